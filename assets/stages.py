@@ -50,7 +50,7 @@ _WAITS = (5, 15, 45)
 _REPEATS_STEPS, _BEGUN = "dagster/retry_on_asset_or_op_failure", "stirred/begun"
 """Dagster's tag of a run that its queue launches again even if a step has failed, and the run that took it back."""
 
-_STANDS = "What was published before stays as it is. Correct the cause, and launch the job again."
+_STANDS = "An earlier publication stays unchanged. Correct the cause, and launch the job again."
 
 
 def zone_of(kind: StageKind) -> Zone:
@@ -157,8 +157,8 @@ def _repeat_step() -> Iterator[None]:
         if instance.run_retries_enabled:
             instance.add_run_tags(run.run_id, {_REPEATS_STEPS: "true"})
         sentences = (
-            f"{str(error).rstrip('.')}.\nThis says nothing about the release. What was charged, drawn and published "
-            "stays, and a new run continues with it. The queue of a cluster launches the run again; elsewhere, launch "
+            f"{str(error).rstrip('.')}.\nThis is no verdict on the release. All charges, draws and publications "
+            "stay, and a new run continues with it. The queue of a cluster launches the run again; elsewhere, launch "
             "it again yourself."
         )
         raise dg.Failure(sentences, allow_retries=False) from None

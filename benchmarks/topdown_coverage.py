@@ -2,7 +2,7 @@
 minutes, or `… full`, for either estimation.
 
 Two synthetic censuses are published ten times each, with replicates, and every published interval is compared with the
-true count. The output is the tables of `docs/mechanisms/topdown-uncertainty.md`, in Markdown. Noise has fixed keys, so
+true count. The output has the figures of `docs/mechanisms/topdown-*.csv`, in Markdown. Noise has fixed keys, so
 that every run gives the same figures. Noise and estimation run in memory, by the code of the replicates, which gives
 the estimates of a release if it is given the exact counts (a test shows it).
 """

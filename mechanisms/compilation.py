@@ -34,7 +34,7 @@ from mechanisms.topdown.information import (
     sum_cells,
 )
 from mechanisms.topdown.leaning import lean, measure_spread
-from mechanisms.topdown.least_squares import Constraints, Query, solve
+from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
 from mechanisms.topdown.rounding import cheapest_flow
 from mechanisms.topdown.schema import DETAILED, PERSONS
 
@@ -46,10 +46,10 @@ def compile_kernels() -> None:
     permute(Contingency(stratum=zeros, holding=codes, swap=codes, count=ones), Fraction(1, 2), stream)
     count_cells(ones.copy())
     swap_pairs(Households(codes, zeros, codes, Places(np.zeros((4, 2), dtype=np.int32))), Fraction(1), stream)
-    solve(
-        [Query(cells=codes, precision=1.0, measured=np.ones((1, 2)))],
-        Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0])),
-    )
+    measured = Query(cells=codes, precision=1.0, measured=np.ones((1, 2)))
+    constraints = Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0]))
+    solve([measured], constraints)
+    solve_apart(measured, constraints)
     cheapest_flow(ones, ones, ones, ones, ones)
     _compile_information()
     estimate_averages(2, 1, 1, 1, least=1)
@@ -72,9 +72,9 @@ def _compile_information() -> None:
     weights, part = lift_union(families, information, choose_places(split, information, np.ones(1, dtype=np.bool_)))
     sum_cells(prepare_sums(split, PERSONS.possible[None]), finish_union(split, linear, weights, [part]))
     estimate_families(replace(families, information=information, hold=True))
-    one = np.ones(1, dtype=np.int64)
-    measure_spread(families, one)
-    lean(families, one, one, 1.0)
+    finest = replace(families, histograms=np.ones((1, PERSONS.size), dtype=np.int64))
+    measure_spread(finest, np.ones(1, dtype=np.int64))
+    lean(finest, np.ones(1, dtype=np.int64), 1.0)
 
 
 if __name__ == "__main__":

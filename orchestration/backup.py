@@ -61,10 +61,10 @@ def back_up(
     if folder.exists() and any(folder.iterdir()):
         raise BackupError(f"{folder} is not empty: a back-up needs a folder of its own")
     if custody.anchor() is None:
-        raise BackupError(f"nothing is backed up, because {Path(custody.folder).parent} holds no deployment yet")
+        raise BackupError(f"no back-up was made, because {Path(custody.folder).parent} holds no deployment yet")
     # Not inside the session: a process that closes a file gives up every lock that it holds on it.
     if problems := ledger.verify():
-        raise BackupError(f"nothing is backed up, because the ledger is not intact: {problems[0]}")
+        raise BackupError(f"no back-up was made, because the ledger is not intact: {problems[0]}")
     ledger.forget_keys()
     forget_sketches(ledger)
     zones = [zone for zone in Zone if warehouse.path(zone).exists()]
@@ -174,8 +174,8 @@ def restore(
 def _refuse_lake(warehouse: Warehouse, done: str) -> None:
     if warehouse.lake:
         raise BackupError(
-            f"nothing is {done}, because zones of this deployment are in a lake. Back up the PostgreSQL server and the "
-            "data paths with their own tools (docs/reference/deployment.md)"
+            f"nothing was {done}, because zones of this deployment are in a lake. Back up the PostgreSQL server and "
+            "the data paths with their own tools (docs/reference/deployment.md)"
         )
 
 
@@ -183,7 +183,7 @@ def _require_ours(folder: Path, staged: Path, ledger: Ledger) -> None:
     custody = ledger.custody
     if not (staged / CUSTODY / MASTER).exists() and custody.variable not in os.environ:
         raise BackupError(
-            f"nothing is restored, because the master key is missing: put {MASTER} into the folder {CUSTODY} of the "
+            f"nothing was restored, because the master key is missing: put {MASTER} into the folder {CUSTODY} of the "
             f"home (mode 0600), or set the variable {custody.variable}. Without the key nobody can verify the ledger "
             "or repeat a draw. If the key is lost, keep the publications, which verify with the public key, and begin "
             "a new deployment: what was spent before still counts, so lower its caps by the totals of the last "
@@ -195,21 +195,21 @@ def _require_ours(folder: Path, staged: Path, ledger: Ledger) -> None:
         altered = altered_files(folder, public_key(custody), besides=empty)
         problems = ledger.verify()
     except CustodyError as error:
-        raise BackupError(f"nothing is restored: {error}") from None
+        raise BackupError(f"nothing was restored: {error}") from None
     if altered:
         raise BackupError(
-            f"nothing is restored, because the back-up was altered, is incomplete or was made under another key: "
+            f"nothing was restored, because the back-up was altered, is incomplete or was made under another key: "
             f"{altered[0]}"
         )
     if problems and ledger.on_server:
         raise BackupError(
-            f"nothing is restored, because the ledger on the server does not end where the anchor in the custody says: "
+            f"nothing was restored, because the ledger on the server does not end where the custody's anchor does: "
             f"{problems[0]}. An older ledger would forget charges. If the server was restored, restore its latest "
             "state. If it is later than the anchor, because the custody was lost, restore a later back-up."
         )
     if problems:
         raise BackupError(
-            f"nothing is restored, because the back-up's ledger does not end where the anchor in the custody says: "
+            f"nothing was restored, because the back-up's ledger does not end where the custody's anchor does: "
             f"{problems[0]}. An older ledger would forget charges. Restore the latest back-up."
         )
 

@@ -173,7 +173,7 @@ def _resolve(file: str, node: yaml.Node, document: Any, documents: list[_Documen
     if known is None:
         if kind is None or str(kind).startswith(COMPONENTS):
             kinds = ", ".join(components.__all__)
-            yield Problem(file, _find_line(node, ["type"]), f"type: {kind} is no component; there are {kinds}")
+            yield Problem(file, _find_line(node, ["type"]), f"type: {kind} is not a component; components are {kinds}")
         return
     attributes = _descend(node, "attributes")
     try:

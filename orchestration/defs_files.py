@@ -74,7 +74,7 @@ def _require_unambiguous(text: str, file: str, loader_type: type[yaml.SafeLoader
     _require_shallow(text, file, loader_type)
     loader = loader_type(text)
     if not loader.check_node():
-        raise DeclarationError(f"{file}: it declares nothing; remove the file, or declare a component in it")
+        raise DeclarationError(f"{file}: it has no declaration; remove the file, or declare a component in it")
     while loader.check_node():
         document = loader.get_node()
         for node in _nodes(document, set()):
@@ -111,7 +111,7 @@ def _require_shallow(text: str, file: str, loader_type: type[yaml.SafeLoader]) -
         elif isinstance(event, yaml.CollectionEndEvent):
             open_anchors.pop()
         elif isinstance(event, yaml.AliasEvent) and event.anchor in open_anchors:
-            raise DeclarationError(f"{file}:{line}: the alias *{event.anchor} is in what it stands for")
+            raise DeclarationError(f"{file}:{line}: the alias *{event.anchor} refers to itself")
 
 
 def _nodes(node: yaml.Node, seen: set[int]) -> Iterator[yaml.Node]:

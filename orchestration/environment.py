@@ -89,8 +89,8 @@ def dask_scheduler() -> str:
         raise DeclarationError("STIRRED_DASK is not an address such as tls://host:8786")
     if parts["protocol"] == "tcp" and parts["host"] not in _THIS_MACHINE:
         raise DeclarationError(
-            "STIRRED_DASK is an address where anybody in the network could pass as scheduler or worker: tcp:// is for "
-            "this machine alone (127.0.0.1, [::1] or localhost); use tls:// with certificates"
+            "STIRRED_DASK is an address where any machine of the network could pass as scheduler or worker: tcp:// is "
+            "for this machine alone (127.0.0.1, [::1] or localhost); use tls:// with certificates"
         )
     if find_spec("distributed") is None:
         raise DeclarationError("STIRRED_DASK is set, but the package distributed is not installed (stirred[dask])")
@@ -153,7 +153,7 @@ def fill_in_folder(path: str) -> str:
         raise DeclarationError("of templates, only {{ env.NAME }} is filled in, and only in the folder of a file")
     for name in _VARIABLE.findall(folder):
         if _OF_SECRETS.fullmatch(name):
-            raise DeclarationError(f"the variable {name} is no folder of source files")
+            raise DeclarationError(f"the variable {name} is not a folder of source files")
         if name not in list_folder_variables():
             raise DeclarationError(f"STIRRED_DECLARATION_VARIABLES does not list {name}, so no declaration can use it")
         if not os.environ.get(name):
@@ -167,7 +167,7 @@ def _find_time_authority() -> tuple[str, str]:
     if address and not _ADDRESS.fullmatch(address):
         raise DeclarationError(f"{clock.ADDRESS} is not an address such as http://host/tsr, without a key in it")
     if (address or root) and not Path(root).is_file():
-        raise DeclarationError(f"{clock.ROOT} is no file with the root certificate of the time stamp authority")
+        raise DeclarationError(f"{clock.ROOT} is not a file with the root certificate of the time stamp authority")
     return address, root
 
 
@@ -194,7 +194,7 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
         raise DeclarationError("AWS_ENDPOINT_URL is not an address such as http://host:8333, without a key in it")
     lake, authorities = find_lake_paths(), os.environ.get("AWS_CA_BUNDLE", "")
     if lake and authorities and not Path(authorities).is_file():
-        raise DeclarationError("AWS_CA_BUNDLE is no file with the certificates of those who sign the S3 server's")
+        raise DeclarationError("AWS_CA_BUNDLE is not a file with certificates of the S3 server's authorities")
     warehouse = Warehouse(
         folder=str(home / "warehouse"),
         memory_limit=memory,

@@ -55,7 +55,7 @@ def find_files(given: Path) -> Sequence[DeclaredFile]:
     if _find_suffix(path) != ".dat":
         reader = SUFFIXES.get(_find_suffix(path))
         if reader is None:
-            raise SourceError([Finding(path.name, f"none of the suffixes .xml, .dat, {', '.join(SUFFIXES)}")])
+            raise SourceError([Finding(path.name, f"its suffix is not one of .xml, .dat, {', '.join(SUFFIXES)}")])
         described = describe_file(reader, path)
         variables = {**(described.variables if described else {}), **(book.fields if book else {})}
         return [DeclaredFile(path, reader, described, variables)]
@@ -63,7 +63,7 @@ def find_files(given: Path) -> Sequence[DeclaredFile]:
         raise SourceError([Finding(path.name, f"fixed-width text needs its codebook: there is no {codebook.name}")])
     types = book.tables if book.type_field else book.record_types
     if not types:
-        raise SourceError([Finding(codebook.name, "describes no type of records as those of households or of persons")])
+        raise SourceError([Finding(codebook.name, "has no type of records for households or persons")])
     files = []
     for record_type in types:
         described = describe_file(Reader.DDI, path, codebook, record_type)

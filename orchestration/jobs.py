@@ -65,7 +65,7 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
         _, page = write_report(record, reports)
         context.add_output_metadata({"report": dg.MetadataValue.path(str(page)), **record["counts"]})
         if record["verdict"] == Verdict.FAILS:
-            raise dg.Failure(f"The audit found what does not hold; the report is {page}", allow_retries=False)
+            raise dg.Failure(f"The audit found problems; the report is {page}", allow_retries=False)
 
     words = "Verifies the ledger, every stored table, every seal, signature and checksum, and repeats every draw whose "
     words += "key is kept. Writes a report. Charges nothing, and deletes only keys that killed processes left."

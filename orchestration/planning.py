@@ -76,10 +76,10 @@ def plan_declaration(
         return method
 
     if sum(map(bool, (request.margins, request.total is not None, request.posterior is not None))) > 1:
-        raise refuse("give wanted margins, a wanted total or a wanted posterior, and not two of them")
+        raise refuse("give only one of margins, a total and a posterior")
     for field in request.fields:
         if field in _STAYS:
-            raise refuse(f"{field}: the plan is one of this release, so it stays as it is")
+            raise refuse(f"{field}: the plan is for this release, so this field cannot change")
     changed = _with_fields(component, request.fields)
     method = make_method(changed)
     try:
@@ -226,7 +226,7 @@ def _apply_changes(declared: Any, changes: Any) -> Any:
 def _parse_margins(margins: Mapping[str, Any], lines: Iterable[Line]) -> dict[str, Fraction]:
     known = [line.name for line in lines]
     if not known:
-        raise ValueError("margins: nothing is measured with noise of its own, so that no margin can be asked for")
+        raise ValueError("margins: nothing is measured with noise of its own, so a margin cannot be set")
     for name in margins:
         if name not in known:
             raise ValueError(f"margins: there is no line {name!r}; lines are {', '.join(known)}")
@@ -254,4 +254,4 @@ def _find_problem(method: Method[Any, Any, Any], plan: Plan) -> str:
         fit = fits(compose_like(cap, [loss]), cap)
     except DoesNotCompose as error:
         return f"{price} cannot be counted under the cap of {format_loss(cap)}: {error}"
-    return "" if fit else f"{price} does not fit under the cap of {format_loss(cap)}, even if nothing else is charged"
+    return "" if fit else f"{price} does not fit under the cap of {format_loss(cap)}, even without any other charge"

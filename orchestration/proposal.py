@@ -79,7 +79,7 @@ def propose_dataset(
     sources = " and ".join(dict.fromkeys(file.name for file, _ in filter(None, (units, persons))))
     lines = [
         f"# Proposed from {sources}. Compare every line with the",
-        "# questionnaire: the codes below are those that occur, and the bounds are rounded outwards.",
+        "# questionnaire: the codes below are the occurring ones, and the bounds are rounded outwards.",
         "type: orchestration.components.Dataset",
         "attributes:",
         f"  name: {name}",
@@ -383,9 +383,9 @@ attributes:
   name: {name}
   dataset: {dataset.name}
   title: {title}
-  description: What is published, for a reader.
+  description: The content of the tables, for a reader.
   match: {_list(match)}               # records are swapped only if they agree on these
-  swap: {_list(places)}               # what moves from record to record
+  swap: {_list(places)}               # the values that records exchange
   swap_rate: 1/10                # the share of records that are selected
   # Only these take part besides match and swap. Invariants among them are published exactly.
   variables: {_list(column for column in published if column not in match)}
@@ -429,7 +429,7 @@ attributes:
   name: {name}
   dataset: {dataset.name}
   title: {title}
-  description: What is published, for a reader.
+  description: The content of the tables, for a reader.
   hypercubes:                    # each is drawn and charged once, by itself; add another one at any time
     - name: {counted}
       title: {title}

@@ -17,6 +17,7 @@ RELEASES = {
     "detailed/persons": "SafeTab-P",
     "detailed/households": "SafeTab-H",
     "survey/tables": "the table builder, from a survey",
+    "survey/incomes": "the table builder, with quantiles and correlations",
 }
 """What is published, by which method."""
 

@@ -115,7 +115,7 @@ class Entry:
     def parse_specification(self) -> Specification:
         """The DP specification of a reservation. Raises ValueError for any other entry."""
         if self.specification is None:
-            raise ValueError(f"entry {self.sequence} is no reservation and declares no specification")
+            raise ValueError(f"entry {self.sequence} is not a reservation and declares no specification")
         return Specification.from_record(json.loads(self.specification))
 
     def digest(self) -> str:

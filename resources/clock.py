@@ -75,7 +75,7 @@ def read_roots(path: Path) -> "list[Certificate]":
     try:
         return load_pem_x509_certificates(path.read_bytes())
     except (OSError, ValueError):
-        raise ClockError(f"{path} is no file with the root certificate of a time stamp authority (PEM)") from None
+        raise ClockError(f"{path} is not a file with the root certificate of a time stamp authority (PEM)") from None
 
 
 def ask(address: str, roots: "Sequence[Certificate]", stamp: TimeStamp) -> TimeStamp:
@@ -154,7 +154,7 @@ def verify(stamp: TimeStamp, roots: "Sequence[Certificate]", nonce: int | None =
     name = "".join(sign if sign.isprintable() else "?" for sign in name)
     proven = replace(stamp, time=answer.tst_info.gen_time, authority=name)
     if (stamp.time or proven.time, stamp.authority or name) != (proven.time, name):
-        raise ClockError(f"{found} is stated to be of another time, or by another authority, than it is")
+        raise ClockError(f"{found} states another time or authority than its token")
     return proven
 
 

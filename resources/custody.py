@@ -363,7 +363,7 @@ class Custody(ConfigurableResource):
     def _explain(self, problem: str) -> CustodyError:
         return CustodyError(
             f"custody {self.folder}: {problem}. Nothing was charged, drawn or made. Restore the custody and the "
-            "databases from one back-up; docs/how-to/lost-key.md says what is left to do without one"
+            "databases from one back-up; see docs/how-to/lost-key.md if there is none"
         )
 
     def _derive_draw_key(self, draw_id: str) -> bytes:

@@ -22,7 +22,7 @@ _CAUSES = (
 OF_CERTIFICATES = {
     "SSL peer certificate or SSH remote key was not OK": "the certificate of the S3 server has expired, is of another "
     "host, or is signed by no authority of this machine or of AWS_CA_BUNDLE",
-    "Problem with the SSL CA cert": "AWS_CA_BUNDLE is no file with certificates that can be read",
+    "Problem with the SSL CA cert": "AWS_CA_BUNDLE is not a file with readable certificates",
 }
 """Causes in our words, by parts of messages of DuckDB's HTTP client: they do not pass by themselves."""
 

@@ -200,6 +200,6 @@ def _explain(error: duckdb.Error) -> str:
     if "Unable to connect to Postgres" in message:
         return (
             f"{name_error(error)}: PostgreSQL cannot be reached, or refuses the log-in or the database; psql with the "
-            "same service and variables of libpq says why"
+            "same service and variables of libpq shows the reason"
         )
     return f"DuckLake refuses it: {name_error(error)}"

@@ -46,7 +46,7 @@ _READINGS = 100
 
 _NOTHING = Decimal(0).scaleb(-DECIMALS)
 _MOVED = (
-    f"no entry from 1 on counts in {Zone.LEDGER.database}: the ledger was moved to a server, and only there it goes on "
+    f"no entry from 1 on counts in {Zone.LEDGER.database}: the ledger was moved to a server, and continues there "
     "(STIRRED_LEDGER=postgres)"
 )
 _NOT_MOVED = (
@@ -285,7 +285,7 @@ class Ledger(ConfigurableResource):
                 if details.public and not (
                     details.authorization.get(PUBLIC_BECAUSE) or reading.find_public_words(dataset, details)
                 ):
-                    raise PopulationError(f"nobody has said in words why dataset {dataset} is public")
+                    raise PopulationError(f"no reason was given why dataset {dataset} is public")
                 commitment = self.custody.commit(draw_id, mode)
                 new = chain.make_reservation(
                     reading.entries, dataset, release, draw_id, specification, commitment, details
@@ -339,7 +339,7 @@ class Ledger(ConfigurableResource):
                 found.append(
                     f"dataset {dataset} {of_population} seems to be about the same people as {charged}: "
                     f"{SHARE:.0%} of the smaller one or more are in both; "
-                    + ("what was ever charged is confidential" if details.public else _advise(dataset, entry))
+                    + ("charged records are confidential" if details.public else _advise(dataset, entry))
                 )
         return "; ".join([*found, *missing])
 
@@ -507,7 +507,7 @@ class Ledger(ConfigurableResource):
         """
         with self._open() as open_ledger:
             if not open_ledger.locked:
-                raise LedgerError("the role of PGUSER keeps nobody from charging: it is no member of stirred_charge")
+                raise LedgerError("the role of PGUSER cannot lock the ledger: it is not a member of stirred_charge")
             yield
 
     def _open(self, *, to_append: bool = False) -> AbstractContextManager[OpenLedger]:
@@ -639,9 +639,7 @@ def _find_departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise LedgerError(
-            f"the ledger is not intact: {problems[0]}{more}. docs/how-to/lost-key.md says what can be done"
-        )
+        raise LedgerError(f"the ledger is not intact: {problems[0]}{more}. See docs/how-to/lost-key.md")
 
 
 def of_population(entries: Sequence[Entry], population: str) -> tuple[Entry, ...]:

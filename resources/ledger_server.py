@@ -191,7 +191,7 @@ def _connect() -> _Connection:
         raise refusal(
             "the ledger's server cannot be reached, or refuses the log-in or the database, with the variables of libpq "
             "(PGHOST, PGPORT, PGUSER, PGPASSFILE, PGDATABASE, PGSERVICE, PGSSLMODE); psql with the same variables "
-            "says why"
+            "shows the reason"
         ) from None
 
 

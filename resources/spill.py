@@ -42,7 +42,7 @@ def create_spill_folder(base: Path) -> Iterator[Path]:
     mode = base.stat().st_mode
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         raise WarehouseError(
-            f"spill folder {base} can be written by others, who could replace what is in it (chmod go-w, or chmod +t); "
+            f"spill folder {base} can be written by others, who could replace its content (chmod go-w, or chmod +t); "
             f"its mode is {stat.S_IMODE(mode):04o}"
         )
     _sweep(base)

@@ -1,6 +1,7 @@
 """Stirred as a library: its mechanisms on arrays and data frames, its accounting, and deployments from Python.
 
-- `stirred.swapping`, `stirred.table_builder`, `stirred.phsafe`, `stirred.safetab`, `stirred.topdown`: the mechanisms.
+- `stirred.swapping`, `stirred.table_builder`, `stirred.phsafe`, `stirred.safetab`, `stirred.topdown`,
+  `stirred.dhc`: the mechanisms.
 - `stirred.noise`: discrete noise for any array of counts. `stirred.accounting`: losses, specifications and totals.
 - `stirred.random`: the randomness that every draw takes, from the system or from a key.
 - `stirred.open`: the deployment in a folder, with its releases and publications.
@@ -17,14 +18,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stirred import accounting, deployment, noise, phsafe, random, safetab, swapping, table_builder, topdown
+    from stirred import accounting, deployment, dhc, noise, phsafe, random, safetab, swapping, table_builder, topdown
     from stirred.deployment import open_deployment as open
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "accounting",
     "deployment",
+    "dhc",
     "noise",
     "open",
     "phsafe",

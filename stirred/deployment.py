@@ -111,20 +111,38 @@ class Deployment:
         where: Mapping[str, Sequence[Any]] | None = None,
         *,
         per: str | None = None,
+        median: str | None = None,
+        quantile: tuple[str, Any] | None = None,
+        summary: bool = False,
+        correlate: tuple[str, str] | None = None,
+        regress: str | None = None,
+        on: Sequence[str] = (),
         kind: str = "pandas",
     ) -> Any:
         """A sub-table of a release of hypercubes, with standard errors and 90% intervals. Costs nothing.
 
-        `where` has, by variable, the categories that count (None: records without a value). `per` is another release,
-        whose counts or weights the sums are divided by. `kind` is "pandas", "arrow" or "duckdb".
+        Args:
+            where: by variable, the categories that count (None: records without a value).
+            per: another release, whose counts or weights the sums are divided by.
+            median, quantile: a variable whose median is asked, or a variable and another share, such as 0.9.
+            summary: means, standard deviations and correlations of all variables of moments.
+            correlate: two variables of moments. `regress` is one of them, on others, `on`.
+            kind: "pandas", "arrow" or "duckdb".
         """
         import pyarrow as pa
 
         options = ["--by", ",".join(by)] + (["--per", per] if per else [])
+        shared = "=".join(map(str, quantile)) if quantile else None
+        asked = {"median": median, "quantile": shared, "correlate": ",".join(correlate or ()), "regress": regress}
+        options += [f"--{name}={value}" for name, value in (asked | {"on": ",".join(on)}).items() if value]
+        options += ["--summary"] if summary else []
         for name, categories in (where or {}).items():
             options += ["--where", f"{name} in ({', '.join(map(_write_category, categories))})"]
         rows = self._ask("table", release, *options)["rows"]
-        figures = [{name: float(cell) if name in _ERRORS else cell for name, cell in row.items()} for row in rows]
+        figures = [
+            {name: float(cell) if name in _ERRORS and cell is not None else cell for name, cell in row.items()}
+            for row in rows
+        ]
         return write_frame(pa.Table.from_pylist(figures), kind)
 
     def verify(self, release: str, key: Path | str | None = None) -> "list[Identity]":

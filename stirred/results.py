@@ -80,7 +80,7 @@ def read_frame(data: Frame) -> pa.Table:
             table = pa.table(data)
         else:
             kind = type(data).__name__
-            raise TypeError(f"{kind} is no table of Arrow, pandas or DuckDB, and no mapping of columns")
+            raise TypeError(f"{kind} is neither a table of Arrow, pandas or DuckDB nor a mapping of columns")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         # Arrow's message has a value.
         raise TypeError("columns have equally many values, and each column has values of one type") from None

@@ -23,7 +23,8 @@ from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.sampling.noise import DiscreteGaussian, Noise
 from mechanisms.topdown.allocation import Allocation, AllocationError, allocate, compute_variances
 from mechanisms.topdown.estimation import Measurement, estimate_families
-from mechanisms.topdown.feasibility import Limits, limit_by_occupancy, propagate
+from mechanisms.topdown.feasibility import FREE, Limits, limit_by_occupancy, propagate
+from mechanisms.topdown.leaning import estimate_spreads, lean, measure_spread
 from mechanisms.topdown.schema import (
     DETAILED,
     HOUSEHOLDS,
@@ -97,13 +98,21 @@ class Histograms:
     violation: float
 
 
-def estimate(measured: Measured, *, total_first: Sequence[str] = (), types_first: str | None = None) -> Histograms:
+def estimate(
+    measured: Measured,
+    *,
+    total_first: Sequence[str] = (),
+    types_first: str | None = None,
+    units: NDArray[np.int64] | None = None,
+) -> Histograms:
     """The histograms of all places that follow from noisy measurements; no record is read, and nothing is drawn.
 
     Args:
         total_first: the levels at which a separate pass determines the totals.
         types_first: estimate with full information, every place from all measurements at and below it, and down to this
             level, which is above the finest, decide the counts of groups before single cells.
+        units: with full information, the numbers of housing units that the finest places lean on; persons whose first
+            group is that of households are then counted.
 
     Raises NotSolvedError or NotRoundedError if a parent's children cannot be estimated, and ValueError for levels that
     are not possible.
@@ -111,7 +120,7 @@ def estimate(measured: Measured, *, total_first: Sequence[str] = (), types_first
     levels = list(measured.tree)
     if not {*total_first} <= {*levels} or (types_first and (total_first or types_first not in levels[:-1])):
         raise ValueError("total_first: levels of the tree; types_first: one above the finest, without total_first")
-    return _walk(measured, measured.limits, tuple(total_first), types_first)
+    return _walk(measured, measured.limits, tuple(total_first), types_first, units=units)
 
 
 def _walk(
@@ -121,8 +130,10 @@ def _walk(
     types_first: str | None = None,
     *,
     full: bool = False,
+    units: NDArray[np.int64] | None = None,
 ) -> Histograms:
-    """Up the tree within the limits of the measurements, if it is `full`, and down within these limits."""
+    """Up the tree within the limits of the measurements, if it is `full`, and down within these limits; the finest
+    places may lean on their housing units."""
     schema, levels = measured.schema, list(measured.tree)
     of_levels = list_families(measured, total_first)
     informed = inform_levels(of_levels) if full or types_first else [None] * len(levels)
@@ -130,9 +141,11 @@ def _walk(
     gap, violation, counts = 0.0, 0.0, None
     for level, families, information, of_level in zip(levels, of_levels, informed, limits, strict=True):
         hold = types_first is not None and types_first not in histograms
-        children = estimate_families(
-            replace(families, limits=of_level, histograms=counts, information=information, hold=hold)
-        )
+        below = replace(families, limits=of_level, histograms=counts, information=information, hold=hold)
+        if units is not None and level == levels[-1]:
+            parents = [np.asarray(places) for places in list(measured.tree.values())[1:]]
+            below = lean(below, units, estimate_spreads(measure_spread(below, units), levels, parents))
+        children = estimate_families(below)
         counts = np.zeros((len(of_level.totals), schema.size), dtype=np.int64)
         counts[children.children, children.cells] = children.counts
         histograms[level] = counts
@@ -141,14 +154,22 @@ def _walk(
 
 
 def estimate_published(
-    folder: str | Path, *, total_first: Sequence[str] = (), types_first: str | None = None
+    folder: str | Path,
+    *,
+    total_first: Sequence[str] = (),
+    types_first: str | None = None,
+    lean_on_housing_units: bool = False,
 ) -> dict[str, Histograms]:
     """Persons and units anew, from the noisy measurements of a published release alone, without a charge: `total_first`
     and `types_first` are as of `estimate`, for persons. With full information, units are estimated after persons and
-    agree with them."""
+    agree with them, and the finest places may lean on their number of housing units, which is published then. Raises
+    ValueError for options that do not go together."""
     measured = read_published(folder)
     persons, units = measured[PERSONS.name], measured[UNITS.name]
-    of_persons = estimate(persons, total_first=total_first, types_first=types_first)
+    stock = units.limits[-1].totals if lean_on_housing_units else None
+    if stock is not None and (not types_first or (stock == FREE).any()):
+        raise ValueError("lean_on_housing_units: with types_first, and where housing units are published exactly")
+    of_persons = estimate(persons, total_first=total_first, types_first=types_first, units=stock)
     if not types_first:
         return {PERSONS.name: of_persons, UNITS.name: estimate(units)}
     levels = list(units.tree)

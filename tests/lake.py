@@ -19,6 +19,19 @@ from tests.postgres import Database, Server
 ZONES = (Zone.CONFIDENTIAL, Zone.PUBLIC)
 _numbers = count(1)
 
+COMPUTING = [
+    "ALTER TABLE ducklake_data_file RENAME TO kept; "
+    "CREATE VIEW ducklake_data_file AS SELECT * FROM kept WHERE current_query() NOT LIKE '%COPY%'",
+    "ALTER TABLE ducklake_data_file ENABLE ROW LEVEL SECURITY",
+    "ALTER TABLE ducklake_data_file ADD COLUMN own INTEGER GENERATED ALWAYS AS (1) STORED",
+    "CREATE DOMAIN own AS BIGINT; ALTER TABLE ducklake_data_file ALTER record_count TYPE own",
+    "CREATE FUNCTION max(VARCHAR) RETURNS BIGINT LANGUAGE SQL RETURN 1",
+    "CREATE AGGREGATE max(BIGINT) (SFUNC = int8mi, STYPE = BIGINT)",
+    "CREATE OPERATOR >= (FUNCTION = int8lt, LEFTARG = BIGINT, RIGHTARG = BIGINT)",
+    "ALTER ROLE CURRENT_ROLE SET search_path = public, pg_catalog",
+]
+"""Statements by which the owner of a catalog lets it compute what it shows."""
+
 
 @dataclass(frozen=True)
 class Lake:

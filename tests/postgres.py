@@ -47,9 +47,11 @@ class Database:
         """What libpq needs to log in as a role."""
         return {"PGHOST": self.folder, "PGDATABASE": self.name, "PGUSER": role, "PGPORT": "5432"}
 
-    def run(self, text: str, values: Any = None, role: str = SUPERUSER) -> list[tuple[Any, ...]]:
-        """Run statements as a role; the rows of the last one."""
+    def run(self, text: str, values: Any = None, role: str = SUPERUSER, acting: str = "") -> list[tuple[Any, ...]]:
+        """Run statements as a role, perhaps acting as another one; the rows of the last one."""
         with psycopg.connect(host=self.folder, dbname=self.name, user=role, autocommit=True) as connection:
+            if acting:
+                connection.execute(f"SET ROLE {acting}".encode())
             cursor = connection.execute(text.encode(), values)
             return cursor.fetchall() if cursor.description else []
 

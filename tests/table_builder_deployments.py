@@ -44,15 +44,17 @@ def hypercube_deployment(
     units: Sequence[Mapping[str, Any]] | None = None,
     persons: Sequence[Mapping[str, Any]] | None = None,
     dataset: Mapping[str, Any] | None = None,
+    tested: int = 0,
     **changes: Any,
-) -> Deployment[HypercubeRelease]:
+) -> Deployment[Any]:
     """A deployment of the small dataset with persons, whose files are written; nothing has run yet.
 
     Args:
         root: a new or empty folder, or one with the files of another such deployment, which is then continued.
-        cubes: the declared hypercubes; the first is the release under test. By default `TENURE`.
+        cubes: the declared hypercubes. By default `TENURE`.
         units, persons: the records, if not the usual ones.
         dataset: changes to the dataset's declaration.
+        tested: the number of the release under test; after a hypercube come its quantiles and moments.
         changes: what differs in the release's declaration.
     """
     root.mkdir(exist_ok=True)
@@ -60,7 +62,8 @@ def hypercube_deployment(
     write_csv(root / "units.csv", rows)
     write_csv(root / "persons.csv", persons if persons is not None else members(rows))
     declared = small_dataset(root, with_persons=True, **(dataset or {}))
-    return deploy(root, declared, *hypercubes(declared.name, *(cubes or (TENURE,)), **changes))
+    releases = hypercubes(declared.name, *(cubes or (TENURE,)), **changes)
+    return deploy(root, declared, releases.pop(tested), *releases)
 
 
 def after_swap_deployment(

@@ -52,6 +52,9 @@ MECHANISMS = {path.name for path in (ROOT / "mechanisms").iterdir() if (path / "
 }
 """The mechanisms. Each has a package of its name in `mechanisms` and in `assets`, and a component."""
 
+OF_MECHANISM = {Path("stirred/dhc.py"): {"topdown"}}
+"""Modules of a mechanism that have another name."""
+
 LISTS_MECHANISMS = {Path("mechanisms/compilation.py"), Path("stirred/__init__.py")}
 """The modules that name mechanisms: what the set-up compiles, and the public package."""
 
@@ -125,7 +128,7 @@ def mechanisms_stay_apart(path: Path, tree: ast.Module) -> Iterator[str]:
     """A module of one mechanism imports no other mechanism, and a shared module imports none."""
     if path in LISTS_MECHANISMS or path.parts[0] not in LAYERS:
         return
-    own = _mechanisms_named(path.with_suffix("").parts)
+    own = _mechanisms_named(path.with_suffix("").parts) | OF_MECHANISM.get(path, set())
     for name in [*imported(tree), *imported_packages(tree)]:
         if _mechanisms_named(name.split(".")) - own:
             yield f"imports {name}"

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.cef.validation import Finding, SourceError
+from assets.release.columns import NO_VALUE_LABEL
 from resources.statements import Fragment, quote_literal, render
 from resources.warehouse import Session
 
@@ -35,13 +36,6 @@ _OF_TEXTS = ("character", "string")
 
 _TABLES = {"H": "Household Record", "P": "Person Record"}
 """The types of records that become tables, if they have no label, and their labels."""
-
-_NO_VALUE = re.compile(
-    r"\b(n\.?/?a\.?|niu|not in universe|not applicable|missing|unknown|not reported|refused|don'?t know|blank"
-    r"|not ascertained|no response|illegible)\b",
-    re.IGNORECASE,
-)
-"""Labels of codes that stand for no value."""
 
 
 @dataclass(frozen=True)
@@ -141,13 +135,13 @@ def read_codebook(path: Path) -> Codebook:
         if variable.name in fields:
             findings.append(Finding(path.name, "more than one variable of that name", variable.name))
         if variable.end - variable.start != width or width < 1 or variable.start < 0:
-            findings.append(Finding(path.name, "its width is not that of its positions", variable.name))
+            findings.append(Finding(path.name, "its width differs from its positions", variable.name))
         codes = {
             str(category.findtext("{*}catValu")).strip(): " ".join(str(category.findtext("{*}labl")).split())
             for category in element.iterfind("{*}catgry")
         }
         instructions = dict(_SPECIAL.findall(element.findtext("{*}codInstr") or ""))
-        missing = [code for code, label in {**instructions, **codes}.items() if _NO_VALUE.search(label)]
+        missing = [code for code, label in {**instructions, **codes}.items() if NO_VALUE_LABEL.search(label)]
         concept = variable.concept or ""
         fields[variable.name] = Field(
             label=" ".join((variable.label or "").split()),
@@ -286,7 +280,7 @@ def _count_records(path: Path, book: Codebook) -> Counter[str]:
                 if of_bytes
                 else "ASCII, which fixed-width text in UTF-8 needs"
             )
-            offenders[f"byte that is no letter of {rule}"] += _count_lines(foreign, ends)
+            offenders[f"byte that is not a letter of {rule}"] += _count_lines(foreign, ends)
         if of_type is None:
             records[""] += len(ends)
             offenders[f"line of another length than the {longest:,} bytes that {book.name} gives"] += int(

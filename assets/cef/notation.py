@@ -165,7 +165,7 @@ def _find_dates(source: Source, columns: Mapping[str, Mapping[str, int]]) -> str
         raise _ask(source, column, rule, "dates", possible)
     for other, differently in found.items():
         if differently != possible:
-            rule = f"its dates are written in another form than those of column {other}"
+            rule = f"its dates have another form than the dates of column {other}"
             raise _ask(source, column, rule, "dates", [*possible, *differently])
     return possible[0]
 

@@ -279,7 +279,7 @@ def describe_file(
 
             if SUFFIXES.get(path.suffix.lower()) is not reader:
                 suffixes = ", ".join(suffix for suffix, its_reader in SUFFIXES.items() if its_reader is reader)
-                raise SourceError([Finding(path.name, f"its suffix is none of {suffixes}")])
+                raise SourceError([Finding(path.name, f"its suffix is not one of {suffixes}")])
             return open_file(path)
     return None
 

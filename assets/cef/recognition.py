@@ -195,7 +195,7 @@ def _find_encoding(path: Path, dialect: Dialect) -> tuple[str, list[str]]:
         place = _locate(path, dialect, next(iter(words)))
         raise _refuse(
             path,
-            f"not in UTF-8, and in no encoding that can be told from its letters: {place}. Name it, as in --csv "
+            f"not in UTF-8, and its letters show no encoding: {place}. Name it, as in --csv "
             "encoding=windows-1252, or write the file in UTF-8",
         )
     encoding, reading = next(iter(readings.items()))

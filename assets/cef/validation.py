@@ -138,7 +138,7 @@ def copy_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
             names = {"donor": records.donor, "key": records.key, "table": table}
             offenders = session.row("cef/count_donors", {"copies": declaration.copies}, **names)
             rules = (
-                "donor that is no record",
+                "donor that is not a record",
                 "donor that has a donor itself",
                 f"donor whose answers are in more than {declaration.copies} records (copies)",
             )

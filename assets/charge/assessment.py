@@ -137,8 +137,8 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     entry, refusal, resemblance, unsaid = reading.find_reservation(draw.draw_id), "", "", ""
     if entry is None and not sketch and not dataset.reader.built_in:
         raise StaleInputError(
-            f"{dataset.name}: the records were read by an earlier version of Stirred, which cannot tell whether they "
-            f"were charged to another population; materialize {CEF} again. Nothing was drawn, and nothing was charged."
+            f"{dataset.name}: the records were read by an earlier version of Stirred, which cannot recognize records "
+            f"charged to another population; materialize {CEF} again. Nothing was drawn, and nothing was charged."
         )
     try:
         if dataset.public:
@@ -150,7 +150,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
             if dataset.public:
                 refusal, resemblance = resemblance, ""
                 if not reading.find_public_words(dataset.name, details):
-                    unsaid = f"the records are declared public, from {show_line(source)}, and nobody has said why"
+                    unsaid = f"the records are declared public, from {show_line(source)}, without a reason so far"
     except (CapExceeded, PopulationError) as error:
         refusal = str(error)
     if entry and (withdrawn := reading.find_withdrawal(draw.draw_id)):

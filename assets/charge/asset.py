@@ -204,7 +204,7 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
     elif given.authorized_loss and given.authorized_draw != assessment.draw_name:
         problem = f"The authorization is for another draw: {show_line(given.authorized_draw) or 'none is named'}."
     elif given.authorized_loss and given.authorized_by.strip().casefold() in _NO_NAMES:
-        problem = "The authorization does not say who gives it: authorized_by holds no name."
+        problem = "The authorization names no person: authorized_by is empty."
     elif given.authorized_loss and (unfit := find_unfit_name(given.authorized_by)):
         problem = f"authorized_by {unfit}."
     elif (release.dataset.asks or field) and not given.authorized_loss:
@@ -225,10 +225,10 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         *([f"Nothing confidential is drawn without a charge: {assessment.unsaid}."] if assessment.unsaid else []),
         f"Why this is a new draw: {assessment.reason}",
         assessment.budget,
-        "Nothing was drawn, and nothing was charged. What was published before stays as it is.",
+        "Nothing was drawn, and nothing was charged. An earlier publication stays unchanged.",
     ]
     if assessment.refusal:
-        parts.append("To go on, change what the refusal names in the declaration, and launch the job again.")
+        parts.append("To continue, change the declaration as the refusal asks, and launch the job again.")
     command = {}
     if not assessment.refusal:
         command = {AUTHORIZED_BY_COMMAND: assessment.command}

@@ -115,7 +115,7 @@ def _draw_in_parts(
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session:
             if method.describe(session, custody).draw_id != draw.draw_id:
                 raise StaleInputError(
-                    f"{method.release.schema}: what the draw follows from was replaced while it was drawn; nothing was "
+                    f"{method.release.schema}: an input of the draw was replaced during the draw; nothing was "
                     f"stored; materialize {CHARGE} again"
                 )
             return draw, entry, _write(method, session, draw, output, settled)
@@ -146,8 +146,8 @@ def _write(
     # An escrowed draw can be repeated for ever, and the gate `replay` does.
     if not method.release.can_replay and method.stored_version(session, draw) != version:
         raise WarehouseError(
-            f"{method.release.schema}: what was stored is not what was drawn; the draw is not settled, and its key is "
-            "kept"
+            f"{method.release.schema}: the stored output differs from the draw; the draw is not settled, and its key "
+            "is kept"
         )
     return version
 

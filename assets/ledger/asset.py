@@ -187,7 +187,7 @@ def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
         _build_check(
             LEDGER_KEY,
             "ledger_intact",
-            "No entry was edited, removed or reordered, and the ledger ends where the anchor beside the keys says.",
+            "No entry was edited, removed or reordered, and the ledger ends where the anchor beside the keys does.",
             lambda _, ledger: ledger.verify(),
         ),
         _build_check(

@@ -29,8 +29,8 @@ LATEST = 40
 _BUDGET = {
     "of": "Population; a population with several datasets has a row for each of them too",
     "spent": "The sum of all charges, rounded up",
-    "left": "What remains of the cap, rounded down",
-    "of the cap": "What was spent as a share of the cap",
+    "left": "The rest of the cap, rounded down",
+    "of the cap": "The spent share of the cap",
 }
 _ENTRY = {"entry": "Number of the charge in the ledger"}
 _CHARGES = {
@@ -38,7 +38,7 @@ _CHARGES = {
     | {
         "release": "Release and edition",
         "loss": "The loss that was charged, rounded up",
-        "total": "What the population had been charged with this entry",
+        "total": "The population's total, including this entry",
     },
     "randomness": _ENTRY
     | {

@@ -36,7 +36,7 @@ class Population:
             if other.asks != first.asks:
                 raise DeclarationError(
                     f"population {self.name}: charging: datasets {first.name} and {other.name} disagree; one that is "
-                    "charged automatically would spend the budget of one that asks"
+                    "charged automatically would spend the budget of a dataset that asks"
                 )
             if other.allows_unbounded_releases != first.allows_unbounded_releases:
                 raise DeclarationError(

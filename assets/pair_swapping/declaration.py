@@ -28,21 +28,21 @@ class Step(Part):
     """A factor that holds from a number on."""
 
     at_least: Annotated[int, Field(ge=1, strict=True)] = Field(description="The least number.")
-    factor: Factor = Field(description="What the weight is multiplied by: 0, or a fraction of integers up to 64.")
+    factor: Factor = Field(description="The factor of the weight: 0, or a fraction of integers up to 64.")
 
 
 class ShareStep(Part):
     """A factor that holds from a share on."""
 
     at_least: Share = Field(description="The least share.")
-    factor: Factor = Field(description="What the weight is multiplied by: 0, or a fraction of integers up to 64.")
+    factor: Factor = Field(description="The factor of the weight: 0, or a fraction of integers up to 64.")
 
 
 class UniqueRace(Part):
     """The factor of a household with a person whose race nobody else in its block has."""
 
     variable: str = Field("CENRACE", description="The variable of persons that is the race.")
-    factor: Factor = Field(description="What the weight is multiplied by.")
+    factor: Factor = Field(description="The factor of the weight.")
 
 
 class ImputedItems(Part):
@@ -59,7 +59,7 @@ class RiskFactorsDeclaration(Part):
         default_factory=list, description="By the number of households in its block, steps in ascending order."
     )
     unique_race: UniqueRace | SkipJsonSchema[None] = Field(
-        None, description="For a household with a person whose race nobody in the block has who lives elsewhere."
+        None, description="For a household with a person whose race no other household of the block has."
     )
     block_imputation: list[ShareStep] = Field(
         default_factory=list,
@@ -85,7 +85,7 @@ class PairSwappingDeclaration(ReleaseDeclaration):
         None, description="Which households are imputed and never swapped; by default, none is marked."
     )
     risk_factors: RiskFactorsDeclaration | SkipJsonSchema[None] = Field(
-        None, description="What else makes the selection of a household more or less probable; by default, nothing."
+        None, description="Further factors of the probability that a household is selected; none by default."
     )
     products: list[Product] = Field(default_factory=list, description="The tables of counts to publish.")
 
@@ -100,7 +100,7 @@ class PairSwappingDeclaration(ReleaseDeclaration):
         if given is None:
             return RiskFactors()
         if given.block_imputation and self.imputed is None:
-            raise ValueError("risk_factors: block_imputation: declare imputed, which says which households are")
+            raise ValueError("risk_factors: block_imputation: declare imputed, which marks imputed households")
         race, items = given.unique_race, given.imputed_items
         return RiskFactors(
             _as_steps(given.block_size),

@@ -57,7 +57,7 @@ def find_pair_problems(output: SwappedRecords) -> list[str]:
     others = partner[moving]
     wrong = {
         "households that are not the partner of their partner": partner[others] != moving,
-        "pairs of households that differ in what partners share": households.group[others] != households.group[moving],
+        "pairs of households that differ in shared variables": households.group[others] != households.group[moving],
         "pairs of households in one block": households.block[others] == households.block[moving],
     }
     return [problem for what, places in wrong.items() for problem in count_problem(int(places.sum()), what)]

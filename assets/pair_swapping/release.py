@@ -68,7 +68,7 @@ class PairSwappingRelease(Release):
     def _require_kept(self, field: str, name: str) -> None:
         if name not in self.kept_variables:
             known = ", ".join(self.kept_variables)
-            self.refuse(f"{field}: {name} is no variable that a unit keeps; those are {known}")
+            self.refuse(f"{field}: {name} is not a variable that a unit keeps; such variables are {known}")
 
     @property
     def has_finite_loss(self) -> bool:

@@ -84,7 +84,7 @@ def plan_metadata(
     plan, before = planned.plan, declared.plan if declared else None
     metadata: dict[str, Any] = {"total": format_total(plan)}
     if before is not None:
-        metadata["total of what is declared"] = format_total(before)
+        metadata["declared total"] = format_total(before)
     try:
         release = planned.method.release
         metadata["budget"], refusal = predict_budget(release.dataset, release.name, plan.loss, ledger.read())
@@ -110,7 +110,7 @@ def plan_metadata(
 
 def format_total(plan: Plan) -> str:
     if plan.loss is None:
-        return "nothing, or not known without the records; see below"
+        return "none, or unknown without the records; see below"
     return f"{'at most ' if plan.is_bound else ''}{format_exactly(plan.loss)}"
 
 

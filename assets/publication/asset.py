@@ -6,7 +6,7 @@ tables that were changed afterwards.
 
 import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ from assets.publication.formats import write_cubes
 from assets.publication.listing import write_listing
 from assets.publication.package import README, DataFile, data_package, list_formulas, readme, write_data_files
 from assets.publication.placement import place_file, place_folder
-from assets.publication.record import PROSE, SCHEMA, Check, Edition, LedgerReference, Randomness, schema
+from assets.publication.record import PROSE, SCHEMA, Check, Edition, Estimate, LedgerReference, Randomness, schema
 from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, VerificationError
 from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
@@ -95,7 +95,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
                 "commitment": shorten_digest(certificate.randomness.commitment),
                 "certificate": link(release, "certificate.html"),
                 "folder": link(release),
-                "edition": str(certificate.edition),
+                "edition": certificate.edition_name,
                 "ledger entry": str(certificate.ledger.sequence),
                 "files": _preview_files(certificate),
                 DRAW_ID: group_digits(certificate.randomness.draw_id),
@@ -269,7 +269,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             certificate, checksums = _place(snapshot, passed, key, stamp)
         except OSError as error:
             problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
-            words = f"{release.schema} is not published: {problem}. What was published before stays complete."
+            words = f"{release.schema} is not published: {problem}. An earlier publication stays complete."
             raise dg.Failure(description=words, allow_retries=False) from None
     # The release is published by now, with or without its line in the list.
     with contextlib.suppress(OSError):
@@ -287,26 +287,24 @@ def _place(
         context.warehouse.session(reads=[Zone.PUBLIC], folder=release.folder.parent) as session,
         place_folder(
             release.folder,
-            lambda present: _edition_name(
-                context, present, key, context.method.describe(session, context.custody).draw_id
-            ),
+            lambda present: _edition_name(context, present, key, certificate),
             lambda arriving: _review_editions(context, arriving, key),
         ) as folder,
     ):
-        files = write_data_files(session, folder, tables)
+        files, models = write_data_files(session, folder, tables), context.method.models(session, context.custody)
         left_out: tuple[str, ...] = ()
         certificate = certify(context, session, passed, files, stamp)
         charged_at = certificate.ledger.recorded_at.astimezone(UTC)
         if release.formats:
-            heading = Heading(release, certificate.edition, charged_at)
+            heading = Heading(release, certificate.edition, charged_at, certificate.revision)
             cubes, left_out = write_cubes(session, folder, tables, heading)
             certificate = certify(context, session, passed, files := (*files, *cubes), stamp)
         created = charged_at.strftime("%Y-%m-%dT%H:%M:%SZ")
-        package = data_package(release, tables, files, certificate.edition, created)
+        package = data_package(release, tables, files, certificate.edition, created, certificate.revision)
         for name, text in (
             ("datapackage.json", package),
             ("dcat.jsonld", to_dcat(package)),
-            (README, readme(release, tables, files, list_formulas(session, tables), left_out)),
+            (README, readme(release, tables, files, list_formulas(session, tables), left_out, models)),
             ("certificate.json", to_json(certificate)),
             ("certificate.html", to_html(certificate)),
             (SCHEMA, schema()),
@@ -335,8 +333,11 @@ def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
     return tuple(passed)
 
 
-def _edition_name(context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey, draw_id: str) -> str | None:
-    """The name under which the present publication stays as an earlier edition; None if it is of this draw.
+def _edition_name(
+    context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey, certificate: Certificate
+) -> str | None:
+    """The name under which the present publication stays as an earlier edition; None if it is of the same draw and
+    estimation as the certificate.
 
     Raises:
         dagster.Failure: if the folder holds anything but a signed edition of the release, which nothing may replace.
@@ -346,8 +347,10 @@ def _edition_name(context: ReleaseContext[Any], present: Path, key: Ed25519Publi
         edition: Identity | None = signature.identity(present)
     except VerificationError:
         edition = None
-    if edition and edition.draw_id == draw_id:
-        return None
+    if edition and edition.draw_id == certificate.randomness.draw_id:
+        signed = signature.signed_identity(present, key)
+        if signed is None or signed.revision == certificate.revision:
+            return None
     problems = signature.altered_files(present, key)
     if edition is None or problems or (edition.dataset, edition.release) != (release.dataset.name, release.name):
         raise dg.Failure(
@@ -357,7 +360,37 @@ def _edition_name(context: ReleaseContext[Any], present: Path, key: Ed25519Publi
             "stay as they were.",
             allow_retries=False,
         )
-    return str(edition.edition)
+    return edition.name
+
+
+def _list_estimates(
+    context: ReleaseContext[Any], draw_id: str, parameters: Sequence[Parameter]
+) -> tuple[Estimate, ...]:
+    """The estimates of a draw that are published, and last the one by these parameters: with the revision under which
+    it is published already, or with a new one."""
+    labels = context.method.estimation
+    if not labels:
+        return ()
+    release, found = context.release, dict[tuple[str, ...], int]()
+    for folder in (release.folder, *signature.earlier_editions(release.folder)):
+        edition = signature.signed_identity(folder, signature.public_key(context.custody))
+        if edition and (edition.dataset, edition.release, edition.draw_id) == (
+            release.dataset.name,
+            release.name,
+            draw_id,
+        ):
+            found[_estimation(labels, edition.parameters)] = edition.revision
+    own = _estimation(labels, {each.label: each.value for each in parameters})
+    revision = found.pop(own, max(found.values(), default=-1) + 1)
+    others = sorted((number, estimation) for estimation, number in found.items())
+    return tuple(Estimate(revision=number, estimation=each) for number, each in [*others, (revision, own)])
+
+
+def _estimation(labels: Sequence[str], parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    values = {label: parameters[label] for label in labels if label in parameters}
+    return tuple(
+        f"{label}: {each if isinstance(each, str) else ', '.join(each) or 'none'}" for label, each in values.items()
+    )
 
 
 def _review_editions(context: ReleaseContext[Any], folder: Path, key: Ed25519PublicKey) -> None:
@@ -419,6 +452,9 @@ def certify(
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}
     charges = [other for other in of_population(reading.entries, dataset.population) if other.kind == RESERVE]
     statement = context.method.statement(draw, settled.output_version or "")
+    models = context.method.models(session, context.custody)
+    statement = replace(statement, parameters=(*statement.parameters, *models))
+    estimates = _list_estimates(context, draw.draw_id, statement.parameters)
     if read_as := dataset.describe_reading(release.columns_read):
         statement = replace(statement, parameters=(*statement.parameters, Parameter("Read from the source", read_as)))
     return Certificate(
@@ -457,4 +493,6 @@ def certify(
         checks=passed,
         products=files,
         signing_key=signature.fingerprint(signature.public_key(context.custody)),
+        revision=estimates[-1].revision if estimates else 0,
+        estimates=tuple(sorted(estimates, key=lambda estimate: estimate.revision)),
     )

@@ -90,7 +90,7 @@ def audit(
     """
     reading = ledger.read()
     problems, entries = reading.problems, reading.entries
-    words = "No entry was edited, removed, added or reordered, and the ledger ends where its seal in the custody says."
+    words = "No entry was edited, removed, added or reordered, and the ledger ends where its seal in the custody does."
     findings = [_judge("The ledger", "ledger_intact", words, problems)]
     replays: dict[str, str] = {}
     findings.append(_audit_deleted_keys(ledger, entries, replays))
@@ -152,7 +152,7 @@ def _audit_release(
     own = [entry for entry in entries if (entry.dataset, entry.release) == (release.dataset.name, release.name)]
     gone = {entry.draw_id for entry in own if entry.kind == WITHDRAW}
     if not any(entry.kind == SETTLE and entry.draw_id not in gone for entry in own):
-        remark = "It was withdrawn." if gone else "Nothing was drawn for it yet."
+        remark = "It was withdrawn." if gone else "It has no draw yet."
         return [_judge(subject, "made", "The release has been made.", (), [remark])]
     context = ReleaseContext(method, release.adapt(ledger.warehouse), ledger.custody, ledger, nodes)
     findings = []
@@ -166,7 +166,7 @@ def _audit_release(
 
 
 def _audit_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable[str]) -> Finding:
-    words = "The tables of the ledger and of its compositions show what the ledger holds."
+    words = "The tables of the ledger and of its compositions agree with the ledger."
     try:
         altered, lagging = find_unlike_tables(ledger.warehouse, entries, sorted(populations))
     except _SAFE as error:
@@ -209,7 +209,7 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
         except CustodyError as error:
             problems, editions = [str(error)], {}
         published_editions[dataset, release] = {edition.edition for edition in editions.values()}
-        numbers = ", ".join(str(number) for number in sorted(published_editions[dataset, release]))
+        numbers = ", ".join(edition.name for edition in sorted(editions.values(), key=lambda each: each.order))
         findings.append(
             Finding(
                 subject,
@@ -282,7 +282,7 @@ def _audit_catalog(published: Path) -> Finding:
             remarks.append(f"{name} is not as this version writes it. The next publication writes it anew.")
         elif not is_plain or name not in {*made, PUBLIC_KEY}:
             remarks.append(f"{show_line(name)} is not part of any publication.")
-    words = "Beside the publications is nothing but their public key and their catalog, which follows from them."
+    words = "Beside the publications are only their public key and their catalog, which follows from them."
     return _judge("The catalog", "catalog", words, (), remarks)
 
 

@@ -26,6 +26,7 @@ from assets.ledger.view import describe_contributor
 from assets.publication import record
 from assets.publication.package import DataFile
 from assets.publication.record import PROSE, Check, Delta, Edition, LedgerReference, Randomness, Record
+from assets.publication.signature import name_edition
 from assets.release.prose import load_template
 from assets.release.release import Publisher
 from assets.release.risks import describe_risk
@@ -82,6 +83,8 @@ class Certificate:
         editions: all settled draws of the release at publication, this one among them.
         code_versions: the versions of programs and libraries, by name.
         signing_key: the fingerprint of the public key that verifies the publication's signature.
+        revision: how many other estimates of the draw were published before.
+        estimates: all estimates of the draw that were published, this one among them.
     """
 
     publisher: Publisher
@@ -97,6 +100,12 @@ class Certificate:
     checks: tuple[Check, ...]
     products: tuple[DataFile, ...]
     signing_key: str
+    revision: int = 0
+    estimates: tuple[record.Estimate, ...] = ()
+
+    @property
+    def edition_name(self) -> str:
+        return name_edition(self.edition, self.revision)
 
     def as_record(self) -> dict[str, Any]:
         """The record as plain values for JSON: rounded numbers as numbers, and exact ones beside them as text."""
@@ -122,7 +131,12 @@ class Certificate:
             errors=statement.errors,
             randomness=self.randomness,
             ledger=self.ledger,
-            edition=record.Editions(number=self.edition, all=self.editions),
+            edition=record.Editions(
+                number=self.edition,
+                revision=self.revision,
+                estimates=self.estimates if len(self.estimates) > 1 else (),
+                all=self.editions,
+            ),
             data_versions=record.DataVersions(versions=statement.data_versions),
             code_versions=dict(sorted(self.code_versions.items())),
             checks=self.checks,
@@ -134,7 +148,7 @@ class Certificate:
     def _publisher(self) -> record.Publisher:
         """Who publishes, when, and how to cite it. The date is that of the charge, which never changes."""
         publisher, charged = self.publisher, self.ledger.recorded_at.astimezone(UTC).date()
-        citation = f"{publisher.authority} ({charged.year}): {self.release.title}. Edition {self.edition}."
+        citation = f"{publisher.authority} ({charged.year}): {self.release.title}. Edition {self.edition_name}."
         return record.Publisher(
             **publisher.model_dump(exclude={"agency", "formats"}),
             date=charged,

@@ -63,11 +63,13 @@ class Heading:
 
     Attributes:
         charged_at: when the edition was charged, which never changes for an edition.
+        revision: how many other estimates of the same draw were published before.
     """
 
     release: Release
     edition: int
     charged_at: datetime
+    revision: int = 0
 
     @property
     def agency(self) -> str:

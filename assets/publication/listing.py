@@ -20,7 +20,7 @@ from assets.publication.catalog import CONTEXT, describe_dataset
 from assets.publication.package import README
 from assets.publication.placement import place_files, publications
 from assets.publication.record import format_recorded
-from assets.publication.signature import EDITIONS
+from assets.publication.signature import EDITIONS, earlier_editions, name_edition
 from assets.release.prose import load_template
 from assets.texts import describe_public, show_line
 
@@ -58,10 +58,10 @@ class Listed:
     synthetic: bool = False
     publisher: str = ""
     date: str = ""
-    edition: int = 0
+    edition: str = ""
     loss: str = ""
     mechanism: str = ""
-    editions: tuple[tuple[int, str, str, str, str], ...] = ()
+    editions: tuple[tuple[str, str, str, str, str], ...] = ()
     exact: tuple[str, ...] = ()
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
@@ -165,7 +165,8 @@ def _read_publication(published: Path, path: str) -> Listed:
 
 def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
     package = _read(folder / PACKAGE)
-    ledger, publisher, number = record["ledger"], record["publisher"], int(record["edition"]["number"])
+    ledger, publisher, edition = record["ledger"], record["publisher"], record["edition"]
+    current = name_edition(int(edition["number"]), int(edition.get("revision", 0)))
     tables: dict[str, tuple[str, ...]] = {}
     for file in record["products"]:
         title = show_line(file["title"])
@@ -189,10 +190,10 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         synthetic=bool(record["dataset"]["synthetic"]),
         publisher=show_line(publisher["authority"] or ""),
         date=show_line(publisher["date"]),
-        edition=number,
+        edition=current,
         loss=format_recorded(record["loss"]),
         mechanism=show_line(record["mechanism"]["name"]),
-        editions=tuple(_list_editions(folder, number, record["edition"]["all"])),
+        editions=tuple(_list_editions(folder, current, edition["all"])),
         exact=tuple(map(show_line, (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"]))),
         tables=tables,
         links={"Certificate": _CERTIFICATE, "How to read the files": README, "Data dictionary": PACKAGE},
@@ -203,22 +204,24 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
 
 
 def _list_editions(
-    folder: Path, current: int, editions: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[int, str, str, str, str]]:
+    folder: Path, current: str, editions: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, str, str, str, str]]:
+    kept = [path.name for path in earlier_editions(folder) if path.name != current]
     for edition in reversed(editions):
-        number = int(edition["number"])
-        place = "" if number == current else f"{EDITIONS}/{number}/"
-        there = (folder / place / _CERTIFICATE).is_file()
-        fate = "current" if number == current else "" if there else "not published"
-        if edition["withdrawn"]:
-            fate = f"withdrawn in ledger entry {int(edition['withdrawn'])}"
-        yield (
-            number,
-            show_line(edition["recorded_at"])[:10],
-            format_recorded(edition["charged"]),
-            f"{place}{_CERTIFICATE}" if there else "",
-            fate,
-        )
+        number = str(int(edition["number"]))
+        for name in [own for own in (current, *kept[::-1]) if own.split(".")[0] == number] or [number]:
+            place = "" if name == current else f"{EDITIONS}/{name}/"
+            there = (folder / place / _CERTIFICATE).is_file()
+            fate = "current" if name == current else "" if there else "not published"
+            if edition["withdrawn"]:
+                fate = f"withdrawn in ledger entry {int(edition['withdrawn'])}"
+            yield (
+                show_line(name),
+                show_line(edition["recorded_at"])[:10],
+                format_recorded(edition["charged"]),
+                f"{place}{_CERTIFICATE}" if there else "",
+                fate,
+            )
 
 
 def _read(path: Path) -> bytes:

@@ -25,7 +25,7 @@ from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, SIGNATURE, file_
 from assets.release.prose import load_template
 from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from assets.release.release import Release
-from assets.release.statement import RECORDED, Sha256
+from assets.release.statement import RECORDED, Parameter, Sha256
 from assets.texts import FORMULA_SIGNS, SIGNED_NUMBER, is_formula
 from resources.chain import NOT_CHARGED
 from resources.statements import SQL, Fragment, quote, quote_literal
@@ -234,7 +234,12 @@ def _writer(path: Path, schema: pa.Schema, lists: Sequence[str]) -> pq.ParquetWr
 
 
 def data_package(
-    release: Release, tables: Sequence[PublishedTable], files: Sequence[DataFile], edition: int, created: str
+    release: Release,
+    tables: Sequence[PublishedTable],
+    files: Sequence[DataFile],
+    edition: int,
+    created: str,
+    revision: int = 0,
 ) -> bytes:
     """The text of `datapackage.json`: for each file, its content, columns, types, values and hash.
 
@@ -243,6 +248,7 @@ def data_package(
     Args:
         files: the results of `write_data_files` and `write_cubes` for these tables.
         created: when the edition was charged, ISO 8601 in UTC, which never changes for an edition.
+        revision: how many other estimates of the same draw were published before.
     """
     dataset, publisher = release.dataset, release.publisher
     license_ = {"name": publisher.license, "path": publisher.license_url}
@@ -257,7 +263,7 @@ def data_package(
         "name": f"{dataset.name}-{release.name}".replace("_", "-"),
         "title": release.title,
         "description": release.description,
-        "version": f"{edition}.0.0",
+        "version": f"{edition}.{revision}.0",
         "created": created,
         **({"licenses": [{key: value for key, value in license_.items() if value}]} if any(license_.values()) else {}),
         "sources": [
@@ -382,6 +388,7 @@ def readme(
     files: Sequence[DataFile],
     formulas: Sequence[str] = (),
     left_out: Sequence[str] = (),
+    models: Sequence[Parameter] = (),
 ) -> bytes:
     """The text of `README.txt`: what the files are, and lines that read them and keep codes as text.
 
@@ -391,6 +398,7 @@ def readme(
     Args:
         formulas: the files of `list_formulas`.
         left_out: a sentence for each file that was too large for its format, or would have no cells.
+        models: the models that figures follow from, as the certificate names them.
     """
     template = load_template(
         Path(__file__).with_name("readme.txt"),
@@ -409,6 +417,7 @@ def readme(
         formulas=join_names(formulas),
         formats=join_names([_FORMATS[end] for end in _FORMATS if any(file.format == end for file in files)]),
         left_out=" ".join(left_out),
+        models=models,
         checksums=CHECKSUMS,
         signature=SIGNATURE,
         public_key=PUBLIC_KEY,

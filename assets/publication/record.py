@@ -29,7 +29,7 @@ from resources import clock
 from resources.custody import CustodyMode
 from resources.ledger import remaining
 
-VERSION = "3.4"
+VERSION = "3.5"
 """The version of the record. The first part grows when a program that reads the record could fail on a new one."""
 
 SCHEMA: Final = "certificate.schema.json"
@@ -363,10 +363,28 @@ class Edition:
     withdrawn: int | None = Field(default=None, description="The entry that withdrew it; null if it stands.")
 
 
+class Estimate(Part):
+    """A way in which the figures of a draw were estimated and published."""
+
+    revision: int = Field(ge=0, description="How many other ways were published before it.")
+    estimation: tuple[str, ...] = Field(description="The parameters of the estimation, each with its values.")
+
+
 class Editions(Part):
     """The edition."""
 
     number: Count = Field(description="The number of this edition.")
+    revision: int = Field(
+        0,
+        exclude_if=operator.not_,
+        description="How many other estimates of the same draw were published before this one; only there if some "
+        "were. The edition is then the number, a point and the revision.",
+    )
+    estimates: tuple[Estimate, ...] = Field(
+        (),
+        exclude_if=operator.not_,
+        description="How the figures of every edition of this draw were estimated; only there if there are several.",
+    )
     all: tuple[Edition, ...] = Field(description="All settled draws of the release.")
     note: str = Field(default_factory=lambda: PROSE("editions"), description="What an edition is.")
 

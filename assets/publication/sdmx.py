@@ -62,7 +62,7 @@ def write_sdmx(session: Session, folder: Path, cube: Cube, heading: Heading) -> 
     Raises ValueError if a file does not read back as it should.
     """
     # An agency has one structure of a name and version, whatever its release is.
-    name, version = f"{heading.release.schema}__{cube.table.name}".upper(), f"{heading.edition}.0.0"
+    name, version = f"{heading.release.schema}__{cube.table.name}".upper(), f"{heading.edition}.{heading.revision}.0"
     paths = [folder / f"{cube.table.name}.{end}" for end in ("structure.xml", "sdmx.csv", "sdmx.xml")]
     structure, as_csv, as_xml = paths
     about = {

@@ -9,8 +9,8 @@ editions in its subfolder `editions/`, each of which has checksums of its own.
 
 import base64
 import json
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -31,7 +31,7 @@ SIGNATURE = "SHA256SUMS.sig"
 """The signature of `SHA256SUMS`: 64 bytes, as `openssl pkeyutl -verify -rawin` takes them."""
 
 EDITIONS = "editions"
-"""The folder of a release's earlier editions, each named by its number."""
+"""The folder of a release's earlier editions, each named by its number, and its revision if it has one."""
 
 CERTIFICATE = "certificate.json"
 PUBLIC_KEY = "public_key.pem"
@@ -47,6 +47,8 @@ class Identity:
     """What a signed certificate says that a folder holds: an edition of a release, and its ledger entry.
 
     Attributes:
+        revision: how many other estimates of the same draw were published before.
+        parameters: the values of the mechanism's parameters, by label.
         time_stamp: the time stamp of the ledger's last entry at publication, unverified; None if there is none.
     """
 
@@ -56,10 +58,25 @@ class Identity:
     draw_id: str
     ledger_entry: int
     ledger_hash: str
+    revision: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict, compare=False)
     time_stamp: TimeStamp | None = None
 
+    @property
+    def name(self) -> str:
+        """The edition's number, as its folder is called among the earlier ones."""
+        return name_edition(self.edition, self.revision)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.edition, self.revision
+
     def __str__(self) -> str:
-        return f"{self.dataset}/{self.release}, edition {self.edition}, ledger entry {self.ledger_entry}"
+        return f"{self.dataset}/{self.release}, edition {self.name}, ledger entry {self.ledger_entry}"
+
+
+def name_edition(number: int, revision: int) -> str:
+    return f"{number}.{revision}" if revision else str(number)
 
 
 def sign(folder: Path, custody: "Custody") -> None:
@@ -133,8 +150,8 @@ def verify(folder: Path, key: Ed25519PublicKey) -> tuple[dict[Path, Identity], l
         current = editions.get(folder, own)
         if (own.dataset, own.release) != (current.dataset, current.release):
             problems.append(f"{prefix}is signed, but is {own}")
-        elif edition != folder and edition.name != str(own.edition):
-            problems.append(f"{prefix}is signed, but is edition {own.edition}")
+        elif edition != folder and edition.name != own.name:
+            problems.append(f"{prefix}is signed, but is edition {own.name}")
         elif edition != folder and (edition / EDITIONS).exists():
             problems.append(f"{prefix}{EDITIONS} is not part of the publication")
         else:
@@ -146,7 +163,7 @@ def earlier_editions(folder: Path) -> list[Path]:
     """Everything in the folder of a release's earlier editions, by number."""
     if not _has_editions(folder):
         return []
-    return sorted((folder / EDITIONS).iterdir(), key=lambda path: (len(path.name), path.name))
+    return sorted((folder / EDITIONS).iterdir(), key=lambda path: [(len(part), part) for part in path.name.split(".")])
 
 
 def altered_files(folder: Path, key: Ed25519PublicKey, besides: Collection[Path] = ()) -> list[str]:
@@ -201,6 +218,8 @@ def identity(folder: Path) -> Identity:
             draw_id=record["randomness"]["draw_id"],
             ledger_entry=record["ledger"]["sequence"],
             ledger_hash=record["ledger"]["entry_hash"],
+            revision=record["edition"].get("revision", 0),
+            parameters={each["label"]: each["value"] for each in record.get("mechanism", {}).get("parameters", ())},
             time_stamp=stamp
             and TimeStamp(
                 stamp["sequence"],

@@ -66,7 +66,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     if not all(_NAME.fullmatch(part) for part in (dataset, *([release] if release is not None else []))):
         raise WithdrawalError(f"{show_line(name)} is not the name of a release or a dataset")
     if not by.strip():
-        raise WithdrawalError(f"{name} is not withdrawn, because nobody is named who withdraws it (by)")
+        raise WithdrawalError(f"{name} is not withdrawn, because no person is named (by)")
     if unfit := find_unfit_name(by):
         raise WithdrawalError(f"{name} is not withdrawn: by {unfit}")
     warehouse = ledger.warehouse
@@ -78,7 +78,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         for entry in ledger.entries()
     )
     if not charged and not folders and not any(schemas.values()):
-        raise WithdrawalError(f"there is nothing of {name}: no charge, no table and no publication")
+        raise WithdrawalError(f"there is no data of {name}: no charge, no table and no publication")
     entries = ledger.withdraw(dataset, release, by.strip())
     # A run may be publishing for the first time. Removing waits for it, and it starts no more once the ledger says so.
     for folder in sorted({*folders, *(published / entry.dataset / entry.release for entry in entries)}):

@@ -37,6 +37,13 @@ LONGEST_PATTERN = 1000
 _LONGEST_INTEGER = 64
 """The bits of an integer that is longer than any column holds, and that Python might refuse to write as text."""
 
+NO_VALUE_LABEL = re.compile(
+    r"\b(n\.?/?a\.?|niu|not in universe|not applicable|missing|unknown|not reported|refused|don'?t know|blank"
+    r"|not ascertained|no response|illegible)\b",
+    re.IGNORECASE,
+)
+"""Labels of codes that stand for no value."""
+
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]{1,14}(\.[0-9]{1,4})?", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)

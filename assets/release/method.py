@@ -35,7 +35,7 @@ from assets.release.plan import Plan, PlanRequest
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.seal import require_sealed
-from assets.release.statement import Accuracy, Statement
+from assets.release.statement import Accuracy, Parameter, Statement
 from assets.release.withheld import WithheldRecords
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import Specification
@@ -106,6 +106,10 @@ class Method(ABC, Generic[R, I, O]):
 
     draws_in_parts: ClassVar[bool] = False
     """Whether the output is made in parts (`in_parts`), in files, before the session that stores it is opened."""
+
+    estimation: ClassVar[tuple[str, ...]] = ()
+    """The labels of the certificate's parameters by which figures are estimated from the draw. With other values of
+    them, the same draw is published as a further edition."""
 
     draw_follows: ClassVar[Sequence[str]] = ()
     """The stages that the draw reads besides the charge; `cef` if it reads the records."""
@@ -301,6 +305,11 @@ class Method(ABC, Generic[R, I, O]):
     def errors(self, session: Session) -> Accuracy | None:
         """The errors of the published figures, from stored public tables, for the certificate; none by default."""
         return None
+
+    def models(self, session: Session, custody: Custody) -> Sequence[Parameter]:
+        """The models that figures follow from besides the draw, with what was estimated of them from stored public
+        tables, for certificate and README; none by default."""
+        return ()
 
     @abstractmethod
     def statement(self, draw: Draw[I], output_version: str, /) -> Statement:

@@ -51,7 +51,7 @@ class ReleaseDeclaration(Declaration):
     name: ReleaseName
     dataset: str = Field(description="The name of the dataset that the release is made from.")
     title: str = Field(min_length=1, description="The release's name in words.")
-    description: str = Field("", description="What is published, for readers.")
+    description: str = Field("", description="The content of the tables, for readers.")
     custody: CustodyMode = Field(
         CustodyMode.ESCROWED,
         description="escrowed: the draw can be replayed under custody; ephemeral: its key is destroyed.",

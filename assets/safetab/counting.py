@@ -181,7 +181,7 @@ def require_countable_records(session: Session, release: SafeTabRelease) -> None
         (blocks,) = session.row(_OTHERS, {"states": [*within_us, PUERTO_RICO]}, units=read["units"])
         if blocks:
             problems.append(
-                f"units: TABBLKST: a block lies in none of the declared states: {format_count(blocks, 'block')}"
+                f"units: TABBLKST: a block is in none of the declared states: {format_count(blocks, 'block')}"
             )
     if problems:
         raise RecordsError(f"{dataset.name}: {'; '.join(problems)}")

@@ -34,7 +34,7 @@ Budgets = Annotated[Production | Annotated[dict[str, Budget], Tag("own")], PRODU
 Thresholds = Annotated[Production | Annotated[dict[str, list[StrictInt]], Tag("own")], PRODUCTION_OR_OWN]
 
 _BUDGETS = (
-    "production: those of the 2020 Census. Otherwise by line, such as {example}: ρ, or ε with noise: pure, for one "
+    "production: as in the 2020 Census. Otherwise by line, such as {example}: ρ, or ε with noise: pure, for one "
     "{unit} added or removed; lines left out are not measured."
 )
 _NO_ITERATION = "the lists have no iteration of this level for such regions"
@@ -66,7 +66,7 @@ class SafeTabPDeclaration(SafeTabDeclaration):
     budgets: Budgets = Field("production", description=_BUDGETS.format(example="TRACT 2", unit="person"))
     thresholds: Thresholds = Field(
         "production",
-        description="production: those of the 2020 Census. Otherwise by line: three totals, from which a group is "
+        description="production: as in the 2020 Census. Otherwise by line: three totals, from which a group is "
         "published in more detail.",
     )
     stage_1_share: Share = Field(
@@ -113,7 +113,7 @@ class SafeTabHDeclaration(SafeTabDeclaration):
     )
     totals: PublishedTotals | SkipJsonSchema[None] = Field(
         None,
-        description="In place of detail: a file of such totals, which a dataset without persons needs. Then declare "
+        description="Instead of detail: a file of such totals, which a dataset without persons needs. Then declare "
         "states, and lists and max_race_codes if they differ from those of production.",
     )
     states: list[State] | SkipJsonSchema[None] = Field(None, description="With totals: as in SafeTabP.")
@@ -124,7 +124,7 @@ class SafeTabHDeclaration(SafeTabDeclaration):
     budgets: Budgets = Field("production", description=_BUDGETS.format(example="TRACT 2 T3", unit="household"))
     thresholds: Thresholds = Field(
         "production",
-        description="production: those of the 2020 Census. Otherwise by line: three published totals (T3) or one (T4), "
+        description="production: as in the 2020 Census. Otherwise by line: three published totals (T3) or one (T4), "
         "from which there are more cells.",
     )
 
@@ -136,7 +136,7 @@ class SafeTabHDeclaration(SafeTabDeclaration):
             )
         own = ("states", "lists", "max_race_codes")
         if self.detail is not None and (given := [field for field in own if getattr(self, field) is not None]):
-            raise ValueError(f"{given[0]}: it is that of the release named in detail; leave it out")
+            raise ValueError(f"{given[0]}: it follows from the release named in detail; leave it out")
         if self.totals is not None and not self.states:
             raise ValueError("states: they are required with totals")
         return self

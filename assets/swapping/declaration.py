@@ -188,7 +188,7 @@ class SwappedProduct(Product):
     )
     zeros: bool = Field(default=True, description="Whether empty cells are listed, with count 0.")
     source: str = Field(
-        default="swapped", description="What it is tabulated from: the swapped data, the only data covered by ε."
+        default="swapped", description="The source of the table: the swapped data, the only data covered by ε."
     )
 
     @field_validator("source")
@@ -241,14 +241,14 @@ class SwappingDeclaration(ReleaseDeclaration):
     unit: str | SkipJsonSchema[None] = Field(
         None,
         min_length=1,
-        description="What is swapped: the dataset's record_name (the default), or person if units have persons.",
+        description="The records to swap: the dataset's record_name (the default), or person if units have persons.",
     )
     match: list[str] = Field(
         default_factory=list, description="The swap key: records are swapped only if they agree on these variables."
     )
     swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
     risk: Risk | SkipJsonSchema[None] = Field(
-        None, description="In place of swap_rate: rates by match and holding values, or by how rare they are."
+        None, description="Instead of swap_rate: rates by match and holding values, or by their rarity."
     )
     swap_rate: Annotated[SwapRate | StratumRates, BeforeValidator(_validate_swap_rate)] | SkipJsonSchema[None] = Field(
         None,

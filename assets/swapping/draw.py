@@ -93,7 +93,7 @@ def draw_cells(
             raise StaleInputError(CEF_CHANGED.format(release=release.schema))
     if cells is None:
         raise StaleInputError(
-            f"{release.schema}: the charge was computed for other strata than those of the records; materialize "
+            f"{release.schema}: the charge was computed for other strata than the records have; materialize "
             "invariants and charge again"
         )
     return cells

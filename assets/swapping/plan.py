@@ -54,7 +54,7 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
             share = float(laws(b, design.plain_rate)[0])
             facts["expected share of records that move"] = f"{share:.4f} of the largest stratum"
     if design.noise:
-        facts["ε"] = "that of the noise before the swap, whatever b is"
+        facts["ε"] = "the noise before the swap determines it, for any b"
     elif _has_varying_rates(design):
         facts["ε"] = "at most this: rates differ, and ε depends on the sizes of all strata"
     if release.declaration.withheld:
@@ -125,7 +125,7 @@ def published_stratum(release: SwappingRelease) -> int | None:
     return b if isinstance(b, int) and release.design.second_stir is None else None
 
 
-_NOT_KNOWN = "it is not known before the invariants are published; give a guess, such as that of an earlier census"
+_NOT_KNOWN = "it is unknown before the invariants are published; give a guess, such as b of an earlier census"
 
 
 def _has_varying_rates(design: SwappingDesign) -> bool:

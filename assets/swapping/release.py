@@ -35,7 +35,7 @@ class SwappingRelease(Release):
                     )
         for name in self.design.match:
             if self.variables[name].nullable:
-                self.refuse(f"match: {name} may be null, and a null matches nothing; declare it not nullable")
+                self.refuse(f"match: {name} may be null, and a null does not match; declare it not nullable")
         if taken := [name for name in self.columns_read if name.casefold() in COLUMNS_OF_SWAPPED]:
             self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
         self._check_values()
@@ -49,7 +49,7 @@ class SwappingRelease(Release):
         """What a withheld swap may declare: the loss of noise after it needs rates that are constant in strata."""
         declaration, design = self.declaration, self.design
         if declaration.products or declaration.experiment:
-            self.refuse("withheld: nothing is published of it, so that it has neither products nor an experiment")
+            self.refuse("withheld: it is not published, so it can have neither products nor an experiment")
         if not self.can_replay:
             self.refuse("withheld: the swapped records are drawn again by gates; declare custody: escrowed")
         if design.second_stir or design.noise or design.exempt:
@@ -70,7 +70,7 @@ class SwappingRelease(Release):
                     if not any(value == known and type(value) is type(known) for known in domain):
                         self.refuse(f"{field}: {value!r} is not a value of {name}")
         if exempt and all(set(values) == set(self._domain("exempt", name)) for name, values in exempt):
-            self.refuse("exempt: every record would be exempt, and published as it is; leave a value out")
+            self.refuse("exempt: every record would be exempt, and published unchanged; leave a value out")
         for response in self.design.noise:
             if len(self._domain("noise_before", response.variable)) != response.size:
                 self.refuse(f"noise_before: {response.variable} has another number of values than was declared")
@@ -110,7 +110,7 @@ class SwappingRelease(Release):
 
     def _check_experiment(self, experiment: ExperimentDeclaration) -> None:
         if self.design.plain_rate is None:
-            self.refuse("experiment: it compares single swap rates, and this release is no plain swap")
+            self.refuse("experiment: it compares single swap rates, and this release is not a plain swap")
         if not self.dataset.synthetic:
             self.refuse(
                 "experiment: its draws would spend budget without a charge; only a dataset declared synthetic allows it"

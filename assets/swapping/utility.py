@@ -57,7 +57,7 @@ def build_utility(release: SwappingRelease) -> dg.AssetsDefinition:
     def describe(session: Session, _: Sequence[Table]) -> dict[str, Any]:
         plain = release.design.plain_rate
         b = count_strata(session, release)[1] if plain is not None else 0
-        mark = " swaps nothing." if plain else " is no plain swap, and has no mark."
+        mark = " swaps nothing." if plain else " is not a plain swap, and has no mark."
         if b:
             mark = f": p = {plain}, b = {b:,}."
         metadata: dict[str, Any] = {

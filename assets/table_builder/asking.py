@@ -90,7 +90,7 @@ class Publication:
                 question = Question(self.design, variables, chosen, self.possible)
                 parts.append(_Part(dict(zip(larger, places, strict=True)), question))
         if not parts:
-            raise QuestionError(f"{', '.join(larger)}: none of the categories that count lies in one of these places")
+            raise QuestionError(f"{', '.join(larger)}: none of the given categories is in one of these places")
         return parts
 
     def ask(self, by: Sequence[str], where: Where) -> pa.Table:
@@ -100,7 +100,7 @@ class Publication:
         Raises QuestionError as `question`, and if a cell that is not published would be needed.
         """
         parts = self.questions(by, where)
-        return self._tabulate(by, parts, [self.figures(self.answer(part.question), part.rows) for part in parts])
+        return self.tabulate(by, parts, [self.figures(self.answer(part.question), part.rows) for part in parts])
 
     def means(self, per: "Publication", by: Sequence[str], where: Where) -> pa.Table:
         """The means by some variables: sums of this hypercube divided by the counts or weights of another one.
@@ -140,12 +140,13 @@ class Publication:
                     for name in ("estimate", "lower", "upper")
                 }
             )
-        return self._tabulate(by, parts, figures)
+        return self.tabulate(by, parts, figures)
 
-    def _tabulate(
-        self, by: Sequence[str], parts: "Sequence[_Part]", figures: Sequence[Mapping[str, pa.Array]]
+    def tabulate(
+        self, by: Sequence[str], parts: "Sequence[_Part]", figures: Sequence[Mapping[str, pa.Array]], lines: int = 1
     ) -> pa.Table:
-        numbers = {name: np.concatenate([part.numbers(name) for part in parts]) for name in by}
+        """The table with the figures of each part, so many lines for each of its rows."""
+        numbers = {name: np.repeat(np.concatenate([part.numbers(name) for part in parts]), lines) for name in by}
         categories = {name: self.categories[name].take(pa.array(places)) for name, places in numbers.items()}
         answered = pa.concat_tables([pa.table(dict(columns)) for columns in figures])
         rows = pa.table(categories | dict(zip(answered.column_names, answered.columns, strict=True)))
@@ -309,7 +310,7 @@ def read_publication(folder: Path) -> Publication:
         raise
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         raise QuestionError(
-            f"{folder}: this is no publication of a hypercube; of redistricting data, ask for --places"
+            f"{folder}: this is not a publication of a hypercube; for redistricting data, use --places"
         ) from None
 
 
@@ -347,8 +348,9 @@ def _design(tables: list[dict[str, Any]], categories: Mapping[str, Sequence[str]
     )
 
 
-def _read(folder: Path) -> Publication:
-    tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
+def read_categories(folder: Path) -> tuple[dict[str, list[str]], dict[str, tuple[str, list[int]]], dict[str, pa.Array]]:
+    """By variable its categories, in order and as text; by larger place the variable that lies in it and where each
+    category does; and the larger places themselves."""
     texts: dict[str, list[str]] = {}
     categories = pq.read_table(folder / f"{CATEGORIES}.parquet")
     for row in categories.sort_by([("variable", "ascending"), ("number", "ascending")]).to_pylist():
@@ -359,6 +361,12 @@ def _read(folder: Path) -> Publication:
         _, lies_in = larger.setdefault(row["larger"], (row["variable"], [0] * len(texts[row["variable"]])))
         lies_in[row["number"]] = row["place_number"]
         places.setdefault(row["larger"], {})[row["place_number"]] = row["place"]
+    return texts, larger, {name: pa.array([*by_number.values()], pa.string()) for name, by_number in places.items()}
+
+
+def _read(folder: Path) -> Publication:
+    tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
+    texts, larger, places = read_categories(folder)
     changes = folder / f"{P_TABLE}.parquet"
     design = _design(tables, texts, _p_table(pq.read_table(changes)) if changes.exists() else None)
     rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
@@ -381,7 +389,7 @@ def _read(folder: Path) -> Publication:
         if table == design.inner:
             possible[cells] = True
     shaped = None if possible.all() else possible.reshape(design.shape(design.inner))
-    typed |= {name: pa.array([*by_number.values()], pa.string()) for name, by_number in places.items()}
+    typed |= places
     return Publication(design, typed, grid, tables[0]["counted"], numbers, shaped, missing, larger)
 
 
@@ -417,7 +425,9 @@ def answer(
     """
     answering = []
     for by_name in folders:
-        published = {name: read_publication(folder) for name, folder in by_name.items()}
+        # Those of quantiles and moments have no cells to add up.
+        of_cells = {name: folder for name, folder in by_name.items() if (folder / f"{HYPERCUBE}.parquet").exists()}
+        published = {name: read_publication(folder) for name, folder in (of_cells or by_name).items()}
         name = least_variance(published, by, where)
         answering.append((name, published[name]))
     names, (first, *rest) = [name for name, _ in answering], [publication for _, publication in answering]

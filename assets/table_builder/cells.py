@@ -5,7 +5,7 @@ consistency. Under cell consistency the result follows from the keys of the cell
 them (`mechanisms.table_builder.keys`) or the data bring along.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
@@ -91,18 +91,25 @@ def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
 
 def add_up_cells(session: Session, release: HypercubeRelease, amount: Amount | None) -> NDArray[np.int64]:
     """The exact inner table in records or in steps of a grid. Raises GridError for values outside the domains."""
-    grid = ("least", "most", "multiplier", "divisor")
-    bounds = {name: getattr(amount.grid, name) for name in grid} if amount else {}
-    occupied = session.arrow("table_builder/inner", bounds, **describe_records(session, release, amount))
-    if outside := occupied["cell"].null_count:
-        raise GridError(f"{release.schema}: {outside:,} combinations of values are outside the domains")
+    occupied = read_cells(session, release, "table_builder/inner", **describe_records(session, release, amount))
     cells = np.zeros(release.design.cells(release.design.inner), dtype=np.int64)
     cells[occupied["cell"].to_numpy()] = occupied["count"].to_numpy()
     return cells.reshape(release.design.shape(release.design.inner))
 
 
-def describe_records(session: Session, release: HypercubeRelease, amount: Amount | None) -> dict[str, Any]:
-    """The parameters of the statements `inner` and `identifiers`: records, their columns and the variables' domains."""
+def read_cells(session: Session, release: HypercubeRelease, statement: str, **names: Any) -> pa.Table:
+    """What a statement finds in the inner cells that occur. Raises GridError for values outside the domains."""
+    occupied = session.arrow(statement, **names)
+    if outside := occupied["cell"].null_count:
+        raise GridError(f"{release.schema}: {outside:,} combinations of values are outside the domains")
+    return occupied
+
+
+def describe_records(
+    session: Session, release: HypercubeRelease, amount: Amount | None, further: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The parameters of the statements on records: the records, their columns and the variables' domains. Further
+    columns are read besides the variables and the amount."""
     dataset, step, domains = release.dataset, 1, []
     for place, (name, values) in reversed(list(enumerate(categories(release)))):
         steps = pa.table({"category": values, "step": np.arange(len(values)) * step})
@@ -111,7 +118,7 @@ def describe_records(session: Session, release: HypercubeRelease, amount: Amount
     tables = dict(zip(dataset.tables, dataset.cef_tables(), strict=True))
     record_table, withheld = release.record_table, release.withheld
     key = record_table.key if record_table.key and not withheld else None
-    read = dict.fromkeys([*release.cube.variables, *([amount.column] if amount else [])])
+    read = dict.fromkeys([*release.cube.variables, *([amount.column] if amount else []), *further])
     return {
         "columns": list(release.design.inner),
         "domains": domains,
@@ -122,7 +129,7 @@ def describe_records(session: Session, release: HypercubeRelease, amount: Amount
         "from_unit": list(release.from_unit),
         "unit": record_table.unit if release.from_unit else None,
         "key": dataset.units.key,
-        "number": amount.column if amount else None,
+        "amount": amount,
     }
 
 

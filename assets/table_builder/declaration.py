@@ -1,5 +1,6 @@
 """The fields of a release by the table builder, and the hypercubes that follow from them."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.columns import Column, ColumnType
+from assets.release.columns import NO_VALUE_LABEL, Column, ColumnType, name_error
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import ProductName, ReleaseName, SourcePath, find_repeated
@@ -31,7 +32,9 @@ from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.entropy import MOST, ImpossibleTableError, Parameters, make
 from mechanisms.table_builder.grid_values import PLACES, Grid
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, HypercubeError, Margins, NoiseFamily, Table
+from mechanisms.table_builder.moments import LARGEST_SCALE, Moments, Scale
 from mechanisms.table_builder.p_table import PTable
+from mechanisms.table_builder.quantiles import Tree
 from mechanisms.table_builder.reading import PTableError, read_ons, read_sdctools
 from resources.project import PROJECT
 
@@ -81,21 +84,33 @@ class AmountDeclaration(Part):
         description="The step to whose multiples every amount is rounded, such as 10 or 0.5. It does not depend on the "
         "records."
     )
-    least: Number = Field(Fraction(0), description="What a smaller amount is taken as; a multiple of the grid.")
-    most: Number = Field(description="What a greater amount is taken as; a multiple of the grid.")
+    least: Number = Field(Fraction(0), description="The value that replaces a smaller amount; a multiple of the grid.")
+    most: Number = Field(description="The value that replaces a greater amount; a multiple of the grid.")
 
     def amount(self, columns: Mapping[str, Column]) -> Amount:
         """The amount. Raises ValueError if it does not fit the columns of the records or the grid."""
-        if self.column not in columns:
-            raise ValueError(f"column: there is no column {self.column}; there are {', '.join(columns)}")
-        if columns[self.column].type not in (ColumnType.INTEGER, ColumnType.DECIMAL):
-            raise ValueError(f"column: {self.column} is no number")
+        with name_error("column"):
+            # A code for no value adds nothing if it is 0.
+            require_amounts(self.column, columns, besides=0)
         grid = Grid(self.grid, self.least, self.most)
         if columns[self.column].nullable and not grid.least <= 0 <= grid.most:
             raise ValueError(f"least: {self.column} may be empty, which counts as 0, so 0 lies within the bounds")
         if (self.grid * 10**PLACES).denominator != 1:
             raise ValueError(f"grid: {self.grid} is not a number with at most {PLACES} decimals")
         return Amount(self.column, grid)
+
+
+def require_amounts(name: str, columns: Mapping[str, Column], besides: object = None) -> None:
+    """Raise ValueError unless a column has numbers, none of which is a code for no value by its label."""
+    if name not in columns:
+        raise ValueError(f"there is no column {name}; there are {', '.join(columns)}")
+    if columns[name].type not in (ColumnType.INTEGER, ColumnType.DECIMAL):
+        raise ValueError(f"{name} is no number")
+    for code, label in columns[name].labels.items():
+        if NO_VALUE_LABEL.search(label) and code != besides:
+            raise ValueError(
+                f"{name} has the code {code}, {label!r}, which is no amount; declare it under the column's null or zero"
+            )
 
 
 class ShareDeclaration(Part):
@@ -121,7 +136,7 @@ class MadePTable(Part):
     variance: Number = Field(description="The greatest variance of a count's change, V.")
     threshold: int = Field(0, ge=0, strict=True, description="Results from 1 to this number do not occur, js.")
     probability_to_stay: Share = Field(
-        Fraction(0), description="The least probability that a count stays as it is, if the threshold allows it."
+        Fraction(0), description="The least probability that a count stays unchanged, if the threshold allows it."
     )
     monotone: bool | tuple[StrictBool, ...] = Field(
         True,
@@ -175,14 +190,131 @@ PTableDeclaration = Annotated[
 ]
 
 
+Bounds = Annotated[
+    tuple[Number, Number], Field(description="The least and the greatest number; others are moved there.")
+]
+
+
+class StatisticAttributes(Part):
+    """What quantiles and moments of the cells of a hypercube have in common: a draw, with a budget of its own."""
+
+    epsilon: Epsilon | SkipJsonSchema[None] = Field(
+        None, description="ε for one record added or removed, with discrete Laplace noise; by default the hypercube's."
+    )
+    rho: Rho | SkipJsonSchema[None] = Field(None, description="ρ, with discrete Gaussian noise; instead of epsilon.")
+    design_effect: Number = Field(
+        Fraction(1),
+        description="How many times the variance of the sample is that of as many records drawn independently, for the "
+        "sampling errors beside the answers.",
+    )
+
+    @model_validator(mode="after")
+    def _check_budget(self) -> Self:
+        if self.epsilon is not None and self.rho is not None:
+            raise ValueError("epsilon: declare either epsilon or rho")
+        if self.design_effect <= 0:
+            raise ValueError(f"design_effect: it is greater than 0, and not {self.design_effect}")
+        return self
+
+
+class QuantilesAttributes(StatisticAttributes):
+    """Quantiles of a variable, from noisy counts of a tree of intervals. Records without a value are left out."""
+
+    bounds: Bounds
+    grid: Number = Field(description="The step to whose multiples numbers are rounded; bounds are multiples of it.")
+    branching: int = Field(
+        16, ge=2, strict=True, description="How many intervals of a level make one of the level above."
+    )
+    shares: list[Share] = Field(
+        default_factory=list,
+        description="The shares of the levels in the budget, from the root, which add up to 1; by default equal.",
+    )
+    published: list[Share] = Field(
+        default=[Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)],
+        min_length=1,
+        description="The quantiles of every cell that are published; others can be asked.",
+    )
+
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        if self.shares and sum(self.shares) != 1:
+            raise ValueError(f"shares: they add up to {sum(self.shares)}, not to 1")
+        if not all(0 < quantile < 1 for quantile in self.published):
+            raise ValueError("published: a quantile is above 0 and below 1")
+        return self
+
+    @property
+    def values(self) -> Grid:
+        """The grid of the numbers. Raises ValueError if the bounds do not lie on it."""
+        if (self.grid * 10**PLACES).denominator != 1:
+            raise ValueError(f"grid: {self.grid} is not a number with at most {PLACES} decimals")
+        return Grid(self.grid, *self.bounds)
+
+    def tree(self, weight: int) -> Tree:
+        """The levels with their budgets. Raises ValueError."""
+        size = self.values.most - self.values.least + 1
+        budget = self.epsilon or self.rho or Fraction(0)
+        return Tree.shared(size, self.branching, budget, self.shares, gaussian=self.rho is not None, weight=weight)
+
+
+def _name_variables(given: object) -> object:
+    return {"variables": given} if isinstance(given, list) else given
+
+
+class MomentsAttributes(StatisticAttributes):
+    """Means, deviations, correlations and regressions of variables. Records in which one is empty are left out."""
+
+    variables: list[str] = Field(min_length=1, max_length=8, description="The variables, columns with numbers.")
+    bounds: dict[str, Bounds] = Field(
+        default_factory=dict,
+        description="By variable, its bounds; by default those of its quantiles, or else those of its column.",
+    )
+    steps: int = Field(
+        1000,
+        ge=1,
+        le=LARGEST_SCALE,
+        strict=True,
+        description="M: a variable is rounded to 2M + 1 numbers between its bounds.",
+    )
+    widest: Number | SkipJsonSchema[None] = Field(
+        None,
+        description="Answers whose interval is wider than this multiple of the estimate are called too uncertain, and "
+        "have no figures; by default all have.",
+    )
+
+    @field_validator("variables")
+    @classmethod
+    def _check_variables(cls, variables: list[str]) -> list[str]:
+        if repeated := find_repeated(variables):
+            raise ValueError(f"{repeated[0]} is named twice")
+        return variables
+
+    def moments(self, weight: int) -> Moments:
+        """The sums with their budget. Raises ValueError."""
+        budget = self.epsilon or self.rho or Fraction(0)
+        return Moments(len(self.variables), self.steps, budget, self.rho is not None, weight)
+
+    def scales(self, columns: Mapping[str, Column]) -> dict[str, Scale]:
+        """By variable, its bounds. Raises ValueError if a variable has none."""
+        scales = {}
+        for name in sorted(self.variables):
+            bounds = self.bounds.get(name, columns[name].bounds)
+            if None in bounds:
+                raise ValueError(f"bounds: {name} has none; declare them here")
+            lower, upper = (Fraction(bound) for bound in bounds)  # type: ignore[arg-type]
+            with name_error(name):
+                scales[name] = Scale(lower, upper, self.steps)
+        return scales
+
+
 class HypercubeAttributes(Part):
     """One hypercube: a draw, a charge and a publication of its own."""
 
     name: ReleaseName = Field(description="The name; the hypercube's release is called <release>_<name>.")
     title: str = Field("", description="The hypercube's name in words.")
-    description: str = Field("", description="What is published, for readers.")
+    description: str = Field("", description="The content of the tables, for readers.")
     of: Literal["units", "persons"] = Field(
-        "units", description="What is counted: units or persons. Persons have their unit's variables too."
+        "units", description="The records to count: units or persons. Persons have their unit's variables too."
     )
     swapped: str | SkipJsonSchema[None] = Field(
         None,
@@ -239,7 +371,16 @@ class HypercubeAttributes(Part):
         Fraction(0), description="Estimates below this number are not published; 0 publishes all."
     )
     products: list[SubTableDeclaration] = Field(
-        default_factory=list, description="Tables to publish that are built from the hypercube; they cost nothing."
+        default_factory=list, description="Tables to publish from the hypercube, at no cost."
+    )
+    quantiles: dict[str, QuantilesAttributes] = Field(
+        default_factory=dict,
+        description="By variable, quantiles of it in every cell: a release of its own, which is charged by itself.",
+    )
+    moments: Annotated[MomentsAttributes, BeforeValidator(_name_variables)] | SkipJsonSchema[None] = Field(
+        None,
+        description="Variables whose means, correlations and regressions can be asked: a list, or a mapping with "
+        "further fields; a release of its own, which is charged by itself.",
     )
 
     @field_validator("variables")
@@ -260,7 +401,49 @@ class HypercubeAttributes(Part):
             raise ValueError("rho: the loss of a p-table is an ε with a δ; declare epsilon")
         if self.weight and self.value:
             raise ValueError("value: a hypercube adds up weights or a magnitude, not both; declare two hypercubes")
+        for name, statistic in self.statistics.items():
+            if self.suppress_below:
+                raise ValueError(
+                    f"{name}: the counts of a tree add up to those that suppress_below hides; drop one of both"
+                )
+            if self.weight and self.weight.least < 0:
+                raise ValueError(f"{name}: weights are not negative; declare a least of 0 or more")
+            if (statistic.epsilon or statistic.rho) is None and (self.p_table or budgets != 1):
+                raise ValueError(
+                    f"{name}: declare an epsilon or a rho of its own, as the hypercube has no noise to share"
+                )
         return self
+
+    @property
+    def statistics(self) -> dict[str, QuantilesAttributes | MomentsAttributes]:
+        """By what errors call it, what is declared besides the cells."""
+        found: dict[str, QuantilesAttributes | MomentsAttributes] = {
+            f"quantiles: {name}": quantiles for name, quantiles in self.quantiles.items()
+        }
+        return found | ({"moments": self.moments} if self.moments else {})
+
+    def release_name(self, statistic: str) -> str:
+        """How the release of one of `statistics` is called, after the name of the release that declares all."""
+        kind, _, variable = statistic.partition(": ")
+        named = re.sub("[^a-z0-9]+", "_", variable.lower()).strip("_")
+        return "_".join(filter(None, (self.name, named, kind)))
+
+    def only(self, name: str) -> "HypercubeAttributes":
+        """The fields with which one of `statistics` is drawn: its budget, and nothing of the cells' own noise."""
+        statistic = self.statistics[name]
+        if statistic.epsilon is None and statistic.rho is None:
+            statistic = statistic.model_copy(update={"epsilon": self.epsilon, "rho": self.rho})
+        quantiles: dict[str, QuantilesAttributes] = {}
+        moments: MomentsAttributes | None = None
+        if isinstance(statistic, MomentsAttributes):
+            bounds = {variable: other.bounds for variable, other in self.quantiles.items()} | statistic.bounds
+            moments = statistic.model_copy(update={"bounds": bounds})
+        else:
+            quantiles = {name.removeprefix("quantiles: "): statistic}
+        cells: dict[str, Any] = {"value": None, "margins": Margins.SUMMED, "shares": [], "cap": None, "products": []}
+        noise = {"p_table": None, "consistency": Consistency.QUERY, "record_keys": None}
+        own = {"epsilon": statistic.epsilon, "rho": statistic.rho, "quantiles": quantiles, "moments": moments}
+        return self.model_copy(update=cells | noise | own)
 
     @property
     def noise(self) -> NoiseFamily:
@@ -330,6 +513,38 @@ class HypercubeDeclaration(ReleaseDeclaration):
         return design
 
 
+class StatisticDeclaration(HypercubeDeclaration):
+    """One of the statistics of a hypercube's cells, which is a release by itself; `hypercube` has its budget."""
+
+    statistic: str
+
+    @property
+    def attributes(self) -> QuantilesAttributes | MomentsAttributes:
+        return self.hypercube.statistics[self.statistic]
+
+    @property
+    def variables(self) -> list[str]:
+        """The variables whose statistic it is, in alphabetical order."""
+        return sorted(self.hypercube.quantiles or self.attributes.variables)  # type: ignore[union-attr]
+
+    def measured(self, weight: int) -> Tree | Moments:
+        """What is measured in every cell, if a record has at most this weight in steps."""
+        declared = self.attributes
+        return declared.tree(weight) if isinstance(declared, QuantilesAttributes) else declared.moments(weight)
+
+    def design(self, dataset: DatasetDeclaration, **sources: Any) -> Hypercube:
+        """The hypercube whose budget and cells are those of the statistic."""
+        design = super().design(dataset, **sources)
+        columns = columns_to_count(self.hypercube, dataset, sources.get("withheld"))
+        with name_error(self.statistic):
+            for name in self.variables:
+                require_amounts(name, columns)
+            if isinstance(self.attributes, MomentsAttributes):
+                self.attributes.scales(columns)
+            self.measured(design.most)
+        return design
+
+
 def columns_to_count(
     cube: HypercubeAttributes, dataset: DatasetDeclaration, withheld: WithheldRecords | None
 ) -> Mapping[str, Column]:
@@ -350,24 +565,33 @@ class TableBuilderDeclaration(ReleaseDeclaration):
     @field_validator("hypercubes")
     @classmethod
     def _check_names(cls, hypercubes: list[HypercubeAttributes]) -> list[HypercubeAttributes]:
-        for name, times in Counter(cube.name for cube in hypercubes).items():
+        names = [name for cube in hypercubes for name in (cube.name, *map(cube.release_name, cube.statistics))]
+        for name, times in Counter(names).items():
             if times > 1:
                 raise ValueError(f"{name} is declared {times} times")
         return hypercubes
 
     def by_hypercube(self) -> list[HypercubeDeclaration]:
-        """The declarations of the hypercubes, which are releases by themselves."""
+        """The declarations of the hypercubes and of their statistics, which are releases by themselves."""
         return [
-            HypercubeDeclaration(
-                name=f"{self.name}_{cube.name}",
-                dataset=self.dataset,
-                title=cube.title or f"{self.title}: {cube.name.replace('_', ' ')}",
-                description=cube.description or self.description,
-                custody=self.custody,
-                schedule=self.schedule,
-                watch_source=self.watch_source,
-                formats=self.formats,
-                hypercube=cube,
-            )
+            declared
             for cube in self.hypercubes
+            for declared in (
+                HypercubeDeclaration(**self._fields(cube, cube.name), hypercube=cube),
+                *(
+                    StatisticDeclaration(
+                        **self._fields(cube, cube.release_name(name), name), hypercube=cube.only(name), statistic=name
+                    )
+                    for name in cube.statistics
+                ),
+            )
         ]
+
+    def _fields(self, cube: HypercubeAttributes, name: str, statistic: str = "") -> dict[str, Any]:
+        title = cube.title or f"{self.title}: {cube.name.replace('_', ' ')}"
+        shared = ("dataset", "custody", "schedule", "watch_source", "formats")
+        return {field: getattr(self, field) for field in shared} | {
+            "name": f"{self.name}_{name}",
+            "title": f"{title}: {statistic.replace('_', ' ')}" if statistic else title,
+            "description": cube.description or self.description,
+        }

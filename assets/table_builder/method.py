@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import dagster as dg
 import numpy as np
@@ -18,6 +18,7 @@ from assets.release.dataset import CEF
 from assets.release.draw import Inputs
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook, statement_hook
+from assets.release.stage import Recipes
 from assets.table_builder.asking import as_parts
 from assets.table_builder.cells import (
     categories,
@@ -63,11 +64,15 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     stages = (PLAN, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN,)
     drawn_columns = CELL_COLUMNS
+    described: ClassVar[Mapping[str, str]] = {"counts": "counts", "tables": "tables"}
+    """By stage, the text about its page."""
     build_grid = release_hook(list_cells)
     counts_recipe = session_hook(counts_recipe)
     plan = release_hook(hypercube_plan)
     plan_tables = release_hook(planned_tables)
     tables = release_hook(published_tables)
+    column_descriptions = release_hook(column_descriptions)
+    shown_first = session_hook(shown_first)
     charge_description = release_hook(describe_charge)
     statement = statement_hook(hypercube_statement)
 
@@ -92,16 +97,19 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         release = self.release
         withheld = [release.withheld.asset] if release.withheld else []
         return [
-            build_counts(self, [CEF, *withheld], PROSE("counts"), CELL_COLUMNS),
+            build_counts(self, [CEF, *withheld], PROSE(self.described["counts"]), CELL_COLUMNS),
             build_tables(
                 release,
                 [MEASUREMENTS],
-                PROSE("tables"),
-                lambda session: table_recipes(session, self),
-                column_descriptions(release),
-                lambda session: shown_first(session, release),
+                PROSE(self.described["tables"]),
+                self.table_recipes,
+                self.column_descriptions(),
+                self.shown_first,
             ),
         ]
+
+    def table_recipes(self, session: Session) -> Recipes:
+        return table_recipes(session, self)
 
     def queries(self) -> Sequence[Query]:
         return [query_of(self.release, table) for table in self.release.design.tables]
@@ -129,14 +137,18 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             plan_gate(self, "plan_as_declared", "The stored plan is the one that follows from the declaration."),
             session_gate("cells_complete", TABLES, _check_cells),
         ]
-        if withheld := release.withheld:
-            words = f"The records that are counted are those that {withheld.name} made of the current CEF."
-            gates.append(Gate("withheld_as_made", COUNTS, words, withheld.problems))
+        gates += self.withheld_gates()
         if suppressed:
             gates.append(session_gate("small_estimates_absent", TABLES, _check_small_estimates))
         if release.design.margins is Margins.FITTED and not suppressed:
             gates.append(session_gate("margins_agree", TABLES, _check_margins))
-        return [*gates, tables_gate(lambda session: table_recipes(session, self))]
+        return [*gates, tables_gate(self.table_recipes)]
+
+    def withheld_gates(self) -> Sequence[Gate[HypercubeRelease]]:
+        if (withheld := self.release.withheld) is None:
+            return []
+        words = f"The records that are counted are those that {withheld.name} made of the current CEF."
+        return [Gate("withheld_as_made", COUNTS, words, withheld.problems)]
 
     def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:
         """With cell consistency the noise follows from which records there are, and not from their counts alone."""

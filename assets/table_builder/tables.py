@@ -77,16 +77,19 @@ P_TABLE_COLUMNS = {
 }
 """The columns of `p_table`, which there is if counts are perturbed by one."""
 
-OPTIONAL = frozenset({"cap", "category", "label"})
+OPTIONAL = frozenset({"cap", "category", "label", "numbers", "branching", "steps", "widest"})
 """The columns of these tables that may be empty."""
 
 
-def _round(number: float) -> Decimal:
+def round_figure(number: float) -> Decimal:
     return Decimal(number).quantize(Decimal("0.0001"))
 
 
-def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
-    rows = [_table_row(release, table) for table in release.design.tables]
+def planned_tables(
+    release: HypercubeRelease, measured: Sequence[Mapping[str, Any]] | None = None
+) -> dict[Table, pa.Table]:
+    """The tables that the stage `plan` stores, by default with the measured tables of the hypercube."""
+    rows = measured or [_table_row(release, table) for table in release.design.tables]
     category_rows = [
         {
             "variable": name,
@@ -98,8 +101,8 @@ def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
         for number, value in enumerate(values.to_pylist())
     ]
     tables = {
-        release.public(TABLES): _as_table(rows, TABLE_COLUMNS),
-        release.public(CATEGORIES): _as_table(category_rows, CATEGORY_COLUMNS),
+        release.public(TABLES): as_table(rows, TABLE_COLUMNS),
+        release.public(CATEGORIES): as_table(category_rows, CATEGORY_COLUMNS),
     }
     if release.larger_places:
         place_rows = [
@@ -115,7 +118,7 @@ def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
             for larger, (variable, lies_in) in release.larger_places.items()
             for number, (category, place) in enumerate(zip(release.domains[variable], lies_in, strict=True))
         ]
-        tables[release.public(LARGER_PLACES)] = _as_table(place_rows, LARGER_PLACES_COLUMNS)
+        tables[release.public(LARGER_PLACES)] = as_table(place_rows, LARGER_PLACES_COLUMNS)
     if release.design.p_table is None:
         return tables
     p_table_rows = [
@@ -123,11 +126,11 @@ def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
         for count, row in enumerate(release.design.p_table.rows)
         for change, probability in row.probabilities.items()
     ]
-    return tables | {release.public(P_TABLE): _as_table(p_table_rows, P_TABLE_COLUMNS)}
+    return tables | {release.public(P_TABLE): as_table(p_table_rows, P_TABLE_COLUMNS)}
 
 
-def _as_table(rows: list[dict[str, Any]], columns: Mapping[str, tuple[str, str]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, pa.schema([(name, _ARROW[kind]) for name, (kind, _) in columns.items()]))
+def as_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, tuple[str, str]]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), pa.schema([(name, _ARROW[kind]) for name, (kind, _) in columns.items()]))
 
 
 def _table_row(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
@@ -148,11 +151,11 @@ def _table_row(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
         "parameter": parameter,
         "cap": design.cap,
         "margins": design.margins.value,
-        "grid": _round(float(release.grid_step)),
+        "grid": round_figure(float(release.grid_step)),
         "least": design.least,
         "most": design.most,
-        "standard_error": _round(sqrt(design.variance(table)) * float(release.grid_step)),
-        "margin": _round(margin_of_one(design, table) * float(release.grid_step)),
+        "standard_error": round_figure(sqrt(design.variance(table)) * float(release.grid_step)),
+        "margin": round_figure(margin_of_one(design, table) * float(release.grid_step)),
     }
 
 
@@ -228,19 +231,23 @@ def _show(release: HypercubeRelease, row: Mapping[str, Any]) -> tuple[str, str, 
 
 def published_tables(release: HypercubeRelease) -> list[PublishedTable]:
     products = (_describe_product(release, product) for product in release.cube.products)
+    return [_describe_hypercube(release), *products, *describe_planned_tables(release)]
+
+
+def describe_planned_tables(release: HypercubeRelease) -> list[PublishedTable]:
     planned = [
-        _describe_planned(release, TABLES, "The measured tables and their noise", TABLE_COLUMNS, "table_name"),
-        _describe_planned(
+        describe_planned(release, TABLES, "The measured tables and their noise", TABLE_COLUMNS, "table_name"),
+        describe_planned(
             release, CATEGORIES, "The categories of the variables", CATEGORY_COLUMNS, "variable", "number"
         ),
     ]
     if release.larger_places:
         key = ("variable", "number", "larger")
         title = "The larger places that variables lie in"
-        planned.append(_describe_planned(release, LARGER_PLACES, title, LARGER_PLACES_COLUMNS, *key))
+        planned.append(describe_planned(release, LARGER_PLACES, title, LARGER_PLACES_COLUMNS, *key))
     if release.design.p_table:
-        planned.append(_describe_planned(release, P_TABLE, "The p-table", P_TABLE_COLUMNS, "count", "change"))
-    return [_describe_hypercube(release), *products, *planned]
+        planned.append(describe_planned(release, P_TABLE, "The p-table", P_TABLE_COLUMNS, "count", "change"))
+    return planned
 
 
 def column_descriptions(release: HypercubeRelease) -> dict[str, str]:
@@ -251,7 +258,7 @@ def column_descriptions(release: HypercubeRelease) -> dict[str, str]:
     }
 
 
-def _describe_planned(
+def describe_planned(
     release: HypercubeRelease, name: str, title: str, columns: Mapping[str, tuple[str, str]], *key: str
 ) -> PublishedTable:
     described = (PublishedColumn(column, *words, required=column not in OPTIONAL) for column, words in columns.items())
@@ -289,7 +296,7 @@ def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
             *_figures(release),
         ),
         ("table_name", "cell"),
-        geography=_geography(release, release.cube.variables),
+        geography=find_geography(release, release.cube.variables),
         dimensions=tuple(release.cube.variables),
         interval=PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval"),
     )
@@ -307,7 +314,7 @@ def _describe_product(release: HypercubeRelease, product: SubTableDeclaration) -
         release.public(f"product_{product.name}"),
         (*(describe_column(name, release.known_columns[name]) for name in product.by), *_figures(release)),
         tuple(product.by),
-        geography=_nested(release, product.by) or _geography(release, product.by),
+        geography=_nested(release, product.by) or find_geography(release, product.by),
         interval=PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval"),
     )
 
@@ -331,7 +338,7 @@ def _unit(release: HypercubeRelease) -> str:
     return release.amount.column if release.amount else release.cube.of
 
 
-def _geography(release: HypercubeRelease, names: Sequence[str]) -> tuple[str, ...]:
+def find_geography(release: HypercubeRelease, names: Sequence[str]) -> tuple[str, ...]:
     """The column of places. Several are dimensions of their own, unless they are nested."""
     places = [name for name in names if release.known_columns[name].role is Role.GEOGRAPHY]
     return tuple(places) if len(places) == 1 else ()

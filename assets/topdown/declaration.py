@@ -122,6 +122,12 @@ class TopDownDeclaration(ReleaseDeclaration):
         description="With full estimation: the lowest level at which the counts by type of group quarters, and by race "
         "alone or combined, are decided before single cells; by default the second level.",
     )
+    lean_on_housing_units: bool = Field(
+        False,
+        strict=True,
+        description="With full estimation: the places of the finest level lean on their exact number of housing units, "
+        "by a model whose variance is estimated from the noisy measurements of each state and published.",
+    )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[Product], AfterValidator(require_distinct_products)] = Field(
         default_factory=list,
@@ -179,6 +185,7 @@ class TopDownDeclaration(ReleaseDeclaration):
             {statistic: exact[statistic] for statistic in PRODUCTION_INVARIANTS if statistic in exact},
             tuple(total_first),
             types_first,
+            self.lean_on_housing_units,
         )
 
     def _allocation(self, histogram: str, levels: Sequence[str]) -> Allocation:

@@ -19,10 +19,10 @@ from assets.release.stage import release_stage
 from assets.topdown.estimation import Estimation, estimate_level, keep_states, unite_states
 from assets.topdown.information import build_information
 from assets.topdown.reading import Scope, list_scopes
-from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, TEXTS, TopDownRelease, level_of_states
+from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, TEXTS, TopDownRelease
 from assets.topdown.spine import pluralize, read_states
 from assets.topdown.workers import WorkerError
-from mechanisms.topdown.design import words
+from mechanisms.topdown.design import level_of_states, words
 from mechanisms.topdown.schema import PERSONS, UNITS
 from resources.custody import Custody
 from resources.statements import Zone
@@ -69,6 +69,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
             full=release.design.full,
             types_first=release.design.is_types_first(level),
             finest=level == release.finest,
+            leans=release.design.leans(PERSONS.name, level),
         ),
         [MEASUREMENTS, *([INFORMATION] if release.design.full else []), *([release.estimates(above)] if depth else [])],
         code_version="2",
@@ -103,6 +104,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
                 "largest violation of a constraint before rounding": made.violation,
                 "processor time (s)": made.seconds,
                 **({"estimated without races first": made.without_parts} if release.design.full else {}),
+                **({"τ² by state": made.spreads} if made.spreads != "{}" else {}),
                 "dagster/column_schema": schema,
             },
         )

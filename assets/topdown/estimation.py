@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeGuard
 
+import numpy as np
 import pyarrow as pa
 
 from assets.release.draw import StaleInputError
@@ -47,10 +48,12 @@ from assets.topdown.reading import (
     read_regions,
     require_draw,
 )
-from assets.topdown.release import INFORMATION, OCCUPANCY, TopDownRelease, level_of_states
+from assets.topdown.release import INFORMATION, OCCUPANCY, TopDownRelease
 from assets.topdown.spine import read_states, read_tree
-from assets.topdown.workers import Outcome, WorkerError, estimate_task, perform
-from mechanisms.topdown.design import SCHEMAS
+from assets.topdown.workers import Outcome, WorkerError, estimate_task, perform, spread_task
+from mechanisms.topdown.decomposition import Floats
+from mechanisms.topdown.design import SCHEMAS, level_of_states
+from mechanisms.topdown.leaning import estimate_spread
 from mechanisms.topdown.schema import PERSONS, UNITS
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -89,6 +92,7 @@ class Estimation:
         held: a digest of the spine and the invariants as they were read, as far as the estimates depend on them.
         without_parts: the number of parents whose children could not be rounded with the counts by race, alone or
             combined, decided before.
+        spreads: by code of the state, the τ² of places that lean on their housing units, as JSON.
     """
 
     made_of: str
@@ -103,6 +107,7 @@ class Estimation:
     held: str
     draw_id: str
     without_parts: int
+    spreads: str
 
 
 def estimate_level(
@@ -130,7 +135,12 @@ def estimate_level(
             if stored.made_of == _made_of(release, draw_id, scope, region, above, basis):
                 return stored
         contents = [chain.information[part].contents for part in chain.list_parts(scope)]
-        reading = Reading(session, warehouse, release, scope, tree, draw_id, contents)
+        leans = release.design.leans(scope.histogram, scope.level)
+        *first, reading = (
+            Reading(session, warehouse, release, scope, tree, draw_id, contents) for _ in range(1 + leans)
+        )
+    for before in first:
+        reading.spreads = _estimate_spreads(release, before)
     parents, reported = reading.parents, time.monotonic()
     with warehouse.private_folder() as folder, closing(_Results(folder, reading.histograms)) as results:
         outcomes = perform(estimate_task, reading.tasks(), min(count_processes(release), parents), release.scheduler)
@@ -143,6 +153,9 @@ def estimate_level(
         results.close()
         if results.parents != parents:
             raise WorkerError(f"{scope}: {results.parents:,} of {parents:,} parents were estimated; nothing was stored")
+        read = reading.regions, reading.answers.by_label()
+        if any((before.regions, before.answers.by_label()) != read for before in first):
+            raise StaleInputError(f"{release.schema}: measurements or invariants changed while {scope} was estimated")
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
             require_draw(session, release, draw_id, scope)
             table, account = scope.tables(release)
@@ -164,6 +177,7 @@ def estimate_level(
                 held=region,
                 draw_id=draw_id,
                 without_parts=results.without_parts,
+                spreads=json.dumps({chain.states[number]: spread for number, spread in reading.spreads.items()}),
             )
             row = pa.Table.from_pylist([vars(estimation)])
             session.create(account, "warehouse/all", source=session.register("made", row))
@@ -319,7 +333,29 @@ def _made_of(
     facts = [VERSION, design.as_record(), total_first, draw_id, scope.level, scope.state, region, of_above]
     if design.full:
         facts += [scope.histogram, release.design.is_types_first(scope.level), basis]
+    if design.leans(scope.histogram, scope.level):
+        facts.append("lean_on_housing_units")
     return hash_facts(facts)
+
+
+def _estimate_spreads(release: TopDownRelease, reading: Reading) -> dict[int, float]:
+    """By number of the state, the τ² of places that lean on their housing units."""
+    sums: dict[int, list[Floats]] = {}
+    processes = min(count_processes(release), reading.parents)
+    with closing(perform(spread_task, reading.tasks(), processes, release.scheduler)) as outcomes:
+        for state, own in outcomes:
+            sums.setdefault(state, []).append(own)
+    return {state: estimate_spread(np.concatenate(own)) for state, own in sums.items()}
+
+
+def read_spreads(session: Session, custody: Custody, release: TopDownRelease) -> dict[str, float]:
+    """By code of the state, the τ² that the stored estimates were made with; empty if no places lean."""
+    spreads: dict[str, float] = {}
+    for scope in list_scopes(release, read_states(session, release)):
+        if release.design.leans(scope.histogram, scope.level):
+            stored = _read_account(session, custody, release, scope)
+            spreads |= json.loads(stored.spreads) if stored else {}
+    return spreads
 
 
 class _Chain:

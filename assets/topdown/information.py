@@ -38,10 +38,10 @@ from assets.topdown.reading import (
     read_regions,
     require_draw,
 )
-from assets.topdown.release import INFORMATION, TEXTS, TopDownRelease, level_of_states
+from assets.topdown.release import INFORMATION, TEXTS, TopDownRelease
 from assets.topdown.spine import Tree, read_states, read_tree
 from assets.topdown.workers import Informed, WorkerError, inform_task, perform
-from mechanisms.topdown.design import SCHEMAS
+from mechanisms.topdown.design import SCHEMAS, level_of_states
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts

@@ -25,11 +25,11 @@ from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
 from assets.topdown.information import Accounts, hash_regions, list_parts, read_accounts
 from assets.topdown.reading import PLACES_AT_A_TIME, Reading, Scope, hash_facts, read_draw_id
-from assets.topdown.release import INFORMATION, INTERVALS, TEXTS, TopDownRelease, level_of_states
+from assets.topdown.release import INFORMATION, INTERVALS, TEXTS, TopDownRelease
 from assets.topdown.spine import read_codes, read_states, read_tree
 from assets.topdown.tables import redistricting_tables
 from mechanisms.topdown.decomposition import Decomposition, Information
-from mechanisms.topdown.design import SCHEMAS
+from mechanisms.topdown.design import SCHEMAS, level_of_states
 from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.information import (
     CellSums,

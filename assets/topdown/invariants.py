@@ -23,9 +23,17 @@ from numpy.typing import NDArray
 from assets.conventions import StageKind
 from assets.release.dataset import CEF
 from assets.release.stage import build_stage
-from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease, level_of_states
+from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import Tree, placement, read_states, read_tree, stage_ancestry
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, bound_groups, unbounded
+from mechanisms.topdown.design import (
+    GROUP_QUARTERS,
+    HOUSING_UNITS,
+    POPULATION,
+    SCHEMAS,
+    bound_groups,
+    level_of_states,
+    unbounded,
+)
 from mechanisms.topdown.feasibility import (
     InfeasibleError,
     Limits,

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, GridError
-from assets.topdown.release import SPINE, TopDownRelease, level_of_states
+from assets.topdown.release import SPINE, TopDownRelease
 from assets.topdown.spine import count_places, read_states, read_tree
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.topdown.design import MECHANISM, Measured, TopDownDesign
+from mechanisms.topdown.design import MECHANISM, Measured, TopDownDesign, level_of_states
 from resources.warehouse import Session
 
 T = TypeVar("T")

@@ -14,11 +14,12 @@ from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, buil
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Fact, Partitions, release_hook, session_hook, statement_hook
-from assets.release.statement import Accuracy
+from assets.release.statement import Accuracy, Parameter
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
 from assets.topdown.drawing import Drawing, find_wrong_noise
 from assets.topdown.estimated import build_estimates, state_partitions
+from assets.topdown.estimation import read_spreads
 from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.intervals import build_intervals
@@ -42,7 +43,7 @@ from assets.topdown.release import (
 )
 from assets.topdown.replicates import build_replicates
 from assets.topdown.spine import SpineError, build_spine, count_places
-from assets.topdown.statement import topdown_statement
+from assets.topdown.statement import LEANING, name_leaning, topdown_statement
 from assets.topdown.tables import build_microdata, build_redistricting
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
@@ -59,6 +60,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     charge_follows = (HISTOGRAMS, INVARIANTS)
     draw_follows = (HISTOGRAMS,)
     draws_in_parts = True
+    estimation = ("Estimation", "Types first", "Totals first", LEANING)
     drawn_columns = COLUMNS
     further_gates = release_hook(topdown_gates)
     plan = release_hook(topdown_plan)
@@ -187,6 +189,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             rho, deviation = str(query.loss.round_up(LINE_DECIMALS)), f"{float(query.variance) ** 0.5:,.2f}"
             rows.append((f"{query.histogram}, {words(query.level)}", query.query, rho, deviation))
         return {"answers": sum(answers.values()), "measured": preview(["histogram", "query", "ρ", "σ"], rows)}
+
+    def models(self, session: Session, custody: Custody) -> Sequence[Parameter]:
+        spreads = read_spreads(session, custody, self.release)
+        return [name_leaning(self.release, spreads)] if spreads else []
 
     def errors(self, session: Session) -> Accuracy | None:
         return describe_errors(session, self.release) if self.release.declaration.replicates else None

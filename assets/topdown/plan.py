@@ -23,6 +23,11 @@ from mechanisms.topdown.design import SCHEMAS, Measured, TopDownDesign, words
 
 _PLACES = 4
 
+_LEANING = (
+    "persons in households of the finest level also follow housing units; the model's variance, τ² for each state, is "
+    "estimated from the noisy measurements, without a charge, and stands in the certificate"
+)
+
 
 def topdown_plan(release: TopDownRelease) -> Plan:
     design = release.design
@@ -37,6 +42,7 @@ def topdown_plan(release: TopDownRelease) -> Plan:
             "measurements of units, for one unit": f"{format_exactly(design.units)}; a move may change two",
             "charged, as (ε, δ)": f"ε = {epsilon} at δ = {format_decimal(release.declaration.delta)}",
             "estimation": _describe_estimation(release),
+            **({"model: lean on housing units": _LEANING} if design.lean_on_housing_units else {}),
             "errors of the estimates": "launch the same declaration on a SyntheticCensus of like size; its asset "
             "accuracy shows them",
         },

@@ -21,11 +21,11 @@ from assets.release.draw import DRAWN, StaleInputError
 from assets.topdown.histograms import read_counts
 from assets.topdown.invariants import Region, derive_limits, read_state_region, read_upper_region, take_highest
 from assets.topdown.measurements import Digests, Stream, read_answers, read_streams
-from assets.topdown.release import INFORMATION, TopDownRelease, level_of_states
+from assets.topdown.release import INFORMATION, TopDownRelease
 from assets.topdown.spine import Tree, pluralize, read_codes, read_states
 from assets.topdown.workers import Task
 from mechanisms.topdown.decomposition import Decomposition, Information
-from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.design import SCHEMAS, level_of_states, words
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Schema
@@ -97,7 +97,8 @@ class Reading:
 
     `contents` are the hashes of the information that the scope needs, by histogram for each part. Downwards, the
     parents' estimates are read with the families of their children; upwards, the parents' measurements; otherwise
-    neither.
+    neither. `spreads` are the τ² of children that lean on their housing units, by number of the state, once they are
+    estimated.
     """
 
     def __init__(
@@ -113,7 +114,8 @@ class Reading:
     ) -> None:
         self.scope, self.regions = scope, list[str]()
         self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
-        self._contents, self._direction = contents, direction
+        self._contents, self._direction, self.spreads = contents, direction, dict[int, float]()
+        self._leans = direction == "down" and release.design.leans(scope.histogram, scope.level)
         self.histograms = [scope.histogram] if scope.histogram else list(SCHEMAS)
         self._informed = release.design.full and scope.level != release.finest
         above = release.levels[max(release.levels.index(scope.level) - 1, 0)]
@@ -176,7 +178,11 @@ class Reading:
                 for name, queries in above.items()
             }
             begins = part.parent + begin if self._direction == "up" else int(part.starts[begin])
-            yield Task(begins, end - begin, own, parents)
+            task = Task(begins, end - begin, own, parents)
+            if self._leans and part.state is not None:
+                units = self._limits[UNITS.name].totals[slice(*(part.starts[[begin, end]] - part.starts[0]))]
+                task = replace(task, units=units, state=part.state, spread=self.spreads.get(part.state))
+            yield task
         if self._informed and last == len(part.starts) - 1:
             for name, digest in self._read.items():
                 if digest.hexdigest() != self._contents[number][name]:

@@ -1,6 +1,6 @@
 """A TopDown release as one value, with the rules that it satisfies before anything runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from assets.release.columns import Role
 from assets.release.prose import Prose
 from assets.release.release import Release
 from assets.topdown.declaration import FEWEST_REPLICATES, MOST_REPLICATES, Code, Product, TopDownDeclaration
-from mechanisms.topdown.design import STATISTICS, TopDownDesign
+from mechanisms.topdown.design import STATE, STATISTICS, TopDownDesign, level_of_states
 from mechanisms.topdown.redistricting import REDISTRICTING
 from resources.warehouse import Warehouse
 
@@ -41,16 +41,8 @@ PRODUCTS: tuple[str, ...] = get_args(Product)
 """The products that a release may choose to publish; a statistic only if it is an invariant. The spine is always
 published."""
 
-STATE = "State"
-"""The name of the level of the states, unless it is the finest."""
-
 _ENDINGS = ("_made", "_seal")
 """The ends of the names of tables that say how the estimates of a level were made, and that seal them."""
-
-
-def level_of_states(levels: Sequence[str]) -> str:
-    """The level of the states: the one of that name if it is not the finest, otherwise the root."""
-    return STATE if STATE in levels[:-1] else levels[0]
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from assets.conventions import StageKind, preview, public_table_metadata
 from assets.release.dataset import CEF
 from assets.release.stage import build_stage
-from assets.topdown.release import SPINE, TEXTS, TopDownRelease, level_of_states
+from assets.topdown.release import SPINE, TEXTS, TopDownRelease
 from mechanisms.refusal import RefusedError
-from mechanisms.topdown.design import words
+from mechanisms.topdown.design import level_of_states, words
 from mechanisms.topdown.replicates import find_starts
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session

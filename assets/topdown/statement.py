@@ -1,7 +1,7 @@
 """The part of a certificate that is specific to TopDown: figures, with the texts of `statement.md`."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -15,7 +15,7 @@ from assets.topdown.release import TopDownRelease
 from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.topdown.allocation import Allocation
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MECHANISM, VERSION, words
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MECHANISM, VERSION, level_of_states, words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL
 
 PROSE = Prose(__file__)
@@ -27,6 +27,9 @@ PAPERS = (
     ),
     REFRESHMENT,
 )
+
+LEANING = "Lean on housing units"
+"""The label of the parameter."""
 
 _Z = 1.645
 """The 95% quantile of the normal distribution."""
@@ -164,6 +167,13 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
             ),
         ),
     )
+
+
+def name_leaning(release: TopDownRelease, spreads: Mapping[str, float]) -> Parameter:
+    """The model by which places lean on their housing units, with τ² by code of the state."""
+    of = words(level_of_states(release.levels))
+    values = tuple(f"{of} {code}: τ² = {spread:.4g}" for code, spread in spreads.items())
+    return Parameter(LEANING, values, PROSE(LEANING, finest=words(release.finest)))
 
 
 def _percent(share: Fraction) -> str:

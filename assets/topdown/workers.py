@@ -27,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.refusal import RefusedError
-from mechanisms.topdown.decomposition import Information
+from mechanisms.topdown.decomposition import Floats, Information
 from mechanisms.topdown.design import TopDownDesign
 from mechanisms.topdown.estimation import Children, Families, Measurement, estimate_families
 from mechanisms.topdown.information import inform
+from mechanisms.topdown.leaning import lean, measure_spread
 from mechanisms.topdown.replicates import LevelLimits, estimate_finest, replicate_noise
-from mechanisms.topdown.schema import Counts
+from mechanisms.topdown.schema import PERSONS, Counts
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -58,12 +59,16 @@ class WorkerError(RefusedError):
 @dataclass(frozen=True)
 class Task:
     """The work for a process: consecutive parents, with the families of every histogram, from the child `first`; or for
-    information about the parents, with their measurements, from the parent `first`."""
+    information about the parents, with their measurements, from the parent `first`. Children that lean on their housing
+    units have these, shape (children,), and the number of their state with its τ², if it is estimated."""
 
     first: int
     parents: int
     families: Mapping[str, Families]
     measurements: Mapping[str, tuple[Measurement, ...]] = field(default_factory=dict)
+    units: NDArray[np.int64] | None = None
+    state: int | None = None
+    spread: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,9 +95,18 @@ class Outcome:
 
 def estimate_task(task: Task) -> Outcome:
     """Estimate the families of a task. Raises NotSolvedError and NotRoundedError, as `estimate_families`."""
-    started = time.thread_time()
-    children = {histogram: estimate_families(families) for histogram, families in task.families.items()}
+    started, of_task = time.thread_time(), task.families
+    if task.units is not None and task.spread is not None:
+        of_task = {name: lean(families, task.units, task.spread) for name, families in of_task.items()}
+    children = {histogram: estimate_families(families) for histogram, families in of_task.items()}
     return Outcome(task.first, task.parents, children, time.thread_time() - started)
+
+
+def spread_task(task: Task) -> tuple[int, Floats]:
+    """The number of the state of a task, whose children lean on their housing units, and the sums of τ²."""
+    assert task.units is not None
+    assert task.state is not None
+    return task.state, measure_spread(task.families[PERSONS.name], task.units)
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,23 @@ _REFERENCE = "#/$defs/"
 Schema = Mapping[str, Any]
 
 
-def make_components_page() -> str:
-    """A section for each component, and one for each kind of value that has fields of its own, after its component."""
-    return "\n".join(section for name in components.__all__ for section in _sections(name))
+def make_components_list() -> str:
+    """A section for each component, with a link to its page."""
+    return "\n".join(
+        format_section(2, name, f"{_first_paragraph(_find(name).__doc__)} [All fields](components/{name}.md)")
+        for name in components.__all__
+    )
+
+
+def make_component_page(name: str) -> str:
+    """The page of a component, with a section for each kind of value that has fields of its own."""
+    return "\n".join(_sections(name))
 
 
 def _sections(name: str) -> Iterator[str]:
-    component = getattr(components, name)
-    model = component.model()
+    model = _find(name).model()
     schema = model.model_json_schema()
-    yield format_section(2, name, _first_paragraph(component.__doc__))
+    yield format_section(1, name, _first_paragraph(_find(name).__doc__))
     yield _fields_table(model, schema, schema.get("$defs", {}), name)
     # The declaration that `dg scaffold defs` writes, without the remark at its beginning.
     example = dropwhile(
@@ -40,8 +47,12 @@ def _sections(name: str) -> Iterator[str]:
     yield "\n".join(["```yaml", *example, "```", ""])
     for inner_name, inner in find_models(model).items():
         if inner is not model:
-            yield format_section(3, _title(name, inner_name), _first_paragraph(inner.__doc__))
+            yield format_section(2, _title(name, inner_name), _first_paragraph(inner.__doc__))
             yield _fields_table(inner, schema["$defs"][inner_name], schema["$defs"], name)
+
+
+def _find(name: str) -> Any:
+    return getattr(components, name)
 
 
 def find_models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:

@@ -1,7 +1,7 @@
 """The generated parts of pages, and the hooks by which MkDocs fills them in while it builds the site.
 
 A line that holds nothing but `{{ made: NAME }}` stands for a part. The section of each command of `stirred` is made
-here from the command itself. `CONTRIBUTING.md` and `CHANGELOG.md` become pages of the site too.
+here from the command itself. Each component has a generated page. `CONTRIBUTING.md` and `CHANGELOG.md` are pages too.
 """
 
 import re
@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from docs.generator.fields import format_cell, format_section, format_table, make_components_page
+from docs.generator.fields import format_cell, format_section, format_table, make_component_page, make_components_list
+from orchestration import components
 from orchestration.cli import main
 
 
@@ -21,23 +22,37 @@ def make_commands_page() -> str:
     return "\n".join(_section(name, command) for name, command in list_commands(main, "stirred"))
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"commands": make_commands_page, "components": make_components_page}
+PARTS: Mapping[str, Callable[[], str]] = {"commands": make_commands_page, "components": make_components_list}
 PLACE = re.compile(r"^\{\{ made: (\w+) \}\}$", re.MULTILINE)
 """The line that stands for a part."""
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
 """A formula in TeX, as `pymdownx.arithmatex` leaves it."""
 ADDED_PAGES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 """Pages of the site that are files in the project's folder."""
+COMPONENTS = "reference/components"
+PICTURES = Path(__file__).resolve().parents[1] / "pictures"
+PICTURE = re.compile(r'<img [^>]*?src="([^"]*pictures/)([^"/]+)"[^>]*>')
+
+
+def on_config(config: Any) -> Any:
+    """List the page of each component below the page that lists the components."""
+    entries = [entry for part in config.nav for entry in next(iter(part.values())) if isinstance(entry, dict)]
+    (entry,) = (entry for entry in entries if f"{COMPONENTS}.md" in entry.values())
+    pages = [{name: f"{COMPONENTS}/{name}.md"} for name in components.__all__]
+    entry[next(iter(entry))] = [f"{COMPONENTS}.md", *pages]
+    return config
 
 
 def on_files(files: Any, *, config: Any) -> Any:
-    """Add the pages that lie in the project's folder; their links to `docs/` become links within the site."""
+    """Add the pages of components and of the project's folder, whose links to `docs/` become links within the site."""
     from mkdocs.structure.files import File
 
     root = Path(config.docs_dir).parent
     for page, name in ADDED_PAGES.items():
         text = (root / name).read_text("utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=text))
+    for name in components.__all__:
+        files.append(File.generated(config, f"{COMPONENTS}/{name}.md", content=make_component_page(name)))
     return files
 
 
@@ -47,14 +62,27 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """A page whose formulas are MathML, which browsers show without a script."""
+    """A page whose formulas are MathML, which browsers show without a script, and whose pictures open at full size.
+
+    A picture in `docs/pictures/dark` takes the place of its namesake on a dark page; `site.css` inverts all others.
+    """
     # Only the site's environment has it.
     from latex2mathml.converter import convert
 
     def make_mathml(formula: re.Match[str]) -> str:
-        return str(convert(unescape(formula[2]), display="block" if formula[1] == "div" else "inline"))
+        if formula[1] == "span":
+            return str(convert(unescape(formula[2])))
+        return f'<div class="formula">{convert(unescape(formula[2]), display="block")}</div>'
 
-    return FORMULA.sub(make_mathml, html)
+    def make_link(image: re.Match[str]) -> str:
+        tag, (folder, name) = image[0], image.groups()
+        if not (PICTURES / "dark" / name).exists():
+            return f'<a class="picture" href="{folder}{name}">{tag}</a>'
+        dark = tag.replace(f"{folder}{name}", f"{folder}dark/{name}#only-dark")
+        light = tag.replace(f"{folder}{name}", f"{folder}{name}#only-light")
+        return f'<a href="{folder}{name}">{light}</a><a href="{folder}dark/{name}">{dark}</a>'
+
+    return PICTURE.sub(make_link, FORMULA.sub(make_mathml, html))
 
 
 def list_commands(group: click.Group, above: str) -> Iterator[tuple[str, click.Command]]:

@@ -70,7 +70,7 @@ def read_lines(field: str, given: Mapping[str, V], *, with_tables: bool) -> dict
         if match is None or match["region_type"] not in set(RegionType):
             kinds = ", ".join(RegionType)
             raise DesignError(
-                f"{field}: {line!r} is no line such as TRACT 2 (in SafeTab-H: TRACT 2 T3); region types are {kinds}, "
+                f"{field}: {line!r} is not a line such as TRACT 2 (in SafeTab-H: TRACT 2 T3); region types are {kinds} "
                 "and levels 1 and 2"
             )
         pair, family = (RegionType(match["region_type"]), int(match["level"])), match["family"]

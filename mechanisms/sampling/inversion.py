@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.sampling.fixed_point import Bounds
-from mechanisms.sampling.stream import WordReader, Words, WordSource
+from mechanisms.sampling.stream import NumberedWords, WordReader, Words, WordSource
 
 WORD_BITS = 64
 
@@ -77,7 +77,25 @@ def sample(distribution: Symmetric, count: int, source: WordSource, word_bits: i
         reader.use(settled)
         done += settled
         if settled < len(words):
-            values[done] = _decide(distribution, reader, word_bits)
+            values[done] = _decide(distribution, reader.one(), reader, word_bits)
+            done += 1
+    return values
+
+
+def sample_at(
+    distribution: Symmetric, positions: NDArray[np.int64], source: NumberedWords, word_bits: int = WORD_BITS
+) -> NDArray[np.int64]:
+    """The draws of some positions, shape (positions,). The draw of a position depends on no other: it takes the word of
+    its position, and words `after` it while it is undecided."""
+    from mechanisms.sampling.kernels import look_up
+
+    table = tabulate(distribution, word_bits)
+    words, values, done = source.words_at(positions), np.empty(len(positions), dtype=np.int64), 0
+    while done < len(positions):
+        done += look_up(words[done:], table.floors, table.guide, table.shift, table.half, values[done:])
+        if done < len(positions):
+            further = WordReader(source.after(int(positions[done])))
+            values[done] = _decide(distribution, int(words[done]), further, word_bits)
             done += 1
     return values
 
@@ -95,8 +113,8 @@ def tabulate(distribution: Symmetric, word_bits: int = WORD_BITS) -> Table:
     return Table(floors, guide, shift, np.int64(len(floors) // 2))
 
 
-def _decide(distribution: Symmetric, reader: WordReader, word_bits: int) -> int:
-    number, bits = reader.one(), word_bits
+def _decide(distribution: Symmetric, word: int, reader: WordReader, word_bits: int) -> int:
+    number, bits = word, word_bits
     while True:
         number = number << word_bits | reader.one()
         bits += word_bits

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mechanisms.sampling import inversion, rejection
 from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, round_bounds, round_bounds_up, shift_up
-from mechanisms.sampling.stream import RandomStream, WordSource
+from mechanisms.sampling.stream import NumberedWords, RandomStream, WordSource
 
 LARGEST_TABULATED_VARIANCE = 2**35
 LARGEST_TABULATED_SCALE = 2**15
@@ -286,3 +286,19 @@ class Noise:
     def from_the_beginning(self) -> "Noise":
         """The same noise, to be read once more."""
         return Noise(self._mechanism, self._distributions, self._key)
+
+
+class NumberedNoise:
+    """The noise of a draw whose queries have more answers than are read: each number depends on the query and the
+    answer's number alone, so that the answers that are read are those of the complete draw. Arguments are as of
+    `Noise`; every distribution has a table."""
+
+    def __init__(self, mechanism: str, distributions: Mapping[str, DiscreteGaussian], key: bytes) -> None:
+        if wide := [query for query, own in distributions.items() if own.variance > LARGEST_TABULATED_VARIANCE]:
+            raise ValueError(f"σ² of {wide[0]} is above {LARGEST_TABULATED_VARIANCE:,}")
+        self._distributions = distributions
+        self._words = {query: NumberedWords(key, f"{mechanism} {query}") for query in distributions}
+
+    def at(self, query: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The noise of some answers of a query, shape (answers,)."""
+        return inversion.sample_at(self._distributions[query], answers, self._words[query])

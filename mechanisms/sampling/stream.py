@@ -27,16 +27,19 @@ class WordSource(Protocol):
         """The next `count` words, shape (count,), uint64."""
 
 
+def _derive(key: bytes, label: str) -> bytes:
+    if len(key) != 32:
+        raise ValueError("a stream's key has 32 bytes")
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"stirred stream {label}".encode()).derive(key)
+
+
 class RandomStream:
     """An endless sequence of independent uniform 64-bit words, fixed by its secret key of 32 bytes and its label. The
     number of words requested at a time does not change the sequence. Streams of one key under different labels are
     independent, so the parts of a draw can be made in any order."""
 
     def __init__(self, key: bytes, label: str) -> None:
-        if len(key) != 32:
-            raise ValueError("a stream's key has 32 bytes")
-        stream_key = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"stirred stream {label}".encode())
-        self._keystream = Cipher(algorithms.AES(stream_key.derive(key)), modes.CTR(bytes(16))).encryptor()
+        self._keystream = Cipher(algorithms.AES(_derive(key, label)), modes.CTR(bytes(16))).encryptor()
 
     def words(self, count: int) -> Words:
         size = 8 * count
@@ -46,6 +49,26 @@ class RandomStream:
             stop = min(start + len(_ZEROS), size)
             self._keystream.update_into(_ZEROS[: stop - start], view[start:stop])
         return np.frombuffer(buffer, dtype="<u8")
+
+
+class NumberedWords:
+    """The words of a stream by their positions, in any order: word n is the n-th of `RandomStream`, counted from 0."""
+
+    def __init__(self, key: bytes, label: str) -> None:
+        self._key, self._label = key, label
+        self._blocks = Cipher(algorithms.AES(_derive(key, label)), modes.ECB()).encryptor()
+
+    def words_at(self, positions: NDArray[np.int64]) -> Words:
+        """Shape of `positions`, which are not negative."""
+        # The counter of CTR is a block's number; a block has two words.
+        counters = np.zeros((positions.size, 2), dtype=">u8")
+        counters[:, 1] = positions >> 1
+        blocks = np.frombuffer(self._blocks.update(counters.tobytes()), dtype="<u8").reshape(-1, 2)
+        return blocks[np.arange(positions.size), positions & 1]
+
+    def after(self, position: int) -> RandomStream:
+        """Further words of one position."""
+        return RandomStream(self._key, f"{self._label} after {position}")
 
 
 class WordReader:

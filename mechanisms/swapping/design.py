@@ -160,7 +160,7 @@ class SwappingDesign:
         if not self.swap:
             raise DesignError("swap: at least one variable must be swapped")
         if not self.holding:
-            raise DesignError("holding: at least one variable must be held, or nothing would change")
+            raise DesignError("holding: at least one variable must be held, or the swap would change no table")
         if both := [name for name in self.swap if name in self.match]:
             raise DesignError(f"swap: {', '.join(both)} cannot be a swap variable and a match variable at once")
         roles = (*self.match, *self.swap, *self.held)
@@ -215,13 +215,13 @@ class SwappingDesign:
         perturbed = [response.variable for response in self.noise]
         if matched := [name for name in perturbed if name not in self.held]:
             raise DesignError(
-                f"noise_before: {', '.join(matched)} is no holding variable that may be perturbed: match variables "
-                "stay as they are, and swap variables are swapped"
+                f"noise_before: {', '.join(matched)} is not a holding variable that may be perturbed: match variables "
+                "stay unchanged, and swap variables are swapped"
             )
         if exact := [name for name in (*self.held, *self.persons) if name not in perturbed]:
             raise DesignError(
                 f"noise_before: {', '.join(exact)} would stay exact, so that no loss is known without their counts "
-                "held fixed; perturb every holding variable that is not matched on, or leave it out (variables)"
+                "held fixed; perturb every holding variable that is not a match variable, or leave it out (variables)"
             )
         for field in ("second_stir", "exempt"):
             if getattr(self, field):

@@ -29,7 +29,7 @@ class Response:
 
     def __post_init__(self) -> None:
         if self.size < 2:
-            raise ValueError(f"{self.variable} has fewer than two values, so there is no other one to give")
+            raise ValueError(f"{self.variable} has fewer than two values, so there is no other value to give")
         if not 0 < self.keep < 1:
             raise ValueError(f"the probability to keep {self.variable} must lie strictly between 0 and 1")
         if self.outcomes > 2**62:

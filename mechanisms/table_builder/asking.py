@@ -121,7 +121,7 @@ class Question:
         values = np.asarray(published[self.source])
         if self.possible is not None:
             values = np.where(self.hypercube.margin(self.possible, self.source), values, 0)
-        return self._add_up(self.source, values)
+        return self.add_up(self.source, values)
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
@@ -181,13 +181,15 @@ class Question:
         possible = np.ones(self.hypercube.shape(table), dtype=np.int64)
         if self.possible is not None:
             possible = self.hypercube.margin(self.possible, table).astype(np.int64)
-        return self._add_up(table, possible)
+        return self.add_up(table, possible)
 
-    def _add_up(self, table: Table, values: NDArray[Any]) -> NDArray[Any]:
+    def add_up(self, table: Table, values: NDArray[Any]) -> NDArray[Any]:
+        """By cell of the sub-table, the sum of the cells of a table; further axes, behind the table's, stay."""
         picked = values[np.ix_(*(self.chosen[name] for name in table))]
         summed = picked.sum(axis=tuple(place for place, name in enumerate(table) if name not in self.by))
         kept = [name for name in table if name in self.by]
-        return np.asarray(summed).transpose([kept.index(name) for name in self.by])
+        further = range(len(kept), np.ndim(summed))
+        return np.asarray(summed).transpose([*(kept.index(name) for name in self.by), *further])
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 A variable with declared bounds and grid is a number from 0 to G - 1. Level l of a tree with branching B has the counts
 of intervals of B^(h - l) numbers, from the root, which counts all records, to the leaves at level h = ⌈log_B G⌉. A
-record is in one node of every level, and levels are measured independently. How a release declares them is not decided
-here.
+record is in one node of every level, and levels are measured independently. A record adds 1 to its nodes, or its
+weight, a whole number of steps from 0 to W. How a release declares them is not decided here.
 
 **Loss.** With ε_l or ρ_l for a record added or removed at level l, the tree costs Σ ε_l or Σ ρ_l. A changed record
-leaves at most one node of each level and joins one: 2 Σ ε_l, and 2 Σ ρ_l, as the squared norm of each level is 2.
+leaves at most one node of each level and joins one: 2 Σ ε_l, and 2 Σ ρ_l, as the squared norm of each level is 2W².
+Noise has the scale W/ε_l, or the variance W²/2ρ_l. Nodes of several cells of a hypercube can be added up: every
+variance is then multiplied by their number, and the fit stays the same.
 
 **Fit.** The least-squares fit of a tree, in two passes (Hay et al., 2010). Upwards, z_v is the best estimate of a node
 from its subtree, with variance τ_v²: z = own, τ² = σ² in a leaf, and otherwise, with S = Σ z and T = Σ τ² over the
@@ -19,25 +21,33 @@ For F(y), the sum of the leaves up to y, subtrees before y have a = 1 and those 
 node of each level remains. F(y) - qN has the variance (a - q)²τ² + V of the root.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import ceil
+from math import ceil, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
+from mechanisms.accounting.pairs import GaussianPair, LaplacePair
+from mechanisms.accounting.specification import Line
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 
 Floats = NDArray[np.float64]
 
 MOST_NUMBERS = 1 << 20
 
+NORMAL_90 = 1.6449
+"""The standard deviations within which a normal variable is with a probability of 90%."""
+
 
 @dataclass(frozen=True)
 class Tree:
-    """The levels of a variable, from the root to the leaves, with an exact ε or ρ (`gaussian`) for each.
+    """The levels of a variable, from the root to the leaves, with an exact ε or ρ (`gaussian`) for each. A record adds
+    at most a `weight` to a node.
 
     Raises ValueError if there are not h + 1 budgets greater than 0, or G or B are out of range."""
 
@@ -45,6 +55,7 @@ class Tree:
     branching: int
     budgets: tuple[Fraction, ...]
     gaussian: bool = False
+    weight: int = 1
 
     def __post_init__(self) -> None:
         if not 2 <= self.numbers <= MOST_NUMBERS:
@@ -57,10 +68,16 @@ class Tree:
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """The numbers of nodes by level."""
-        sizes = [self.numbers]
-        while sizes[-1] > 1:
-            sizes.append(ceil(sizes[-1] / self.branching))
-        return tuple(reversed(sizes))
+        return find_sizes(self.numbers, self.branching)
+
+    @classmethod
+    def shared(
+        cls, numbers: int, branching: int, budget: Fraction, shares: Sequence[Fraction] = (), **others: Any
+    ) -> "Tree":
+        """The tree whose levels share a budget, from the root on; equally by default. Raises ValueError as the tree."""
+        levels = len(find_sizes(max(numbers, 1), max(branching, 2)))
+        by_level = tuple(budget * share for share in shares or [Fraction(1, levels)] * levels)
+        return cls(numbers, branching, by_level, **others)
 
     @property
     def unbounded(self) -> PureLoss | ConcentratedLoss:
@@ -77,14 +94,43 @@ class Tree:
     def noises(self) -> tuple[DiscreteGaussian | DiscreteLaplace, ...]:
         """The noise of a node by level."""
         if self.gaussian:
-            return tuple(DiscreteGaussian(1 / (2 * budget)) for budget in self.budgets)
-        return tuple(DiscreteLaplace(1 / budget) for budget in self.budgets)
+            return tuple(DiscreteGaussian(self.weight**2 / (2 * budget)) for budget in self.budgets)
+        return tuple(DiscreteLaplace(self.weight / budget) for budget in self.budgets)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """By level, the loss for one record changed: two nodes change by up to the weight."""
+        return tuple(
+            Line(
+                f"level {level}",
+                ConcentratedLoss(2 * budget) if self.gaussian else PureLoss(2 * budget),
+                (GaussianPair(noise.variance, self.weight),) * 2
+                if isinstance(noise, DiscreteGaussian)
+                else (LaplacePair(noise.scale, self.weight),) * 2,
+            )
+            for level, (budget, noise) in enumerate(zip(self.budgets, self.noises, strict=True))
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        """Exact plain values, equal for trees with the same draws."""
+        return {
+            "numbers": self.numbers,
+            "branching": self.branching,
+            "budgets": list(map(str, self.budgets)),
+            "gaussian": self.gaussian,
+            "weight": self.weight,
+        }
 
     def count(self, values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """The exact counts by level of records with these numbers."""
-        counts = [np.bincount(values, minlength=self.numbers)]
+        return self.add_up(np.bincount(values, minlength=self.numbers))
+
+    def add_up(self, leaves: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """The counts by level, shape (…, nodes), from those of the leaves, shape (…, numbers)."""
+        counts = [leaves]
         for _ in self.sizes[1:]:
-            counts.append(np.add.reduceat(counts[-1], self.first_children(len(counts[-1]))))
+            size = counts[-1].shape[-1]
+            counts.append(np.add.reduceat(counts[-1], self.first_children(size), axis=-1))
         return counts[::-1]
 
     def first_children(self, size: int) -> NDArray[np.int64]:
@@ -94,16 +140,18 @@ class Tree:
 
 @dataclass(frozen=True)
 class FittedTree:
-    """The fit of measured counts, by level with shape (nodes,). Noise and tree are public, so it is post-processing."""
+    """The fit of measured counts, by level with shape (nodes,), each the sum of so many measured cells. Noise and tree
+    are public, so it is post-processing."""
 
     tree: Tree
     measured: tuple[Floats, ...]
+    cells: int = 1
 
     @cached_property
     def _below(self) -> list[tuple[Floats, Floats]]:
         """z and τ² by level, from the root."""
         tree = self.tree
-        variances = [float(noise.exact_variance) for noise in tree.noises]
+        variances = [self.cells * float(noise.exact_variance) for noise in tree.noises]
         levels = [(self.measured[-1], np.full(tree.numbers, variances[-1]))]
         for level in range(len(tree.sizes) - 2, -1, -1):
             firsts = tree.first_children(tree.sizes[level + 1])
@@ -150,21 +198,47 @@ class FittedTree:
         root = self._below[0][1][0]
         return np.sqrt(np.maximum((share - float(quantile)) ** 2 * root + rest, 0))
 
-    def quantile(self, quantile: Fraction) -> int:
+    @property
+    def _rounding(self) -> float:
+        """More than the errors of floats, without which noise near 0 would break ties at random."""
+        return 1e-9 * abs(self.total)
+
+    @cached_property
+    def _monotone(self) -> Floats:
+        return make_monotone(np.cumsum(self.leaves))
+
+    def quantile(self, quantile: float | Fraction) -> int:
         """The least number y with F(y) >= qN, F made monotone by isotonic regression; the last one if there is none."""
-        reached = np.flatnonzero(make_monotone(np.cumsum(self.leaves)) >= float(quantile) * self.total)
+        reached = np.flatnonzero(self._monotone >= float(quantile) * self.total - self._rounding)
         return int(reached[0]) if reached.size else self.tree.numbers - 1
 
-    def interval(self, quantile: Fraction, z: float) -> tuple[int, int]:
+    def sample_interval(self, quantile: Fraction, z: float, effect: float) -> tuple[int, int]:
+        """Woodruff's interval of a sample: from the quantile of q - z·sd to that of q + z·sd, with the variance
+        effect·q(1 - q)/N of a share. For weights, an effect of at least W is on the safe side: there are N/W records
+        or more."""
+        spread = z * sqrt(effect * float(quantile * (1 - quantile)) / self.total) if self.total > 0 else 1.0
+        low, high = max(float(quantile) - spread, 0.0), min(float(quantile) + spread, 1.0)
+        return self.quantile(low), self.quantile(high)
+
+    def interval(self, quantile: Fraction, z: float = NORMAL_90) -> tuple[int, int]:
         """The first and the last number that z standard deviations of the noise do not rule out, and the quantile.
 
         The quantile y has F(y - 1) < qN <= F(y). Each of both is wrongly ruled out with the probability of one tail, so
         that the interval covers it at least as often as z states, however many records have the number y. Where the
         interval ends at 0 or G - 1, the bounds end it."""
-        off, most = np.cumsum(self.leaves) - float(quantile) * self.total, z * self.deviation(quantile)
+        off = np.cumsum(self.leaves) - float(quantile) * self.total
+        most = z * self.deviation(quantile) + self._rounding
         possible = np.flatnonzero((off >= -most) & np.append(True, off[:-1] <= most[:-1]))
         found = np.append(possible, self.quantile(quantile))
         return int(found.min()), int(found.max())
+
+
+def find_sizes(numbers: int, branching: int) -> tuple[int, ...]:
+    """The numbers of nodes by level, from the root."""
+    sizes = [numbers]
+    while sizes[-1] > 1:
+        sizes.append(ceil(sizes[-1] / branching))
+    return tuple(reversed(sizes))
 
 
 def make_monotone(values: Floats) -> Floats:

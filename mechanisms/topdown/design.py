@@ -10,7 +10,7 @@ different places, the squared L2 distance of a query is 4 instead of 2. So units
 time in a separate line. Theorem 2 assumes that one unit changes; its ρ is `one_unit`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -50,6 +50,13 @@ ten million take about a minute."""
 
 MOST_PERSONS = 99_999
 """In one household or one group-quarters facility."""
+
+LEAST_SPREAD = 1
+"""The least τ² of places that lean on their housing units: the persons in one and the same number of units are never
+known better."""
+
+STATE = "State"
+"""The name of the level of the states, unless it is the finest."""
 
 _MOST, _EXACT = 10**9, 2**53
 
@@ -96,8 +103,8 @@ class TopDownDesign:
     determines totals from `total`. With `types_first`, estimation is full: a place is estimated from all measurements
     at and below it, and units after persons; from the root to this level, counts by type of dwelling and by race alone
     or combined are decided before single cells. Without it, places are estimated from their own level's measurements.
-    None of this changes the measurements. Raises DesignError if the histograms, levels or invariants are invalid, or a
-    budget or its noise is out of range.
+    With `lean_on_housing_units`, the finest level leans on them (`leaning`). None of this changes the measurements.
+    Raises DesignError if the histograms, levels or invariants are invalid, or a budget or its noise is out of range.
     """
 
     levels: tuple[str, ...]
@@ -105,6 +112,7 @@ class TopDownDesign:
     invariants: Mapping[str, str]
     total_first: tuple[str, ...] = ()
     types_first: str | None = None
+    lean_on_housing_units: bool = False
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
@@ -121,6 +129,10 @@ class TopDownDesign:
                     f"invariants: {name}: bounds of every {words(self.levels[-1])} rest on it, so that it is held in "
                     f"every {words(self.levels[-1])} or not at all"
                 )
+        if self.lean_on_housing_units and not (self.full and HOUSING_UNITS in self.invariants):
+            raise DesignError(
+                f"lean_on_housing_units: it belongs to estimation: full, with {HOUSING_UNITS} among the invariants"
+            )
         for histogram, allocation in self.allocations.items():
             self._check_allocation(histogram, allocation)
         self._check_persons_out_of_noise()
@@ -193,6 +205,9 @@ class TopDownDesign:
         full estimation, the levels below add at most their own greatest curvatures."""
         own = allocation.part(level, DETAILED).rho
         curvature = Fraction()
+        if self.leans(histogram, level):
+            # The model's answer counts the cells of households, with a variance of LEAST_SPREAD or more.
+            curvature = int(np.count_nonzero(PERSONS.groups.cells == HOUSEHOLDS)) / (LEAST_SPREAD * own)
         for counted in self.levels[self.levels.index(level) :] if self.full else (level,):
             for query, share in allocation.queries[counted].items():
                 apart = query == TOTAL and histogram == PERSONS.name and counted in self.total_first
@@ -218,6 +233,9 @@ class TopDownDesign:
     def is_types_first(self, level: str) -> bool:
         """Whether counts by type and by race are decided before single cells."""
         return self.types_first in self.levels[self.levels.index(level) :]
+
+    def leans(self, histogram: str, level: str) -> bool:
+        return self.lean_on_housing_units and (histogram, level) == (PERSONS.name, self.levels[-1])
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
@@ -303,6 +321,11 @@ def _measure(histogram: str, allocation: Allocation) -> list[Measured]:
         ]
         measured += sorted(queries, key=lambda query: (query.marginal.size, query.query))
     return measured
+
+
+def level_of_states(levels: Sequence[str]) -> str:
+    """The level of the states: the one of that name if it is not the finest, otherwise the root."""
+    return STATE if STATE in levels[:-1] else levels[0]
 
 
 def words(level: str) -> str:

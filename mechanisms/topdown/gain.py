@@ -38,7 +38,7 @@ def expect_errors(design: TopDownDesign, children: Sequence[float], *, full: boo
         precision = split.add_precisions(queries)[:, rows[:, None], rows]
         if full and depth < len(children):
             below = children[depth] * primed[0]
-            own = np.linalg.solve(np.eye(len(rows)) + below @ precision, below)
+            own: Floats = np.linalg.solve(np.eye(len(rows)) + below @ precision, below)
         else:
             own = np.linalg.inv(precision)
         along = own[0].sum(axis=1)

@@ -1,60 +1,78 @@
-"""Blocks that lean on the number of their housing units, which is exact: an option of estimation with full information.
+"""Places of the finest level that lean on the number of their housing units, which is exact: an option of estimation
+with full information.
 
-It is a model, and not a measurement: that a block has the share of its parent's persons in households that it has of
-its parent's housing units, with a variance of τ² for each unit. Where blocks differ much from each other, τ² is large,
-and nothing changes. Two blocks with equal numbers of units become more alike than they are. `informed` estimates the
-blocks from the information that results.
+It is a model, and not a measurement: that a place has the share of its parent's persons in households that it has of
+its parent's housing units, with a variance of τ² for each unit. Where places differ much from each other, τ² is large,
+and nothing changes. Two places with equal numbers of units become more alike than they are.
 
-τ² is not assumed but estimated from the noisy answers of all blocks of a state. With n units, z and V the linear
-estimate and the variance of the persons in households of a block by its own measurements, and r persons in a unit,
-(z − r n)² has the mean V + τ² n, so that
+τ² is not assumed but estimated from the noisy answers of all places in a state. With n units, z and V the linear
+estimate and the variance of the persons in households of a place by its own measurements, and r the persons in a unit
+of the state, (z − r n)² has the mean V + τ² n, so that
 
     τ² = Σ w ((z − r n)² − V) / Σ w n,    w = n / (V + 3 n)²,
 
-and at least 1.
+and at least 1. So τ² follows from what is public, and is itself published.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import fsum
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mechanisms.topdown.decomposition import Decomposition, Floats, Information
+from mechanisms.topdown.decomposition import Decomposition, Floats
+from mechanisms.topdown.design import LEAST_SPREAD, level_of_states
 from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.information import inform_finest
 from mechanisms.topdown.schema import HOUSEHOLDS
 
-LEAST = 1.0
-"""The least τ²: the persons of one and the same number of units are never known better."""
-
 
 def measure_spread(families: Families, units: NDArray[np.int64]) -> Floats:
-    """Shape (parents, 4): the sums of w (z² − V), w n z, w n² and w n over the children of each parent, which are of
-    the finest level and have so many housing units."""
+    """Shape (parents, 6): the sums of w (z² − V), w n z, w n² and w n over the children of each parent, which are of
+    the finest level and have so many housing units; then its persons in households, and its housing units."""
     split, information = Decomposition(families.schema), inform_finest(families)
-    in_households = split.groups == HOUSEHOLDS
-    return _add_up(information.estimate, information.variance, in_households, units.astype(np.float64), families.starts)
+    in_households, starts = split.groups == HOUSEHOLDS, families.starts
+    sums = _add_up(information.estimate, information.variance, in_households, units.astype(np.float64), starts)
+    return np.column_stack([sums, _count_households(families), np.add.reduceat(units, starts[:-1])])
 
 
-def estimate_spread(sums: Floats, persons_in_a_unit: float) -> float:
+def estimate_spread(sums: Floats) -> float:
     """τ², from the sums over all parents of a state, in any order."""
-    squares, products, units_squared, units = map(fsum, sums.T)
-    r = persons_in_a_unit
-    return max(LEAST, (squares - 2 * r * products + r * r * units_squared) / units) if units else LEAST
+    squares, products, units_squared, weights, persons, units = map(fsum, sums.T)
+    if not weights:
+        return float(LEAST_SPREAD)
+    r = persons / units
+    return max(float(LEAST_SPREAD), (squares - 2 * r * products + r * r * units_squared) / weights)
 
 
-def lean(families: Families, units: NDArray[np.int64], households: NDArray[np.int64], variance: float) -> Information:
-    """The information about all children of some families, of the finest level, with the model's answer: from their
-    own measurements, their housing units, shape (children,), the parents' persons in households, shape (parents,), and
-    τ²."""
-    split, information = Decomposition(families.schema), inform_finest(families)
-    starts, of_parents = families.starts, np.add.reduceat(units, families.starts[:-1])
-    rates = households / np.maximum(of_parents, 1)
-    expected = np.repeat(rates, np.diff(starts)) * units
+def estimate_spreads(sums: Floats, levels: Sequence[str], parents: Sequence[NDArray[np.int64]]) -> Floats:
+    """By parent of the finest level, from the sums of all, the τ² of its state. The parents of places are those of
+    `replicates.find_starts`."""
+    state = np.arange(len(sums))
+    for depth in range(len(levels) - 3, levels.index(level_of_states(levels)) - 1, -1):
+        state = parents[depth][state]
+    return np.array([estimate_spread(sums[state == own]) for own in range(state[-1] + 1)])[state]
+
+
+def lean(families: Families, units: NDArray[np.int64], spread: float | Floats) -> Families:
+    """Families of the finest level whose measurements are replaced by the information about the children from these,
+    from their housing units, shape (children,), and from τ², one or that of each parent."""
+    split, information, starts = Decomposition(families.schema), inform_finest(families), families.starts
+    rates = _count_households(families) / np.maximum(np.add.reduceat(units, starts[:-1]), 1)
+    expected, variances = (
+        np.repeat(np.broadcast_to(of_parents, len(rates)), np.diff(starts)) * units for of_parents in (rates, spread)
+    )
     in_households = split.groups == HOUSEHOLDS
-    _lean(information.estimate, information.variance, in_households, expected, variance * units.astype(np.float64))
-    return information
+    _lean(information.estimate, information.variance, in_households, expected, variances)
+    return replace(families, measurements=(), information=information)
+
+
+def _count_households(families: Families) -> NDArray[np.int64]:
+    """The persons in households of each parent."""
+    assert families.histograms is not None
+    return families.schema.groups.answer(families.histograms)[:, HOUSEHOLDS]
 
 
 @njit(cache=True, nogil=True)

@@ -91,7 +91,9 @@ class Constraints:
         parent: shape (cells,): their sum, positive integers; None at the root, which is an only child.
         starts: shape (groups + 1,): group g has the cells from `starts[g]` up to `starts[g + 1]`.
         lower, upper: shape (children, groups): bounds of the groups' counts.
-        totals: shape (children,): fixed totals; NaN where a total is free.
+        totals: shape (children,): fixed totals; NaN where a total is free. With sections, shape (children, sections).
+        sections: shape (sections + 1,): section s has the groups from `sections[s]` up to `sections[s + 1]`; None if
+            all groups are one.
     """
 
     parent: NDArray[Any] | None
@@ -99,6 +101,7 @@ class Constraints:
     lower: NDArray[Any]
     upper: NDArray[Any]
     totals: NDArray[np.float64]
+    sections: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,31 +115,43 @@ class Solution:
     violation: float
 
 
-def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints) -> Solution:
-    """The least-squares histograms under the constraints. Raises NotSolvedError if no solution with a gap of
-    `LARGEST_GAP` and violations of `CONSTRAINT` was found."""
+def solve(
+    objective: Sequence[Query] | Quadratic,
+    constraints: Constraints,
+    within: float | None = None,
+    scales: NDArray[np.float64] | None = None,
+) -> Solution:
+    """The least-squares histograms under the constraints. The step ends at a gap of `within`, by default `GAP`,
+    relative to the objective (absolute below 1). With `scales`, shape (children,), the precisions of all answers of a
+    child are so many times those of the queries. Raises NotSolvedError if no solution with a gap of `LARGEST_GAP` and
+    violations of `CONSTRAINT` was found."""
     children, cells = len(constraints.totals), int(constraints.starts[-1])
     parent = np.empty(0) if constraints.parent is None else _floats(constraints.parent)
     if isinstance(objective, Quadratic):
         start, curvature = objective.target, objective.least
-        answers, steepest = _gather([], children, cells), 2.0 * objective.greatest.max()
+        answers, steepest = _gather([], children, cells, None), 2.0 * objective.greatest.max()
         quadratic = tuple(vars(objective).values())[:-2]
     else:
-        answers = _gather(objective, children, cells)
+        answers = _gather(objective, children, cells, scales)
         detailed = [query for query in objective if len(np.unique(query.cells)) == cells]
-        curvature = np.full(children, float(sum(query.precision for query in detailed)))
+        curvature = float(sum(query.precision for query in detailed)) * answers[3]
         if detailed:
             start = detailed[0].measured[:, detailed[0].cells]
         else:
             start = np.tile(parent / children if parent.size else np.zeros(cells), (children, 1))
-        steepest = 2.0 * _largest_curvature(*answers[:2])
+        steepest = 2.0 * _largest_curvature(*answers[:2]) * answers[3].max()
         quadratic = _NO_QUADRATIC
     starts = np.require(constraints.starts, np.int64, ["C", "W"])
-    bounds = _floats(constraints.lower), _floats(constraints.upper), _floats(constraints.totals)
+    sections = np.array([0, len(starts) - 1]) if constraints.sections is None else constraints.sections
+    totals = constraints.totals.reshape(children, len(sections) - 1)
+    sections = np.require(sections, np.int64, ["C", "W"])
+    bounds = _floats(constraints.lower), _floats(constraints.upper), _floats(totals)
+    end = GAP if within is None else within
     x, value, gap, iterations = _descend(
-        _floats(start), answers, quadratic, float(steepest), parent, starts, bounds, curvature, GAP, ITERATIONS
-    )
-    violation = _violation(x, parent, starts, *bounds)
+        _floats(start), answers, quadratic, float(steepest), parent, (starts, sections), bounds, curvature, end,
+        ITERATIONS,
+    )  # fmt: skip
+    violation = _violation(x, parent, starts, sections, *bounds)
     if not (gap <= LARGEST_GAP * max(value, 1.0) and violation <= CONSTRAINT):
         raise NotSolvedError(
             f"{children} children of {cells} cells: after {iterations} iterations the duality gap is {gap:.1e} of an "
@@ -145,17 +160,42 @@ def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints) -> S
     return Solution(x, value, gap, violation)
 
 
-_Answers = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+def solve_apart(
+    query: Query, constraints: Constraints, within: float | None = None, scales: NDArray[np.float64] | None = None
+) -> Solution:
+    """As `solve`, where the only query measures each cell by itself, totals are free, bounds are equal, and every
+    group is a problem of its own."""
+    children, cells = len(constraints.totals), len(query.cells)
+    answers = _gather([query], children, cells, scales)
+    parent = np.empty(0) if constraints.parent is None else _floats(constraints.parent)
+    starts = np.require(constraints.starts, np.int64, ["C", "W"])
+    bounds = _floats(constraints.lower), _floats(constraints.upper)
+    end = GAP if within is None else within
+    x = np.empty((children, cells))
+    measured = np.ascontiguousarray(answers[2][:, query.cells])
+    objective, gap, violation = _solve_apart(
+        x, measured, query.precision, answers[3], parent, starts, *bounds, end, ITERATIONS
+    )
+    if not (gap <= LARGEST_GAP * max(objective, 1.0) and violation <= CONSTRAINT):
+        raise NotSolvedError(
+            f"{children} children of {cells} cells in {len(starts) - 1} problems: the duality gap is {gap:.1e} of an "
+            f"objective of {objective:.6g}, the largest violation of a constraint {violation:.1e}"
+        )
+    return Solution(x, objective, gap, violation)
 
 
-def _gather(queries: Sequence[Query], children: int, cells: int) -> _Answers:
+_Answers = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+
+def _gather(queries: Sequence[Query], children: int, cells: int, scales: NDArray[np.float64] | None) -> _Answers:
     """The answers to all queries next to each other: which of them each cell counts in, shape (queries, cells); their
-    precisions; and the answers, shape (children, answers)."""
+    precisions; the answers, shape (children, answers); and the children's scales."""
     sizes = [query.measured.shape[1] for query in queries]
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     maps = np.array([query.cells + offset for query, offset in zip(queries, offsets, strict=False)], dtype=np.int64)
     measured = _floats(np.concatenate([np.empty((children, 0)), *(query.measured for query in queries)], axis=1))
-    return maps.reshape(len(queries), cells), np.repeat([query.precision for query in queries], sizes), measured
+    precisions = np.repeat([query.precision for query in queries], sizes)
+    return maps.reshape(len(queries), cells), precisions, measured, np.ones(children) if scales is None else scales
 
 
 _NO_QUADRATIC = (
@@ -170,28 +210,29 @@ def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 @njit(cache=True, nogil=True)
-def _violation(x, parent, starts, lower, upper, totals):  # type: ignore[no-untyped-def]
+def _violation(x, parent, starts, sections, lower, upper, totals):  # type: ignore[no-untyped-def]
     """The largest violation of a constraint, multiplied by 10^7 / limit for limits above 10^7."""
     most = 0.0
     for c in range(x.shape[0]):
-        total = 0.0
-        for g in range(starts.size - 1):
-            count = 0.0
-            for k in range(starts[g], starts[g + 1]):
-                count += x[c, k]
-                most = max(most, -x[c, k])
-            most = max(most, (lower[c, g] - count) / max(1.0, lower[c, g] * 1e-7))
-            most = max(most, (count - upper[c, g]) / max(1.0, upper[c, g] * 1e-7))
-            total += count
-        if not np.isnan(totals[c]):
-            most = max(most, abs(total - totals[c]) / max(1.0, totals[c] * 1e-7))
+        for s in range(sections.size - 1):
+            total = 0.0
+            for g in range(sections[s], sections[s + 1]):
+                count = 0.0
+                for k in range(starts[g], starts[g + 1]):
+                    count += x[c, k]
+                    most = max(most, -x[c, k])
+                most = max(most, (lower[c, g] - count) / max(1.0, lower[c, g] * 1e-7))
+                most = max(most, (count - upper[c, g]) / max(1.0, upper[c, g] * 1e-7))
+                total += count
+            if not np.isnan(totals[c, s]):
+                most = max(most, abs(total - totals[c, s]) / max(1.0, totals[c, s] * 1e-7))
     for k in range(parent.size):
         most = max(most, abs(x[:, k].sum() - parent[k]) / max(1.0, parent[k] * 1e-7))
     return most
 
 
 @njit(cache=True, nogil=True)
-def _gradient(x, maps, weights, measured, gradient, scratch):  # type: ignore[no-untyped-def]
+def _gradient(x, maps, weights, measured, scales, gradient, scratch):  # type: ignore[no-untyped-def]
     """f(x), and its gradient written into `gradient`."""
     queries = maps.shape[0]
     objective = 0.0
@@ -202,7 +243,7 @@ def _gradient(x, maps, weights, measured, gradient, scratch):  # type: ignore[no
                 for q in range(queries):
                     scratch[maps[q, k]] += x[c, k]
         for m in range(scratch.size):
-            weighted = weights[m] * scratch[m]
+            weighted = scales[c] * weights[m] * scratch[m]
             objective += weighted * scratch[m]
             scratch[m] = 2.0 * weighted
         for k in range(x.shape[1]):
@@ -253,8 +294,8 @@ def _gradient_of_quadratic(x, quadratic, gradient):  # type: ignore[no-untyped-d
 def _evaluate(x, answers, quadratic, gradient, scratch):  # type: ignore[no-untyped-def]
     if quadratic[0].size > 0:
         return _gradient_of_quadratic(x, quadratic, gradient)
-    maps, weights, measured = answers
-    return _gradient(x, maps, weights, measured, gradient, scratch)
+    maps, weights, measured, scales = answers
+    return _gradient(x, maps, weights, measured, scales, gradient, scratch)
 
 
 @njit(cache=True, nogil=True)
@@ -282,30 +323,32 @@ def _largest_curvature(maps, weights):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _gap(x, gradient, nu, lam, mu, scale, parent, starts, lower, upper, totals, curvature):  # type: ignore[no-untyped-def]
+def _gap(x, gradient, nu, lam, mu, scale, parent, starts, sections, lower, upper, totals, curvature):  # type: ignore[no-untyped-def]
     """The duality gap of x with the multipliers scale · (ν, λ, μ)."""
     gap = 0.0
     if parent.size > 0:
         for k in range(x.shape[1]):
             gap += scale * nu[k] * (x[:, k].sum() - parent[k])
     for c in range(x.shape[0]):
-        if not np.isnan(totals[c]):
-            gap += scale * lam[c] * (x[c].sum() - totals[c])
-        for g in range(starts.size - 1):
-            if upper[c, g] == 0.0:
-                continue
-            count = x[c, starts[g] : starts[g + 1]].sum()
-            if mu[c, g] != 0.0:
-                gap += scale * mu[c, g] * (count - (lower[c, g] if mu[c, g] > 0.0 else upper[c, g]))
-            most = upper[c, g] if np.isnan(totals[c]) else min(upper[c, g], totals[c])
-            for k in range(starts[g], starts[g + 1]):
-                s = gradient[c, k] - scale * (nu[k] + lam[c] + mu[c, g])
-                largest = min(most, parent[k]) if parent.size > 0 else most
-                if curvature[c] > 0.0:
-                    move = min(max(s / (2.0 * curvature[c]), x[c, k] - largest), x[c, k])
-                    gap += s * move - curvature[c] * move * move
-                elif s != 0.0:
-                    gap += s * (x[c, k] if s > 0.0 else x[c, k] - largest)
+        for s in range(sections.size - 1):
+            if not np.isnan(totals[c, s]):
+                own = x[c, starts[sections[s]] : starts[sections[s + 1]]]
+                gap += scale * lam[c, s] * (own.sum() - totals[c, s])
+            for g in range(sections[s], sections[s + 1]):
+                if upper[c, g] == 0.0:
+                    continue
+                count = x[c, starts[g] : starts[g + 1]].sum()
+                if mu[c, g] != 0.0:
+                    gap += scale * mu[c, g] * (count - (lower[c, g] if mu[c, g] > 0.0 else upper[c, g]))
+                most = upper[c, g] if np.isnan(totals[c, s]) else min(upper[c, g], totals[c, s])
+                for k in range(starts[g], starts[g + 1]):
+                    slope = gradient[c, k] - scale * (nu[k] + lam[c, s] + mu[c, g])
+                    largest = min(most, parent[k]) if parent.size > 0 else most
+                    if curvature[c] > 0.0:
+                        move = min(max(slope / (2.0 * curvature[c]), x[c, k] - largest), x[c, k])
+                        gap += slope * move - curvature[c] * move * move
+                    elif slope != 0.0:
+                        gap += slope * (x[c, k] if slope > 0.0 else x[c, k] - largest)
     return gap
 
 
@@ -361,11 +404,12 @@ def _gap_of_totals(x, gradient, nu, lam, scale, precision, parent, lower, upper,
 
 
 @njit(cache=True, nogil=True)
-def _descend(start, answers, quadratic, steepest, parent, starts, bounds, curvature, tolerance, iterations):  # type: ignore[no-untyped-def]
+def _descend(start, answers, quadratic, steepest, parent, groups_of, bounds, curvature, tolerance, iterations):  # type: ignore[no-untyped-def]
+    starts, sections = groups_of
     lower, upper, totals = bounds
     children, cells = start.shape
     groups = starts.size - 1
-    nu, lam, mu = np.zeros(cells), np.zeros(children), np.zeros((children, groups))
+    nu, lam, mu = np.zeros(cells), np.zeros(totals.shape), np.zeros((children, groups))
     weights = answers[1]
     scratch = np.empty(weights.size)
     x, before = np.empty((children, cells)), np.empty((children, cells))
@@ -373,7 +417,7 @@ def _descend(start, answers, quadratic, steepest, parent, starts, bounds, curvat
     gradient, gradient_before = np.empty((children, cells)), np.empty((children, cells))
     root = np.sqrt(2.0 * curvature.min() / steepest)
     most = (1.0 - root) / (1.0 + root)
-    project(start, parent, starts, lower, upper, totals, nu, lam, mu, x)
+    project(start, parent, starts, sections, lower, upper, totals, nu, lam, mu, x)
     nu[:] = 0.0
     lam[:] = 0.0
     mu[:] = 0.0
@@ -394,13 +438,17 @@ def _descend(start, answers, quadratic, steepest, parent, starts, bounds, curvat
                 v[c, k] = ahead[c, k] - slope / steepest
         before[:] = x
         gradient_before[:] = gradient
-        lacking = project(v, parent, starts, lower, upper, totals, nu, lam, mu, x)
+        lacking = project(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x)
         objective = _evaluate(x, answers, quadratic, gradient, scratch)
         if lacking <= 1e3:
             if weights.size == 1 and cells == groups:
-                gap = _gap_of_totals(x, gradient, nu, lam, steepest, weights[0], parent, lower, upper, totals)
+                gap = _gap_of_totals(
+                    x, gradient, nu, lam[:, 0], steepest, weights[0], parent, lower, upper, totals[:, 0]
+                )
             else:
-                gap = _gap(x, gradient, nu, lam, mu, steepest, parent, starts, lower, upper, totals, curvature)
+                gap = _gap(
+                    x, gradient, nu, lam, mu, steepest, parent, starts, sections, lower, upper, totals, curvature
+                )
             if gap <= tolerance * max(objective, 1.0):
                 return x, objective, gap, iteration + 1
         turning = 0.0
@@ -410,3 +458,37 @@ def _descend(start, answers, quadratic, steepest, parent, starts, bounds, curvat
         if turning > 0.0:
             pace = 1.0
     return x, objective, gap, iterations
+
+
+@njit(cache=True, nogil=True)
+def _solve_apart(x, measured, precision, scales, parent, starts, lower, upper, tolerance, iterations):  # type: ignore[no-untyped-def]
+    """Write the least-squares counts of all groups into `x`; their objective, gap and largest violation."""
+    children = x.shape[0]
+    objective, gap, violation = 0.0, 0.0, 0.0
+    free, one = np.full((children, 1), np.nan), np.array([0, 1])
+    quadratic = (
+        np.empty((0, 0, 0, 0)), np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty(0), np.empty((0, 0)),
+        np.empty((0, 0)), 0.0,
+    )  # fmt: skip
+    for g in range(starts.size - 1):
+        first, last = starts[g], starts[g + 1]
+        if last - first == 1:
+            x[:, first] = lower[:, g]
+            objective += (precision * scales * (x[:, first] - measured[:, first]) ** 2).sum()
+            if parent.size > 0:
+                violation = max(violation, abs(x[:, first].sum() - parent[first]) / max(1.0, parent[first] * 1e-7))
+            continue
+        maps, weights = np.arange(last - first).reshape(1, last - first), np.full(last - first, precision)
+        target = measured[:, first:last].copy()
+        above = parent[first:last].copy() if parent.size > 0 else parent
+        bounds = (lower[:, g : g + 1].copy(), upper[:, g : g + 1].copy(), free)
+        whole = np.array([0, last - first])
+        own, value, of_group, _ = _descend(
+            target, (maps, weights, target, scales), quadratic, 2.0 * precision * scales.max(), above, (whole, one),
+            bounds, precision * scales, tolerance, iterations,
+        )  # fmt: skip
+        objective += value
+        gap += of_group
+        violation = max(violation, _violation(own, above, whole, one, *bounds))
+        x[:, first:last] = own
+    return objective, gap, violation

@@ -1,10 +1,10 @@
 """Euclidean projection onto the constraints of siblings' histograms, compiled.
 
-The constraints are {x >= 0, children add up to their parent cell by cell, fixed totals, counts of groups within
-bounds}. `least_squares` uses the projection.
+The constraints are {x >= 0, children add up to their parent cell by cell, fixed totals of sections, counts of groups
+within bounds}. A section is several groups. `least_squares` uses the projection.
 
-With multipliers ν of cells, λ of children's totals and μ of group bounds, the projection of v is
-x = max(0, v + ν + λ + μ). For a given ν, the children are independent. The sum over groups, each a clipped sum of
+With multipliers ν of cells, λ of sections' totals and μ of group bounds, the projection of v is
+x = max(0, v + ν + λ + μ). For a given ν, a child's sections are independent. The sum over groups, each a clipped sum of
 max(0, ·), is non-decreasing and piecewise linear in λ, so finitely many safeguarded Newton steps find its root. The
 remaining dual in ν is concave with a piecewise linear gradient (the parent less the children's sum), and is solved by
 semismooth Newton with a line search. Its matrix is a diagonal less one rank-one block for every fixed total and every
@@ -21,11 +21,12 @@ _NEARLY = 1e4
 
 
 @njit(cache=True, nogil=True)
-def _clipped_sum(v, nu, starts, lower, upper, multiplier):  # type: ignore[no-untyped-def]
-    """The sum over groups, each within its bounds, of max(0, v + ν + multiplier), and its slope."""
+def _clipped_sum(v, nu, starts, first, last, lower, upper, multiplier):  # type: ignore[no-untyped-def]
+    """The sum over the groups from `first` up to `last`, each within its bounds, of max(0, v + ν + multiplier), and its
+    slope."""
     total = 0.0
     slope = 0
-    for g in range(starts.size - 1):
+    for g in range(first, last):
         if upper[g] == 0.0:
             continue
         group, positive = 0.0, 0
@@ -45,14 +46,14 @@ def _clipped_sum(v, nu, starts, lower, upper, multiplier):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True)
-def _multiplier_of_total(v, nu, starts, lower, upper, total, start):  # type: ignore[no-untyped-def]
+def _multiplier_of_total(v, nu, starts, first, last, lower, upper, total, start):  # type: ignore[no-untyped-def]
     """The λ for which the clipped sum equals the total."""
     low, high = -np.inf, np.inf
     multiplier = start
     reach = 1.0
     tolerance = 1e-12 + 4e-15 * total
     for _ in range(_ROOT_STEPS):
-        value, slope = _clipped_sum(v, nu, starts, lower, upper, multiplier)
+        value, slope = _clipped_sum(v, nu, starts, first, last, lower, upper, multiplier)
         excess = value - total
         if abs(excess) <= tolerance:
             break
@@ -103,28 +104,31 @@ def _multiplier_of_group(v, nu, first, last, shift, target):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def _project_children(v, nu, starts, lower, upper, totals, lam, mu, x):  # type: ignore[no-untyped-def]
+def _project_children(v, nu, starts, sections, lower, upper, totals, lam, mu, x):  # type: ignore[no-untyped-def]
     """Write every child's x for given ν into `x`, its λ, which is 0 if the total is free, into `lam`, and its μ."""
     for c in range(v.shape[0]):
-        shift = 0.0
-        if not np.isnan(totals[c]):
-            shift = _multiplier_of_total(v[c], nu, starts, lower[c], upper[c], totals[c], lam[c])
-        lam[c] = shift
-        for g in range(starts.size - 1):
-            first, last = starts[g], starts[g + 1]
-            mu[c, g] = 0.0
-            if upper[c, g] == 0.0 or first == last:
-                x[c, first:last] = 0.0
-                continue
-            group = 0.0
-            for k in range(first, last):
-                x[c, k] = max(0.0, v[c, k] + nu[k] + shift)
-                group += x[c, k]
-            target = min(max(group, lower[c, g]), upper[c, g])
-            if target != group:
-                mu[c, g] = _multiplier_of_group(v[c], nu, first, last, shift, target)
+        for s in range(sections.size - 1):
+            shift = 0.0
+            if not np.isnan(totals[c, s]):
+                shift = _multiplier_of_total(
+                    v[c], nu, starts, sections[s], sections[s + 1], lower[c], upper[c], totals[c, s], lam[c, s]
+                )
+            lam[c, s] = shift
+            for g in range(sections[s], sections[s + 1]):
+                first, last = starts[g], starts[g + 1]
+                mu[c, g] = 0.0
+                if upper[c, g] == 0.0 or first == last:
+                    x[c, first:last] = 0.0
+                    continue
+                group = 0.0
                 for k in range(first, last):
-                    x[c, k] = max(0.0, v[c, k] + nu[k] + shift + mu[c, g])
+                    x[c, k] = max(0.0, v[c, k] + nu[k] + shift)
+                    group += x[c, k]
+                target = min(max(group, lower[c, g]), upper[c, g])
+                if target != group:
+                    mu[c, g] = _multiplier_of_group(v[c], nu, first, last, shift, target)
+                    for k in range(first, last):
+                        x[c, k] = max(0.0, v[c, k] + nu[k] + shift + mu[c, g])
 
 
 @njit(cache=True, nogil=True)
@@ -141,27 +145,28 @@ def _residual(parent, tolerated, x, residual):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _newton_direction(v, nu, starts, upper, totals, lam, mu, x, parent, residual, direction):  # type: ignore[no-untyped-def]
+def _newton_direction(v, nu, starts, sections, upper, totals, lam, mu, x, parent, residual, direction):  # type: ignore[no-untyped-def]
     """The semismooth Newton direction in ν, by conjugate gradients scaled by the diagonal."""
     children, cells = x.shape
     groups = starts.size - 1
     block_of = np.empty((children, groups), dtype=np.int64)
     blocks = 0
     for c in range(children):
-        own = -1
-        for g in range(groups):
-            if upper[c, g] == 0.0:
-                block_of[c, g] = -1
-            elif mu[c, g] != 0.0:
-                block_of[c, g] = blocks
-                blocks += 1
-            elif np.isnan(totals[c]):
-                block_of[c, g] = -1
-            else:
-                if own < 0:
-                    own = blocks
+        for s in range(sections.size - 1):
+            own = -1
+            for g in range(sections[s], sections[s + 1]):
+                if upper[c, g] == 0.0:
+                    block_of[c, g] = -1
+                elif mu[c, g] != 0.0:
+                    block_of[c, g] = blocks
                     blocks += 1
-                block_of[c, g] = own
+                elif np.isnan(totals[c, s]):
+                    block_of[c, g] = -1
+                else:
+                    if own < 0:
+                        own = blocks
+                        blocks += 1
+                    block_of[c, g] = own
     weight = np.zeros(blocks)
     diagonal = np.zeros(cells)
     entries = 0
@@ -196,10 +201,11 @@ def _newton_direction(v, nu, starts, upper, totals, lam, mu, x, parent, residual
     for k in range(cells):
         if diagonal[k] == 0.0:
             group = np.searchsorted(starts, k, side="right") - 1
+            section = np.searchsorted(sections, group, side="right") - 1
             highest = -np.inf
             for c in range(children):
                 if upper[c, group] > 0.0:
-                    highest = max(highest, v[c, k] + nu[k] + lam[c] + mu[c, group])
+                    highest = max(highest, v[c, k] + nu[k] + lam[c, section] + mu[c, group])
             lifted[k] = parent[k] - highest
             r[k] = 0.0
     # If the positive cells do not connect all children, the matrix is singular: the diagonal is slightly enlarged.
@@ -252,21 +258,22 @@ def _inner(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def project(v, parent, starts, lower, upper, totals, nu, lam, mu, x):  # type: ignore[no-untyped-def]
+def project(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x):  # type: ignore[no-untyped-def]
     """Write the projection of `v` onto the constraints into `x`. Starts from the given multipliers and updates them.
 
     Args:
         v, x: shape (children, cells), the cells in order of their groups.
         parent: shape (cells,); empty if there is no parent, so that children are independent.
         starts: shape (groups + 1,): group g has the cells from `starts[g]` up to `starts[g + 1]`.
+        sections: shape (sections + 1,): section s has the groups from `sections[s]` up to `sections[s + 1]`.
         lower, upper: shape (children, groups): bounds of the groups' counts; if the upper is 0, the cells are 0.
-        totals: shape (children,): fixed totals; NaN where a total is free.
-        nu, lam, mu: shapes (cells,), (children,) and (children, groups).
+        totals: shape (children, sections): fixed totals; NaN where a total is free.
+        nu, lam, mu: shapes (cells,), (children, sections) and (children, groups).
 
     Returns the largest difference over cells between the parent and the children's sum, as a multiple of what rounding
     errors in double precision explain. If it is above 1, no step came closer.
     """
-    _project_children(v, nu, starts, lower, upper, totals, lam, mu, x)
+    _project_children(v, nu, starts, sections, lower, upper, totals, lam, mu, x)
     if parent.size == 0:
         return 0.0
     cells = parent.size
@@ -280,7 +287,7 @@ def project(v, parent, starts, lower, upper, totals, nu, lam, mu, x):  # type: i
     for _ in range(_NEWTON_STEPS):
         if worst <= 1.0:
             break
-        _newton_direction(v, nu, starts, upper, totals, lam, mu, x, parent, residual, direction)
+        _newton_direction(v, nu, starts, sections, upper, totals, lam, mu, x, parent, residual, direction)
         slope = _inner(residual, direction)
         if not slope > 0.0:
             direction[:] = residual / v.shape[0]
@@ -290,7 +297,7 @@ def project(v, parent, starts, lower, upper, totals, nu, lam, mu, x):  # type: i
         for _ in range(_HALVINGS):
             for k in range(cells):
                 trial[k] = nu[k] + length * direction[k]
-            _project_children(v, trial, starts, lower, upper, totals, lam, mu, x)
+            _project_children(v, trial, starts, sections, lower, upper, totals, lam, mu, x)
             reached = _residual(parent, tolerated, x, following)
             # The dual is concave along the direction: it still rises, or has only just begun to fall.
             if reached <= 1.0 or _inner(following, direction) >= -0.1 * slope:

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.sampling.noise import Noise
-from mechanisms.topdown.decomposition import Information
+from mechanisms.topdown.decomposition import Floats, Information
 from mechanisms.topdown.design import MECHANISM, TopDownDesign
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents, estimate_families
 from mechanisms.topdown.feasibility import Limits, limit_by_occupancy
 from mechanisms.topdown.information import inform
+from mechanisms.topdown.leaning import estimate_spreads, lean, measure_spread
 from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, PERSONS, UNITS, Counts, Schema
 
 PLACES_AT_A_TIME = 256
@@ -67,8 +68,11 @@ def estimate_finest(
         above: Counts | None = None
         for depth, information in enumerate(informed):
             hold = histogram == PERSONS.name and design.is_types_first(design.levels[depth])
-            total_first = design.levels[depth] in design.total_first
-            above = census.estimate(depth, above, noise, information, hold=hold, total_first=total_first)
+            total_first, leaning = design.levels[depth] in design.total_first, None
+            if above and depth == len(parents) and design.leans(histogram, design.levels[depth]):
+                units = limits[UNITS.name][depth].totals
+                leaning = units, census.estimate_spreads(above, units, noise.from_the_beginning())
+            above = census.estimate(depth, above, noise, information, leaning, hold=hold, total_first=total_first)
         assert above is not None
         finest[histogram] = above
     return finest
@@ -131,18 +135,32 @@ class Census:
         above: Counts | None,
         noise: Noise,
         information: Information | None,
+        leaning: tuple[NDArray[np.int64], Floats] | None = None,
         *,
         hold: bool,
         total_first: bool,
     ) -> Counts:
+        """`leaning` has the housing units of all places, and the τ² of each parent."""
         estimates = []
         for begin, end in self.divide(depth):
             families = self.take(depth, begin, end, noise if information is None else None, information)
             histograms = None if above is None else above.answer(self.schema.marginal(DETAILED), begin, end)
-            children = estimate_families(replace(families, hold=hold, total_first=total_first, histograms=histograms))
-            first, _ = self.find_children(depth, begin, end)
+            families = replace(families, hold=hold, total_first=total_first, histograms=histograms)
+            first, last = self.find_children(depth, begin, end)
+            if leaning is not None:
+                families = lean(families, leaning[0][first:last], leaning[1][begin:end])
+            children = estimate_families(families)
             estimates.append((first + children.children, children.cells, children.counts))
         return Counts(*(np.concatenate(arrays) for arrays in zip(*estimates, strict=True)))
+
+    def estimate_spreads(self, above: Counts, units: NDArray[np.int64], noise: Noise) -> Floats:
+        """By parent of the finest level, with these estimates, the τ² of the state that it is in."""
+        depth, sums = len(self.parents), []
+        for begin, end in self.divide(depth):
+            histograms = above.answer(self.schema.marginal(DETAILED), begin, end)
+            families = replace(self.take(depth, begin, end, noise, None), histograms=histograms)
+            sums.append(measure_spread(families, units[slice(*self.find_children(depth, begin, end))]))
+        return estimate_spreads(np.concatenate(sums), self.design.levels, self.parents)
 
     def divide(self, depth: int) -> Iterator[tuple[int, int]]:
         starts = find_starts(self.parents, depth)

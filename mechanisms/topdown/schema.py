@@ -1,9 +1,9 @@
 """What TopDown counts: histograms over named attributes, and marginals of them. Queries are never matrices: a marginal
 is an array that gives the marginal cell of each cell."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from math import prod
 from typing import Any, TypeVar
 
@@ -16,6 +16,9 @@ Number = TypeVar("Number", np.int64, np.float64)
 TOTAL = "total"
 DETAILED = "detailed"
 _PRODUCT = " * "
+
+_TABULATED = 2**16
+"""The most cells of a histogram whose marginal cells are looked up instead of computed."""
 
 
 class QueryError(ValueError):
@@ -48,14 +51,45 @@ class Recode:
 
 
 @dataclass(frozen=True)
+class Part:
+    """An attribute as a query names it: a cell has the code `(cell // step) % size` of the attribute, and `recoded` of
+    it if that is not empty; `codes` are possible."""
+
+    step: int
+    size: int
+    recoded: Cells
+    codes: int
+
+    def code(self, cells: NDArray[Any]) -> NDArray[Any]:
+        own = cells // self.step % self.size
+        return self.recoded[own] if self.recoded.size else own
+
+
+@dataclass(frozen=True)
 class Marginal:
-    """A query: the histogram, added up over all attributes that it does not name. It has the marginal cell of each cell
-    of the histogram, and the attributes that define its cells, as they are or recoded."""
+    """A query: the histogram, added up over all attributes that it does not name. It has the attributes that define its
+    cells, as they are or recoded, in `parts`, and the number of cells of the histogram, `whole`."""
 
     query: str
-    cells: Cells
+    parts: tuple[Part, ...]
     size: int
     involved: frozenset[str]
+    whole: int
+
+    def find(self, cells: NDArray[Any]) -> Cells:
+        """The marginal cell of each of some cells of the histogram, shape of `cells`."""
+        return self.cells[cells] if self.whole <= _TABULATED else self._compute(cells)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The marginal cell of each cell of the histogram."""
+        return self._compute(np.arange(self.whole, dtype=np.int32))
+
+    def _compute(self, cells: NDArray[Any]) -> Cells:
+        found = np.zeros(cells.shape, dtype=np.int32)
+        for part in self.parts:
+            found = found * np.int32(part.codes) + part.code(cells).astype(np.int32, copy=False)
+        return found
 
     def answer(self, histograms: NDArray[np.int64]) -> NDArray[np.int64]:
         """The exact answers, shape (units, size), for histograms of shape (units, cells)."""
@@ -75,7 +109,7 @@ class Counts:
         """The counts that add up to the answers in the places from `first` up to `last`: to which answer, and how much.
         Answers are numbered by place and marginal cell, from those of the place `first`."""
         own = slice(*np.searchsorted(self.number, [first, last]))
-        return (self.number[own] - first) * marginal.size + marginal.cells[self.cell[own]], self.count[own]
+        return (self.number[own] - first) * marginal.size + marginal.find(self.cell[own]), self.count[own]
 
     def answer(self, marginal: Marginal, first: int, last: int) -> NDArray[np.int64]:
         """The answers in the places from `first` up to `last`, shape (places, marginal cells)."""
@@ -88,15 +122,15 @@ class Counts:
 class Schema:
     """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest. The
     counts of the attribute `bounded`, if any, have bounds in every geographic unit. No record has the `impossible`
-    combinations, as codes by attribute. The queries of `rounding` are rounded in turn, before the cells. Each refines
-    the one before. Counts by the recode `combined`, which is no query, are estimated before the cells where
-    `estimation` holds parts."""
+    combinations, as a code or several by attribute. The queries of `rounding` are rounded in turn, before the
+    cells. Each refines the one before. Counts by the recode `combined`, which is no query, are estimated before the
+    cells where `estimation` holds parts."""
 
     name: str
     attributes: tuple[Attribute, ...]
     recodes: tuple[Recode, ...] = ()
     bounded: str | None = None
-    impossible: tuple[Mapping[str, int], ...] = ()
+    impossible: tuple[Mapping[str, int | Sequence[int]], ...] = ()
     rounding: tuple[str, ...] = (TOTAL,)
     combined: Recode | None = None
     _marginals: dict[str, Marginal] = field(default_factory=dict, repr=False, compare=False)
@@ -108,10 +142,14 @@ class Schema:
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
         """Shape (cells,): whether a record can be in the cell."""
-        ruled_out = np.zeros(self.size, dtype=bool)
+        ruled_out = np.zeros([attribute.size for attribute in self.attributes], dtype=bool)
         for combination in self.impossible:
-            ruled_out |= reduce(np.logical_and, (self.codes[name] == code for name, code in combination.items()))
-        return ~ruled_out
+            chosen = [
+                np.isin(np.arange(attribute.size), combination.get(attribute.name, range(attribute.size)))
+                for attribute in self.attributes
+            ]
+            ruled_out[np.ix_(*chosen)] = True
+        return ~ruled_out.ravel()
 
     @cached_property
     def groups(self) -> Marginal:
@@ -126,30 +164,32 @@ class Schema:
         return self._marginals[query]
 
     def _build(self, query: str) -> Marginal:
-        sizes = {name: int(codes.max()) + 1 for name, codes in self.codes.items()}
-        origins = {name: name for name in sizes} | {recode.name: recode.attribute for recode in self.recodes}
+        parts, origins, step = {}, {}, self.size
+        for attribute in self.attributes:
+            step //= attribute.size
+            parts[attribute.name] = Part(step, attribute.size, np.empty(0, dtype=np.int32), attribute.size)
+            origins[attribute.name] = attribute.name
+        for recode in self.recodes:
+            origins[recode.name] = recode.attribute
+            codes = np.array(recode.codes, dtype=np.int32)
+            parts[recode.name] = replace(parts[recode.attribute], recoded=codes, codes=int(codes.max()) + 1)
         names = {TOTAL: [], DETAILED: [attribute.name for attribute in self.attributes]}.get(
             query, query.split(_PRODUCT)
         )
-        unknown = [name for name in names if name not in sizes]
+        unknown = [name for name in names if name not in parts]
         if unknown:
-            raise QueryError(f"{self.name}: the query {query!r} names {unknown}; there are {', '.join(sizes)}")
+            raise QueryError(f"{self.name}: the query {query!r} names {unknown}; there are {', '.join(parts)}")
         if len({origins[name] for name in names}) < len(names):
             raise QueryError(f"{self.name}: the query {query!r} names an attribute twice")
-        cells = np.zeros(self.size, dtype=np.int32)
-        for name in names:
-            cells = cells * sizes[name] + self.codes[name]
-        size = prod(sizes[name] for name in names)
-        return Marginal(query, cells.astype(np.int32), size, frozenset(origins[name] for name in names))
+        named = tuple(parts[name] for name in names)
+        size = prod(part.codes for part in named)
+        return Marginal(query, named, size, frozenset(origins[name] for name in names), self.size)
 
     @cached_property
     def codes(self) -> dict[str, Cells]:
         """By attribute and recode, the code of each cell."""
-        names = [attribute.name for attribute in self.attributes]
-        sizes = [attribute.size for attribute in self.attributes]
-        codes = dict(zip(names, np.indices(sizes, dtype=np.int32).reshape(len(sizes), -1), strict=True))
-        recoded = {recode.name: np.array(recode.codes, np.int32)[codes[recode.attribute]] for recode in self.recodes}
-        return codes | recoded
+        names = [part.name for part in self.attributes] + [part.name for part in self.recodes]
+        return {name: self.marginal(name).cells for name in names}
 
 
 PERSONS = Schema(

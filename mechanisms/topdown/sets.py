@@ -111,11 +111,13 @@ class _Program:
 
     def solve(self) -> NDArray[np.float64]:
         """Shape (children, groups): the counts of an optimal vertex."""
+        if not self.child.size:
+            return self.base.astype(np.float64)
         self._solver.run()
         status = self._solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
             name = self._solver.modelStatusToString(status)
-            raise NotRoundedError(f"{len(self.base)} children: counts of groups within all limits: HiGHS says {name}")
+            raise NotRoundedError(f"{len(self.base)} children: counts of groups within all limits: HiGHS gives {name}")
         counts = self.base.astype(np.float64)
         np.add.at(counts, (self.child, self.group), self._sign * np.asarray(self._solver.getSolution().col_value))
         return counts

@@ -8,20 +8,20 @@ from orchestration.cli.releases import RELEASE
 
 @click.command()
 @click.argument("release", type=RELEASE)
-@click.option("--authorize", metavar="LOSS", default="", help="The loss to be charged, as the refusal states it.")
+@click.option("--authorize", metavar="LOSS", default="", help="The loss to charge, as the refusal states it.")
 @click.option("--draw", default="", help="The draw that is authorized, as the refusal states it.")
 @click.option("--by", default="", help="Who authorizes the charge.")
 @click.option(
     "--different-people",
     metavar="WORDS",
     default="",
-    help="Why these are different people, if a refusal finds those of another population in the records.",
+    help="The reason why these are different people, if a refusal finds people of another population in the records.",
 )
 @click.option(
     "--public-because",
     metavar="WORDS",
     default="",
-    help="Why the records of a public dataset are public, at its first draw.",
+    help="The reason why the records are public, at the first draw from a public dataset.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print Dagster's log too.")
 @as_json

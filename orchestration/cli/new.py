@@ -32,16 +32,16 @@ def new() -> None:
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--name", help="The dataset's name; by default, the file's.")
 @click.option("--persons", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="The file of persons.")
-@click.option("--record-name", default="unit", show_default=True, help="What a record of FILE is called.")
+@click.option("--record-name", default="unit", show_default=True, help="The name of a record of FILE.")
 @click.option("--cap", default="10", show_default=True, help="The cap: ε, or {rho: …}.")
-@click.option("--key", help="The column of FILE that identifies a record, if it cannot be told by its name.")
-@click.option("--unit", help="The column of persons that identifies their unit, if it is not called like the key.")
+@click.option("--key", help="The column of FILE that identifies a record, if its name does not show it.")
+@click.option("--unit", help="The column of persons that identifies their unit, if its name differs from the key's.")
 @click.option(
     "--csv",
     "given",
     multiple=True,
     metavar="FIELD=VALUE",
-    help="How CSV files are written, such as encoding=windows-1252, if it cannot be told; may be repeated.",
+    help="The format of CSV files, such as encoding=windows-1252, if Stirred cannot recognize it; may be repeated.",
 )
 def dataset(
     file: Path,
@@ -151,7 +151,7 @@ def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
             TypeAdapter[str](Name).validate_python(name)
         except ValidationError:
             raise click.UsageError(
-                f"{name} is no possible name: lowercase letters, digits and single underscores; give --name"
+                f"{name} is not a possible name: lowercase letters, digits and single underscores; give --name"
             ) from None
     target = deployment.tree.defs_module_path.joinpath(*folders, "defs.yaml")
     if target.exists():
@@ -189,4 +189,4 @@ def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", n
         echo(f"Look at this: {warning}")
     for problem in problems:
         echo(f"{folder}/{problem}" if problem.file else problem, err=True)
-    echo(f"Read it and change what is not right; `stirred check` names what is wrong. Then: {next_command}")
+    echo(f"Read and correct it; `stirred check` names every problem. Then: {next_command}")

@@ -16,9 +16,9 @@ from orchestration.cli.releases import RELEASE
     "margins",
     metavar="LINE=NUMBER",
     multiple=True,
-    help="The wanted 90% margin of error of a line; repeatable.",
+    help="The 90% margin of error to reach for a line; repeatable.",
 )
-@click.option("--total", help="The wanted charge, ρ or ε as declared: all budgets are multiplied by one number.")
+@click.option("--total", help="The charge to reach, ρ or ε as declared: all budgets are multiplied by one number.")
 @click.option(
     "--posterior",
     help="The wanted risk, instead of a total: the largest probability with which an attacker who knows every other "
@@ -28,7 +28,7 @@ from orchestration.cli.releases import RELEASE
     "--prior",
     default="1/2",
     show_default=True,
-    help="For --posterior: the probability that one of the values had before.",
+    help="For --posterior: the probability of one of the values before the publication.",
 )
 @click.option(
     "--largest-stratum", type=int, help="In swapping: b, if no edition with the same invariants is published."

@@ -118,9 +118,9 @@ def _print_plan(deployment: Deployment, planned: PlannedDeclaration, records: in
     echo(f"\nTotal: {format_total(plan)}")
     echo(left)
     if problem := plan.problem or refusal:
-        echo(f"It would be refused: {problem}")
+        echo(f"A launch would be refused: {problem}")
     name = planned.component.named
-    echo(f"\nWhat it costs with the records: stirred preflight {name}" if planned.component.charges else "")
+    echo(f"\nThe price, with the records: stirred preflight {name}" if planned.component.charges else "")
     echo("The file that declares it: the same command with --yaml")
 
 

@@ -5,7 +5,7 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,9 +30,15 @@ if TYPE_CHECKING:
 @click.option(
     "--places",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Of redistricting data: a CSV file with the codes of places of any levels, such as the blocks of a district, "
-    "which are added up; --by then names tables, such as P1,H1.",
+    help="For redistricting data: a CSV file with the codes of places of any levels, such as the blocks of a district, "
+    "to add up; --by then names tables, such as P1,H1.",
 )
+@click.option("--median", metavar="VARIABLE", help="The median of a variable, of which quantiles are declared.")
+@click.option("--quantile", metavar="VARIABLE=SHARE", help="Another quantile, such as income=0.9.")
+@click.option("--summary", is_flag=True, help="Means, standard deviations and correlations of the declared moments.")
+@click.option("--correlate", metavar="ONE,OTHER", help="The correlation of two variables of the declared moments.")
+@click.option("--regress", metavar="VARIABLE", help="The least-squares coefficients of a variable on those after --on.")
+@click.option("--on", metavar="VARIABLES", help="With --regress: the other variables, separated by commas.")
 @click.option("--codes", is_flag=True, help="Print the codes of categories without their labels.")
 @as_json
 def table(
@@ -43,20 +49,23 @@ def table(
     places: Path | None,
     codes: bool,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Build a table from the published hypercubes of RELEASE, or add up places of published redistricting data, with
     standard errors and 90% intervals.
 
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
-    hypercubes, the one answers whose numbers have the least variance.
+    hypercubes, the one answers whose numbers have the least variance. Quantiles, correlations and regressions have the
+    standard error of the sample beside that of the noise.
     """
     from orchestration.components import TableBuilder
     from orchestration.deployment import Deployment
 
     deployment = Deployment()
     variables = [name.strip() for name in by.split(",") if name.strip()]
+    statistic = _parse_statistic(**asked)
     if places:
-        if where or per:
+        if where or per or statistic:
             raise click.UsageError("--places: the sum of places is for all records; give neither --where nor --per")
         _print_sum_of_places(_find_published(deployment, release), places, variables, as_json=as_json)
         return
@@ -65,17 +74,61 @@ def table(
         if name in chosen:
             raise click.UsageError(f"--where: {name} is named twice; list all of its categories that count at once")
         chosen[name] = categories
-    folders = [_find_published(deployment, name) for name in (release, *([per] if per else []))]
-    names, answers = TableBuilder.answer(folders, variables, chosen)
+    if statistic:
+        if per:
+            raise click.UsageError("--per: means of sums are not asked together with quantiles or moments")
+        folders = [_find_published(deployment, release, with_statistics=True)]
+        names, answers = TableBuilder.answer_statistic(folders[0], *statistic, variables, chosen)
+    else:
+        folders = [_find_published(deployment, name) for name in (release, *([per] if per else []))]
+        names, answers = TableBuilder.answer(folders, variables, chosen)
     if as_json:
         print_json({"from": names, "rows": answers.to_pylist()})
         return
     write = TableBuilder.describe_categories(folders[0][names[0]], codes=codes)
     rows = [
-        [write(name, cell) if name in variables else f"{cell:,.2f}" for name, cell in row.items()]
+        [write(name, cell) if name in variables else _format_figure(cell) for name, cell in row.items()]
         for row in answers.to_pylist()
     ]
     print_table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in answers.column_names], rows)
+
+
+def _format_figure(cell: Any) -> str:
+    """A number with two decimals, or four digits if it is small; a text as it is."""
+    if cell is None:
+        return "too uncertain"
+    if isinstance(cell, str):
+        return cell
+    return f"{cell:,.2f}" if not isinstance(cell, float) or abs(cell) >= 10 or not cell else f"{cell:.4g}"
+
+
+def _parse_statistic(
+    median: str | None, quantile: str | None, summary: bool, correlate: str | None, regress: str | None, on: str | None
+) -> "tuple[str, Sequence[Any]] | None":
+    """The question of `PublishedStatistic` that the options ask, and its arguments; None if they ask none."""
+    from fractions import Fraction
+
+    given = [question for question in (median, quantile, summary, correlate, regress) if question]
+    if len(given) > 1:
+        raise click.UsageError("give one of --median, --quantile, --summary, --correlate and --regress")
+    if bool(on) != bool(regress):
+        raise click.UsageError("--regress and --on are given together: --regress income --on hours,age")
+    if median:
+        return "quantiles", [median, [Fraction(1, 2)]]
+    if quantile:
+        name, _, share = quantile.rpartition("=")
+        try:
+            return "quantiles", [name, [Fraction(share)]]
+        except (ValueError, ZeroDivisionError):
+            raise click.UsageError(f"--quantile: {quantile} is not of the form income=0.9") from None
+    if correlate:
+        names = [name.strip() for name in correlate.split(",")]
+        if len(names) != 2:
+            raise click.UsageError(f"--correlate: {correlate} is not of the form income,hours")
+        return "correlation", names
+    if regress:
+        return "regression", [regress, [name.strip() for name in (on or "").split(",")]]
+    return ("summary", []) if summary else None
 
 
 def _print_sum_of_places(
@@ -131,11 +184,15 @@ def _parse_categories(text: str) -> tuple[str, list[str | None]]:
     return parts[1], categories
 
 
-def _find_published(deployment: "Deployment", release: str) -> dict[str, Path]:
-    """By name, the folders of those releases that are declared together and published, none of which was altered."""
+def _find_published(deployment: "Deployment", release: str, *, with_statistics: bool = False) -> dict[str, Path]:
+    """By name, the folders of those releases that are declared together and published, none of which was altered; with
+    the quantiles and moments of a hypercube, if they are asked for."""
     from assets.publication.signature import altered_files, identity
 
     names = [component.named for component in deployment.releases(release)]
+    if with_statistics:
+        others = deployment.declared[1].items()
+        names += [name for name, other in others if name not in names and getattr(other, "of", "") == release]
     folders = {name: folder for name in names if (folder := deployment.published / name).exists()}
     if not folders:
         raise click.UsageError(f"{release} is not published; launch it first")
@@ -257,9 +314,7 @@ def audit(to: Path | None, as_json: bool) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder of GeoJSON files, for maps.",
 )
-@click.option(
-    "--host", "hosts", multiple=True, metavar="NAME", help="Answer under this name too, as a proxy asks; repeatable."
-)
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Answer requests for this host too; repeatable.")
 def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[str, ...]) -> None:
     """Open a local page on budgets, plans, published tables and the audit. It reads only what is public.
 

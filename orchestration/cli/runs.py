@@ -190,7 +190,7 @@ def _run_preflight(release: str, components: "Sequence[ReleaseComponent]", *, qu
 def _explain_failure(outcome: RunOutcome) -> str:
     if outcome.run_id:
         return "The run failed."
-    return "Nothing was run: the deployment cannot be loaded. stirred check names what is wrong."
+    return "No run was started: the deployment cannot be loaded. stirred check names every problem."
 
 
 def _run_jobs(

@@ -19,7 +19,7 @@ def backup(folder: Path, with_keys: bool) -> None:
     back_up(deployment.ledger, deployment.published, folder, with_keys=with_keys)
     echo(f"{deployment.home} and {deployment.published}: backed up to {folder}")
     if deployment.ledger.on_server:
-        echo("The ledger's entries are not in it: back up their server as well, with its own means.")
+        echo("The ledger's entries are not in it: back up their server as well, with its own tools.")
 
 
 @click.command()
@@ -66,7 +66,7 @@ def move_ledger() -> None:
 
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--begun", is_flag=True, help="List all runs that have begun and not ended, and nothing else.")
+@click.option("--begun", is_flag=True, help="Only list all runs that have begun and not ended.")
 @click.option("--lost", is_flag=True, help="End them as failed, so that the queue of a cluster launches them again.")
 def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
     """End runs whose process was killed, and free their slots in the queue of writers; without RUN, list them.

@@ -137,7 +137,7 @@ class GeneratedAttributes(DatasetAttributes):
     """The YAML attributes of every generated dataset."""
 
     title: str = Field("", description="The dataset's name in words; by default it names the states.")
-    description: str = Field("", description="What the dataset is for; how it was generated is added.")
+    description: str = Field("", description="The purpose of the dataset; Stirred adds how it was generated.")
 
 
 class CensusLayoutAttributes(DatasetAttributes):
@@ -162,7 +162,7 @@ class CensusAttributes(FileAttributes, CensusLayoutAttributes):
     format: Literal["csv", "parquet"] = Field(description="csv or parquet, the same for all three files.")
     persons: SourcePath = Field(description="The file of persons: absolute, or relative to the project's root.")
     units: SourcePath = Field(description="The file of units.")
-    geo: SourcePath = Field(description="The file that says where each unit lies.")
+    geo: SourcePath = Field(description="The file with the place of each unit.")
     block_group: BlockGroup = Field("first_digit", description=_DESCRIPTIONS["block_group"])
     group_quarters_types: bool = Field(
         False,
@@ -236,7 +236,7 @@ class PublishedAttributes(NamedAttributes):
 
     source: str = Field(min_length=1, description=_DESCRIPTIONS["source"])
     csv: Dialect | SkipJsonSchema[None] = Field(
-        None, description="How the files are written, if not with commas, or if they are compressed."
+        None, description="The format of the files, if they are compressed or do not use commas."
     )
 
     def described(self) -> dict[str, Any]:

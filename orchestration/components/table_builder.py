@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import dagster as dg
 import pyarrow as pa
@@ -12,8 +12,14 @@ from assets.conventions import escape_markdown
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import PREFLIGHT
 from assets.release.release import DeclarationError
-from assets.table_builder.declaration import HypercubeAttributes, HypercubeDeclaration, TableBuilderDeclaration
+from assets.table_builder.declaration import (
+    HypercubeAttributes,
+    HypercubeDeclaration,
+    StatisticDeclaration,
+    TableBuilderDeclaration,
+)
 from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.statistics import StatisticRelease
 from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent
 from orchestration.planning import list_given_fields
 
@@ -26,8 +32,8 @@ class SingleHypercube(ReleaseComponent):
     among: TableBuilderDeclaration | None = field(default=None, compare=False)
     """The declaration of all hypercubes that are declared together."""
 
-    declared_by = HypercubeDeclaration
-    release_type = HypercubeRelease
+    declared_by: ClassVar[type[HypercubeDeclaration]] = HypercubeDeclaration
+    release_type: ClassVar[type[HypercubeRelease]] = HypercubeRelease
     method_name = "assets.table_builder.method:TableBuilderMethod"
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
@@ -40,9 +46,14 @@ class SingleHypercube(ReleaseComponent):
         return f"{COMPONENTS}.{TableBuilder.__name__}"
 
     @property
+    def of(self) -> str:
+        """The hypercube as a release, `dataset/release`."""
+        return f"{self.declaration.dataset}/{self.attributes.name}_{self.draft.name}"
+
+    @property
     def draft(self) -> HypercubeAttributes:
-        cube: HypercubeAttributes = self.declaration.hypercube
-        return cube
+        name = self.declaration.hypercube.name
+        return next(cube for cube in self.attributes.hypercubes if cube.name == name)
 
     @property
     def attributes(self) -> TableBuilderDeclaration:
@@ -51,7 +62,9 @@ class SingleHypercube(ReleaseComponent):
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
         # Validated as part of the release, so that errors begin with the release and the field.
-        cube = HypercubeDeclaration.model_validate(list_given_fields(self.declaration) | {"hypercube": given}).hypercube
+        shared = list_given_fields(self.declaration)
+        shared.pop("statistic", None)
+        cube = HypercubeDeclaration.model_validate(shared | {"hypercube": given}).hypercube
         among = self.attributes
         if cube.swapped != self.draft.swapped:
             raise DeclarationError(
@@ -60,8 +73,19 @@ class SingleHypercube(ReleaseComponent):
         changed = among.model_copy(
             update={"hypercubes": [cube if other.name == cube.name else other for other in among.hypercubes]}
         )
-        (declaration,) = (single for single in changed.by_hypercube() if single.hypercube is cube)
+        named = (single for single in changed.by_hypercube() if single.name == self.declaration.name)
+        if (declaration := next(named, None)) is None:
+            raise DeclarationError(f"release {self.named}: plan: the planned hypercube has no such statistic")
         return replace(self, declaration=declaration, among=changed)
+
+
+@dataclass
+class SingleStatistic(SingleHypercube):
+    """Quantiles or moments of one hypercube."""
+
+    declared_by = StatisticDeclaration
+    release_type = StatisticRelease
+    method_name = "assets.table_builder.statistics_method:StatisticMethod"
 
 
 @dataclass
@@ -74,7 +98,9 @@ class TableBuilder(DeclaresReleases):
         known = {component.named: component for component in others if isinstance(component, ReleaseComponent)}
         dataset = self.declaration.dataset
         return [
-            SingleHypercube(declared, known.get(f"{dataset}/{declared.hypercube.swapped}"), self.declaration)
+            (SingleStatistic if isinstance(declared, StatisticDeclaration) else SingleHypercube)(
+                declared, known.get(f"{dataset}/{declared.hypercube.swapped}"), self.declaration
+            )
             for declared in self.declaration.by_hypercube()
         ]
 
@@ -86,6 +112,19 @@ class TableBuilder(DeclaresReleases):
         from assets.table_builder.asking import answer
 
         return answer(folders, by, where)
+
+    @staticmethod
+    def answer_statistic(
+        folders: Mapping[str, Path],
+        question: str,
+        arguments: Sequence[Any],
+        by: Sequence[str],
+        where: Mapping[str, Sequence[str | None]],
+    ) -> tuple[list[str], pa.Table]:
+        """As `answer`, by a release of quantiles or moments: what its `question` answers."""
+        from assets.table_builder.statistics_asking import answer
+
+        return answer(folders, question, arguments, by, where)
 
     @staticmethod
     def describe_categories(folder: Path, *, codes: bool) -> Callable[[str, Any], str]:

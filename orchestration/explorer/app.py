@@ -41,4 +41,4 @@ try:
     st.session_state[OPENED] = True
 except Exception as error:
     traceback.print_exception(conceal(error))
-    st.error(f"The page could not be made ({type(error).__name__}). The terminal that runs the explorer says why.")
+    st.error(f"The page cannot be shown ({type(error).__name__}). The explorer's terminal shows the reason.")

@@ -53,7 +53,7 @@ def show() -> None:
     _show_publications(intact)
     _show_draws(intact)
     _show_commands()
-    st.header("What this page can open")
+    st.header("Files that this page can open")
     st.write(escape(read_settings().confinement))
 
 
@@ -99,7 +99,7 @@ def _compare_tables(entries: Sequence[Entry]) -> None:
     elif lagging:
         st.info(escape(f"A table of the public database is older than the ledger: {'; '.join(lagging)}."))
     elif find_warehouse().path(Zone.PUBLIC).exists():
-        st.success("The tables of the ledger in the public database show what the ledger holds.")
+        st.success("The tables of the ledger in the public database agree with the ledger.")
 
 
 def _show_publications(intact: tuple[Entry, ...] | None) -> None:
@@ -125,7 +125,9 @@ def _show_publications(intact: tuple[Entry, ...] | None) -> None:
             {
                 "Release": f"{dataset}/{release}",
                 "Signature, checksums and ledger": "; ".join(problems) or "intact",
-                "Editions verified": ", ".join(map(str, sorted(edition.edition for edition in editions.values())))
+                "Editions verified": ", ".join(
+                    edition.name for edition in sorted(editions.values(), key=lambda each: each.order)
+                )
                 or "none",
                 "Ledger entry": ", ".join(str(edition.ledger_entry) for edition in editions.values()),
             }
@@ -150,7 +152,7 @@ def _show_draws(intact: tuple[Entry, ...] | None) -> None:
     if not replays:
         st.info("Dagster has recorded no replay, or its records cannot be read; the checks named replay repeat draws.")
     show_table(list_charge_rows(list_budgets(intact, ()).values(), replays), _DRAWS)
-    st.caption("What Dagster recorded of replays is copied by the launcher of this page, every half minute.")
+    st.caption("The launcher of this page copies Dagster's records of replays every half minute.")
 
 
 def _show_commands() -> None:

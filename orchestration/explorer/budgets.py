@@ -75,7 +75,7 @@ def show_charge(dataset: DatasetDeclaration, release: str, loss: Loss, entries: 
     """Show whether the charge of a release, by its name alone, would fit under the cap, and the rest it would leave."""
     words, refusal = predict_budget(dataset, release, loss, Reading(tuple(entries), ()))
     if refusal:
-        st.error(escape(f"It would be refused: {refusal}."))
+        st.error(escape(f"A launch would be refused: {refusal}."))
     else:
         st.success(escape(words))
 
@@ -90,15 +90,15 @@ def _show_budget(budget: Budget, population: Population) -> None:
     if budget.warning:
         st.warning(escape(budget.warning))
     if not budget.charges:
-        st.info("Nothing was charged to this population yet.")
+        st.info("There is no charge to this population yet.")
         return
     rows = list_charge_rows([budget])
     if chart := _make_chart(budget):
-        words = "What each charge added to the total, under the cap"
+        words = "Increase of the total by each charge, under the cap"
         show_chart_with_table(chart, words, rows, _CHARGES, expanded=True, in_rows=True)
     else:
         show_table(rows, _CHARGES)
-    with st.expander("What adds up, and what does not"):
+    with st.expander("Totals, and losses that they leave out"):
         for row in list_total_rows(budget.comparison):
             st.write(escape(f"{row['loss']} for one {row['unit']}{row['by curve']} counts {row['counts']}."))
         for remark in write_remarks(budget.comparison):
@@ -132,7 +132,7 @@ def _make_chart(budget: Budget) -> alt.LayerChart | None:
 
 def _imagine(population: Population, entries: Sequence[Entry]) -> None:
     st.subheader("Add an imagined release")
-    st.caption("Nothing is charged by this. The page Plan says what a declaration would charge.")
+    st.caption("This charges nothing. The page Plan shows the charge of a declaration.")
     planned_population, release, planned_loss = st.session_state.get(PLANNED, ("", "", None))
     if planned_population == population.name:
         st.write(escape(f"The plan of {release} that was shown last would charge {format_loss(planned_loss)}."))
@@ -150,7 +150,7 @@ def _imagine(population: Population, entries: Sequence[Entry]) -> None:
 
 
 def _show_invariants(budget: Budget) -> None:
-    st.subheader("What the releases publish exactly")
+    st.subheader("Exact statistics of the releases")
     invariants, latest = budget.comparison.invariants, [charge.release for charge in budget.comparison.latest]
     if not latest:
         st.write("There is no release yet.")

@@ -167,6 +167,6 @@ def _refuse_in_python(refused: Collection[Path], *allowed: Collection[Path]) -> 
                     if within(path, refused_paths) and not within(path, open_paths):
                         raise PermissionError(13, "the explorer does not open this file", path)
         elif event == "socket.connect" and isinstance(arguments[1], tuple):
-            raise PermissionError(13, "the explorer connects to nothing")
+            raise PermissionError(13, "the explorer makes no connections")
 
     sys.addaudithook(hook)

@@ -54,7 +54,7 @@ _MARKED = 6
 
 def show() -> None:
     st.title("Plan")
-    st.caption("What a declaration would charge and how exact it would be. No record is read, and nothing is charged.")
+    st.caption("The charge and the accuracy of a declaration. This reads no record and charges nothing.")
     try:
         datasets, releases = load_declarations()
     except UnavailableError as error:
@@ -131,7 +131,7 @@ def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> 
         question = "b, the number of records in the largest stratum (0: that of the published edition)"
         largest = int(st.number_input(question, 0, step=1000, key=f"{name}:b"))
     with st.expander("Other fields of the declaration, as in defs.yaml"):
-        text = st.text_area("Fields in place of the declared ones (YAML); null removes one", key=f"{name}:fields")
+        text = st.text_area("Fields to replace (YAML); null removes a field", key=f"{name}:fields")
     try:
         further = yaml.safe_load(text) or {}
         if not isinstance(further, Mapping):
@@ -161,9 +161,9 @@ def _choose_margin(lines: tuple[Line, ...], name: str) -> dict[str, str]:
         key=f"{name}:line",
     )
     declared = by_name[chosen].margin
-    times = _ask_times(f"Times its declared margin of {declared:,.4g}", f"{name}:{chosen}:times")
+    times = _ask_times(f"Multiple of its declared margin of {declared:,.4g}", f"{name}:{chosen}:times")
     key, first = f"{name}:{chosen}:margin:{times}", f"{declared * float(times):.6g}"
-    return {chosen: st.text_input("The 90% margin of one number, or another one", first, key=key)}
+    return {chosen: st.text_input("The 90% margin of one number", first, key=key)}
 
 
 def _ask_times(words: str, key: str) -> Fraction:
@@ -175,7 +175,7 @@ def _show_total(planned: PlannedDeclaration, dataset: DatasetDeclaration, name: 
     if plan.problem:
         st.error(escape(plan.problem))
     if loss is None:
-        st.warning("What it would charge depends on something that is not known yet.")
+        st.warning("The charge depends on a fact that is not known yet.")
         return
     st.session_state[PLANNED] = (dataset.population, name, loss)
     amount, judgment = st.columns([1, 2])
@@ -208,7 +208,7 @@ def _judge_charge(planned: PlannedDeclaration, dataset: DatasetDeclaration, name
 
 def _show_expectation(planned: PlannedDeclaration, name: str) -> None:
     """Show what a launch is expected to take; where the number of records is not public, ask for it."""
-    st.subheader("What a launch would take")
+    st.subheader("Time, memory and disk of a launch")
     records: int | None = None
     if expected_size(planned.method.release.dataset) is None:
         question = "The number of persons, or of units, that you expect"
@@ -235,7 +235,7 @@ def _choose_lines(lines: Sequence[Line], name: str) -> Sequence[Line]:
 
 
 def _show_lines(lines: Sequence[Line]) -> None:
-    st.markdown("**How exact the numbers would be**")
+    st.markdown("**Accuracy of the numbers**")
     names = [line.title or line.name for line in lines]
     rows = [
         {"name": title, "margin": line.margin, "figure": f"{line.margin:,.4g}"}

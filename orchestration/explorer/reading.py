@@ -79,7 +79,7 @@ def read_entries() -> tuple[Entry, ...]:
     """All entries of the ledger. Raises UnavailableError if they cannot be read now, or are on a server."""
     if ledger_on_server():
         raise UnavailableError(
-            "The ledger is on a server, which this process cannot reach. stirred budget shows what is spent and left."
+            "The ledger is on a server, which this process cannot reach. `stirred budget` shows the budget."
         )
     if not find_warehouse().path(Zone.LEDGER).exists():
         return ()

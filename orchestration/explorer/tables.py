@@ -234,7 +234,7 @@ def _show_map(choice: Choice) -> None:
     names = sorted({name for feature in features for name in feature.get("properties") or {}})
     matches = {name: sum(_read_code(feature, name) in by_code for feature in features) for name in names}
     if not names:
-        st.error(f"{escape(source)}: its features have no properties, so nothing says which place each is.")
+        st.error(f"{escape(source)}: its features have no properties, so their places are unknown.")
         return
     code = choose(
         "Property with the place's code",
@@ -331,7 +331,7 @@ def _read_boundaries() -> tuple[list[dict[str, Any]], str]:
         features = json.loads(source.read_bytes() if isinstance(source, Path) else source.getvalue())["features"]
         return [feature for feature in features if isinstance(feature, dict) and feature.get("geometry")], source.name
     except (OSError, ValueError, KeyError, TypeError):
-        st.error(f"{escape(source.name)} is no GeoJSON file with features.")
+        st.error(f"{escape(source.name)} is not a GeoJSON file with features.")
         return [], source.name
 
 
@@ -485,5 +485,5 @@ def _offer_download(choice: Choice, lines: Sequence[Mapping[str, Any]], heading:
     columns |= {"number": ESTIMATE if errors else "number"} | {column: column for column in (*errors, "flag")}
     text = pd.DataFrame(lines, columns=list(columns)).to_csv(index=False, header=list(columns.values()))
     name = f"shown-{choice.product.name}.csv"
-    st.download_button("Download what is shown (CSV)", text, name, "text/csv", on_click="ignore")
+    st.download_button("Download the shown table (CSV)", text, name, "text/csv", on_click="ignore")
     st.caption("The address of this page is a permanent link to this choice.")

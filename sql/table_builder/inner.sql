@@ -3,7 +3,7 @@ SELECT {% include "table_builder/cell.sql" %} AS cell, source.count
 FROM (
     SELECT
         {{ columns | ids }},
-        {% if number %}
+        {% if amount %}
         coalesce(sum({% include "table_builder/steps.sql" %}), 0)::BIGINT AS count
         {% else %}
         count(*) AS count

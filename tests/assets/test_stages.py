@@ -40,7 +40,7 @@ def test_whatever_is_refused_is_said_first_and_without_a_stack_trace(error: type
     failure = failure_of(StageKind.CEF, error("units.csv: column a: 3 rows have no value"))
     assert failure.description
     assert failure.description.startswith("units.csv: column a: 3 rows have no value.\nNothing was charged, drawn or")
-    assert "What was published before stays as it is." in failure.description
+    assert "An earlier publication stays unchanged." in failure.description
     assert failure.__cause__ is None
     assert failure.__suppress_context__
     assert not failure.allow_retries

@@ -161,7 +161,7 @@ def test_budgets_show_what_is_left_and_refuse_what_does_not_fit(explored: Explor
     loss = page.get_by_label("The loss, such as")
     loss.fill("27.5151")
     loss.press("Enter")
-    expect(main.get_by_text("It would be refused")).to_be_visible()
+    expect(main.get_by_text("A launch would be refused")).to_be_visible()
     loss.fill("half")
     loss.press("Enter")
     expect(main.get_by_text("The loss half cannot be read")).to_be_visible()
@@ -222,7 +222,7 @@ def test_tables_compare_places_and_a_link_leads_back(explored: Explored, tmp_pat
     expect(rows.locator("tbody tr").first).to_contain_text(f"{float(greatest['estimate']):,.2f}")
     expect(rows.locator("tbody tr")).to_have_count(len(rented))
     with page.expect_download() as downloading:
-        page.get_by_role("button", name="Download what is shown").click()
+        page.get_by_role("button", name="Download the shown table").click()
     downloaded = list(csv.DictReader(io.StringIO(downloading.value.path().read_text())))
     assert {row["Place"]: float(row["estimate"]) for row in downloaded} == {
         row["county"]: float(row["estimate"]) for row in rented
@@ -265,7 +265,7 @@ def test_a_map_shows_supplied_boundaries(explored: Explored, tmp_path: Path) -> 
     page.get_by_test_id("stFileUploaderDropzoneInput").set_input_files(
         {"name": "broken.geojson", "mimeType": "application/json", "buffer": b"{}"}
     )
-    expect(page.get_by_text("is no GeoJSON file with features")).to_be_visible()
+    expect(page.get_by_text("is not a GeoJSON file with features")).to_be_visible()
     page.screenshot(path=tmp_path / "map.png")
     page.close()
 

@@ -57,7 +57,7 @@ def wheel(layout: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> zipfi
 
 def test_the_wheel_has_one_package_with_every_file_of_the_layers(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
-    assert {name.partition("/")[0] for name in names} == {"stirred", "stirred-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {"stirred", "stirred-0.2.0.dist-info"}
     top = {name.removeprefix("stirred/") for name in names}
     for folder in ("stirred", *LAYERS):
         for path in (ROOT / folder).rglob("*"):

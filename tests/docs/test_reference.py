@@ -8,7 +8,7 @@ import click
 import pytest
 
 from assets.topdown.declaration import PRODUCTION_SPINE
-from docs.generator.fields import make_components_page
+from docs.generator.fields import make_component_page, make_components_list
 from docs.generator.parts import PARTS, PLACE, make_commands_page, on_page_markdown
 from docs.pictures.__main__ import FOLDER
 from mechanisms.sampling.goodness import FALSE_ALARM
@@ -43,14 +43,14 @@ def objects(schema: Any) -> list[Any]:
 @pytest.mark.parametrize("name", components.__all__)
 def test_every_field_that_a_declaration_may_have_is_listed(name: str) -> None:
     """The other way round from the page: the fields are those of the JSON schema by which editors complete YAML."""
-    shown = sections(make_components_page(), 2)[name]
-    tables = [first_cells(text) for text in [shown.split("\n### ")[0], *sections(shown, 3).values()]]
+    shown = make_component_page(name)
+    tables = [first_cells(text) for text in [shown.split("\n## ")[0], *sections(shown, 2).values()]]
     declared = [list(each["properties"]) for each in objects(getattr(components, name).model().model_json_schema())]
     assert sorted(tables) == sorted(declared)
 
 
 def test_a_field_says_what_it_takes_and_whether_it_is_required() -> None:
-    rows = make_components_page().splitlines()
+    rows = "".join(map(make_component_page, components.__all__)).splitlines()
     assert "| `swap_rate` | number or fraction, above 0 and below 1; **required** |" in "\n".join(
         row.rsplit("|", 2)[0] + "|" for row in rows if row.startswith("| `swap_rate`")
     )
@@ -60,11 +60,14 @@ def test_a_field_says_what_it_takes_and_whether_it_is_required() -> None:
 
 
 def test_every_link_within_the_fields_leads_to_a_heading() -> None:
-    text = make_components_page()
-    headings = {heading.lower().replace(" ", "-") for heading in [*sections(text, 2), *sections(text, 3)]}
-    links = set(re.findall(r"\]\(#([^)]+)\)", text))
-    assert links
-    assert links <= headings
+    for name in components.__all__:
+        text = make_component_page(name)
+        headings = {heading.lower().replace(" ", "-") for heading in [*sections(text, 1), *sections(text, 2)]}
+        assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= headings
+
+
+def test_every_component_has_a_page_in_the_list() -> None:
+    assert list(sections(make_components_list(), 2)) == components.__all__
 
 
 def test_every_command_and_option_is_listed() -> None:

@@ -10,6 +10,7 @@ python -m tests.faults writes --tries FILE   go on with the tries of an interrup
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,10 +22,11 @@ from contextlib import closing
 from hashlib import sha256
 from multiprocessing import get_context
 from multiprocessing.pool import ThreadPool
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from tests.faults import attacks, canaries, cluster, kills, launches, sequences, strace, tampering
+from tests.faults import attacks, canaries, cluster, kills, lakes, launches, sequences, strace, tampering
 from tests.faults.releases import RELEASES, die_with_parent, from_charge, prepare, warm_up, whole_job
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
@@ -136,6 +138,17 @@ def attacked(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     ]
 
 
+def attacked_lakes(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """In 510 tries from fixed seeds over all releases, whoever has no key alters a public zone in a lake: by
+    statements, in the catalog, in the data files, or back to an earlier state."""
+    chosen = _escrowed(names)
+    return [
+        (name, f"attack {seed}", lakes.attacked, folder, name, seed)
+        for name in chosen
+        for seed in range(-(-510 // len(chosen)))
+    ]
+
+
 def launched_at_once(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """Five launches of three releases at once, by hand, schedule and sensor, under a cap that admits two of a finite
     loss: 20 times by swapping, and twice by each other kind."""
@@ -192,6 +205,7 @@ SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
     "altered_ledger": altered_ledger,
     "altered_files": altered_files,
     "attacked": attacked,
+    "attacked_lakes": attacked_lakes,
     "cluster": in_cluster,
 }
 
@@ -209,16 +223,20 @@ def attempt(case: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -> list[tuple[Any, ...]]:
-    """All cases, or some of each release, in a random order that is the same each time: what is tried before an
-    interruption is a sample of all. Cases of the same words are numbered."""
+    """All cases, or some of each release, in a random order that is the same each time, in which kinds of faults take
+    turns: what is tried before an interruption is a sample of all. Cases of the same words are numbered."""
     seen, taken = Counter[tuple[str, str]](), Counter[str]()
-    numbered = []
+    numbered, in_turn = [], []
     for name, words, *rest in cases:
         seen[name, words] += 1
         again = f" ({seen[name, words]})" if seen[name, words] > 1 else ""
         numbered.append((name, words + again, *rest))
-    chosen = []
+    seen.clear()
     for case in sorted(numbered, key=lambda case: sha256(f"{section}: {case[0]}, {case[1]}".encode()).digest()):
+        seen[kind := (case[0], re.split(" (?:at|in) ", case[1])[0])] += 1
+        in_turn.append((seen[kind], case))
+    chosen = []
+    for _, case in sorted(in_turn, key=itemgetter(0)):
         taken[case[0]] += 1
         if not sample or taken[case[0]] <= sample:
             chosen.append(case)
@@ -238,8 +256,12 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
     records = map(json.loads, options.tries.read_text().splitlines())
     done = {(each["release"], each["fault"]) for each in records if each["section"] == section and "fault" in each}
     chosen = [case for case in chosen if (case[0], case[1]) not in done]
-    # A cluster is disturbed by the process that started it. An interruption is for this process alone.
-    with ThreadPool(1) if section == "cluster" else get_context("fork").Pool(options.processes, _outlive) as pool:
+    # Servers are disturbed by the process that started them. An interruption is for this process alone.
+    if section == "cluster":
+        # One cluster runs at a time.
+        chosen.sort(key=itemgetter(0))
+    has_servers = section in ("cluster", "attacked_lakes")
+    with ThreadPool(1) if has_servers else get_context("fork").Pool(options.processes, _outlive) as pool:
         for number, record in enumerate(pool.imap_unordered(attempt, chosen), 1):
             _record(options.tries, {"section": section, **record})
             if record["wrong"]:
@@ -305,6 +327,8 @@ WORDS = {
     "altered_files": "a published file altered, cut off, deleted or added",
     "attacked": "generated: the public zone with altered values and what a DuckDB file can carry besides, its file "
     "exchanged, published files and folders rewritten, linked, moved or added",
+    "attacked_lakes": "generated, of a public zone in a lake: values and tables, rows and definitions of the catalog, "
+    "data files, earlier states",
     "cluster": "in a cluster, at a step: the database restarted, the S3 server gone, the run or the code location "
     "killed, the catalog's disk full",
 }
@@ -335,7 +359,9 @@ def main(arguments: Sequence[str]) -> int:
     chosen.tries = chosen.tries or Path(tempfile.mkstemp(prefix="stirred-faults-", suffix=".jsonl")[1])
     chosen.tries.touch()
     print(f"each try is appended to {chosen.tries}", file=sys.stderr)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Both, because Dagster has the one do what the other does.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     is_interrupted = False
     try:
         with (

@@ -21,7 +21,7 @@ from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -66,9 +66,12 @@ def _changed(kind: str, **changes: Any) -> Build:
     return lambda root, guess=0, **further: KINDS[kind].build(root, guess, **(changes | further))
 
 
-def _cube(declared: Mapping[str, Any], of_dataset: Mapping[str, Any]) -> Build:
-    """The kind of the table builder with another hypercube, counted from a withheld swap if it names one."""
-    make = after_swap_deployment if "swapped" in declared else hypercube_deployment
+def _cube(declared: Mapping[str, Any], of_dataset: Mapping[str, Any], tested: int = 0) -> Build:
+    """The kind of the table builder with another hypercube, counted from a withheld swap if it names one; or with the
+    first or second of its statistics."""
+    make: Any = after_swap_deployment if "swapped" in declared else hypercube_deployment
+    if tested:
+        make = partial(hypercube_deployment, tested=tested)
 
     def build(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any) -> Deployment[Any]:
         return make(root, declared, units=village(guess), dataset={**of_dataset, **(dataset or {})}, **changes)
@@ -104,6 +107,12 @@ HYPERCUBES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Any]] = {
 """Hypercubes with the kinds of noise, consistency and margins that the one of `KINDS` does not have: what is declared
 of them and of their dataset, and the cap."""
 
+_STATISTICS = {
+    **{"name": "sizes", "variables": ["county"], "epsilon": 1},
+    **{"quantiles": {"size": {"bounds": [0, 8], "grid": 1, "branching": 2}}, "moments": ["size"]},
+}
+"""A hypercube with quantiles and moments, each a release of its own."""
+
 _CAPS: Mapping[str, Any] = {
     "swapping": 10,
     "phsafe": {"rho": 1},
@@ -118,9 +127,12 @@ RELEASES: Mapping[str, Disturbed] = {
     **{name: Disturbed(kind.build, _CAPS[name]) for name, kind in KINDS.items()},
     "swapping, ephemeral key": Disturbed(KINDS["swapping"].build, _CAPS["swapping"], "ephemeral"),
     "safetab of households": Disturbed(_of_households, {"rho": 45}),
+    "topdown, full estimation": Disturbed(_changed("topdown", estimation="full"), _CAPS["topdown"]),
     "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),
     "topdown, partitions": Disturbed(_changed("topdown", **THREE_LEVELS, partitions="state"), _CAPS["topdown"]),
     **{f"hypercube, {name}": Disturbed(_cube(cube, of), cap) for name, (cube, of, cap) in HYPERCUBES.items()},
+    "quantiles": Disturbed(_cube(_STATISTICS, {}, 1), 5),
+    "moments": Disturbed(_cube(_STATISTICS, {}, 2), 5),
 }
 """The releases that are disturbed: every kind of the contract tests, and what differs within a kind."""
 
@@ -416,21 +428,29 @@ def tables(root: Path, *databases: str, views: bool = False) -> dict[str, str]:
         if not path.exists():
             continue
         with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as connection:
-            for schema, table in names(connection, views=views):
-                described = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
-                # DuckDB does not tell names in another case apart, and Stirred no table by the order of its columns.
-                columns = sorted((column.lower(), *others) for column, *others in described)
-                chosen = ", ".join(f'"{column}"' for column, *_ in columns)
-                rows = sorted(map(repr, connection.execute(f'SELECT {chosen} FROM "{schema}"."{table}"').fetchall()))
-                found[f"{database}.{schema}.{table}"] = sha256(repr((columns, rows)).encode()).hexdigest()
+            found |= hashes(connection, database, views=views)
+    return found
+
+
+def hashes(connection: duckdb.DuckDBPyConnection, database: str, *, views: bool = False) -> dict[str, str]:
+    """The tables of the current database, under a name of it, as `tables` lists them."""
+    found = {}
+    for schema, table in names(connection, views=views):
+        described = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
+        # DuckDB does not tell names in another case apart, and Stirred no table by the order of its columns.
+        columns = sorted((column.lower(), *others) for column, *others in described)
+        chosen = ", ".join(f'"{column}"' for column, *_ in columns)
+        rows = sorted(map(repr, connection.execute(f'SELECT {chosen} FROM "{schema}"."{table}"').fetchall()))
+        found[f"{database}.{schema}.{table}"] = sha256(repr((columns, rows)).encode()).hexdigest()
     return found
 
 
 def names(connection: duckdb.DuckDBPyConnection, *, views: bool = False) -> list[tuple[str, str]]:
-    """Schema and name of every table of a database, and of its views if asked for."""
-    statement = "SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal"
+    """Schema and name of every table of the current database, and of its views if asked for."""
+    here = "WHERE NOT internal AND database_name = current_database()"
+    statement = f"SELECT schema_name, table_name FROM duckdb_tables() {here}"
     if views:
-        statement += " UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+        statement += f" UNION ALL SELECT schema_name, view_name FROM duckdb_views() {here}"
     statement += " ORDER BY ALL"
     return [(str(schema), str(table)) for schema, table in connection.execute(statement).fetchall()]
 

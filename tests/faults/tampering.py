@@ -209,12 +209,12 @@ def _value(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> 
     ((row,),) = connection.execute(f"SELECT quantile_disc(rowid, 0.5) FROM {address}").fetchall()
     where = f"WHERE rowid = {row}"
     ((kind, value),) = connection.execute(f'SELECT typeof("{column}"), "{column}" FROM {address} {where}').fetchall()
-    connection.execute(f'UPDATE {address} SET "{column}" = $value {where}', {"value": _another(kind, value)})
+    connection.execute(f'UPDATE {address} SET "{column}" = $value {where}', {"value": another(kind, value)})
 
 
-def _another(kind: str, value: Any) -> Any:
+def another(kind: str, value: Any) -> Any:
     if kind.endswith("[]"):
-        return [_another(kind.removesuffix("[]"), (value or [None])[0]), *(value or [])[1:]]
+        return [another(kind.removesuffix("[]"), (value or [None])[0]), *(value or [])[1:]]
     if kind == "BOOLEAN":
         return not value
     if "INT" in kind or kind.startswith("DECIMAL"):
@@ -457,7 +457,7 @@ def _with_another(entries: list[Entry], number: int, name: str) -> list[Entry]:
     """The entries with another value in one field, and with every hash from there on made to fit."""
     value = getattr(entries[number - 1], name)
     kind = "INT" if isinstance(value, int) else "VARCHAR"
-    changed = replace(entries[number - 1], **{name: _another(kind, value)})
+    changed = replace(entries[number - 1], **{name: another(kind, value)})
     entries = [*entries[: number - 1], changed, *entries[number:]]
     for position in range(number - 1, len(entries)):
         previous = entries[position - 1].hash if position > number - 1 else entries[position].previous_hash

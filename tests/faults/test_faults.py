@@ -46,6 +46,7 @@ def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
     declared = [method.release.declaration for method in methods]
     for which in ("replicates", "partitions"):
         assert any(getattr(each, which, None) for each in declared), which
+    assert {each.estimation for each in declared if hasattr(each, "estimation")} == {"full", "own_levels"}
     assert any(getattr(method.release, "withheld", None) for method in methods)
     assert any(method.reads_publications_of for method in methods)
     assert set(cluster.KINDS) <= set(RELEASES)

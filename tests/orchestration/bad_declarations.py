@@ -665,6 +665,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("total_first",): (["State"], ["US"], "US", [1]),
         ("estimation",): ("none", 1),
         ("types_first",): ("Nation", 1),
+        ("lean_on_housing_units",): (1, "yes"),
         ("products",): (["P9"], ["P1", "P1"], ["housing_units"], "P1", None),
     },
 }  # fmt: skip

@@ -99,7 +99,7 @@ def test_a_time_authority_is_named_with_the_file_of_its_root_certificate(
 ) -> None:
     """The file alone verifies earlier stamps."""
     monkeypatch.setenv("STIRRED_TIME_AUTHORITY", "http://clock.example/tsr")
-    with pytest.raises(DeclarationError, match="STIRRED_TIME_AUTHORITY_ROOT is no file with the root certificate"):
+    with pytest.raises(DeclarationError, match="STIRRED_TIME_AUTHORITY_ROOT is not a file with the root certificate"):
         deployment_resources(tmp_path)
     (tmp_path / "root.pem").touch()
     monkeypatch.setenv("STIRRED_TIME_AUTHORITY_ROOT", str(tmp_path / "root.pem"))

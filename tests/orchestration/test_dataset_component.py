@@ -96,9 +96,9 @@ CANARY = "c0ffee" * 10
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("{{ env.STIRRED_MASTER_KEY }}/a.csv", "STIRRED_MASTER_KEY is no folder of source files"),
-        ("data/{{ env.AWS_SECRET_ACCESS_KEY }}/a.csv", "AWS_SECRET_ACCESS_KEY is no folder"),
-        ("{{ env.PGPASSWORD }}/a.csv", "PGPASSWORD is no folder"),
+        ("{{ env.STIRRED_MASTER_KEY }}/a.csv", "STIRRED_MASTER_KEY is not a folder of source files"),
+        ("data/{{ env.AWS_SECRET_ACCESS_KEY }}/a.csv", "AWS_SECRET_ACCESS_KEY is not a folder"),
+        ("{{ env.PGPASSWORD }}/a.csv", "PGPASSWORD is not a folder"),
         ("{{ env.UNLISTED }}/a.csv", "STIRRED_DECLARATION_VARIABLES does not list UNLISTED"),
         ("{{ env.MISSING_FOLDER }}/a.csv", "MISSING_FOLDER is not set"),
         ("data/{{ env.CEF_FOLDER }}", "only in the folder of a file"),

@@ -34,14 +34,14 @@ CENSUS = {"name": "census", "cap": 10, "households": 100, "states": ["10"]}
         ("? [a]\n: 1\n", "f.yaml:1: a key is a single text or number"),
         (f"a:\n {'[' * 50}", "f.yaml:2: more than 50 lists and mappings contain one another"),
         (f"a: {'[' * 100_000}", "f.yaml:1: more than 50 lists and mappings contain one another"),
-        ("# nothing yet\n", "f.yaml: it declares nothing"),
+        ("# nothing yet\n", "f.yaml: it has no declaration"),
         (
             "type: a\npost_processing: {assets: [{attributes: {tags: {zone: public}}}]}\n",
             "f.yaml:2: post_processing",
         ),
         ("type: a.b\nattributes:\n  a: ['{{ env.KEY }}']\n", "f.yaml:3: 'attributes': no template is filled in there"),
         ("attributes: &a {b: '{% x %}'}\ntype: orchestration.components.A\nc: *a\n", "f.yaml:1: 'c': no template"),
-        ("a: 1\nb: &b [1, {c: *b}]\n", "f.yaml:2: the alias \\*b is in what it stands for"),
+        ("a: 1\nb: &b [1, {c: *b}]\n", "f.yaml:2: the alias \\*b refers to itself"),
     ],
 )
 def test_ambiguous_or_unreadable_yaml_is_refused_with_file_line_and_key(text: str, said: str) -> None:

@@ -165,7 +165,7 @@ def test_a_proposal_takes_labels_and_missing_values_of_statistical_packages(tmp_
         ),
         (("usa_2.dat",), "usa_2.dat", "usa_2.dat: fixed-width text needs its codebook: there is no usa_2.xml"),
         (("usa_3.dat", "usa_3.xml"), "usa_3.dat", "usa_3.xml: describes another extract than usa_3.dat"),
-        (("usa.doc",), "usa.doc", "usa.doc: none of the suffixes .xml, .dat, .csv, "),
+        (("usa.doc",), "usa.doc", "usa.doc: its suffix is not one of .xml, .dat, .csv, "),
     ],
 )
 def test_files_that_do_not_belong_together_are_refused(

@@ -78,9 +78,9 @@ def test_a_lake_is_not_backed_up_or_restored_in_part(monkeypatch: pytest.MonkeyP
     cluster(monkeypatch, str(tmp_path / "one"), str(tmp_path / "two"))
     ledger = deployment_resources(tmp_path / "home")["ledger"]
     assert isinstance(ledger, Ledger)
-    with pytest.raises(BackupError, match="nothing is backed up, because zones of this deployment are in a lake"):
+    with pytest.raises(BackupError, match="nothing was backed up, because zones of this deployment are in a lake"):
         back_up(ledger, tmp_path / "published", tmp_path / "backup")
-    with pytest.raises(BackupError, match="nothing is restored, because zones of this deployment are in a lake"):
+    with pytest.raises(BackupError, match="nothing was restored, because zones of this deployment are in a lake"):
         restore(tmp_path / "backup", tmp_path / "home", tmp_path / "published")
     assert not list(tmp_path.iterdir())
 

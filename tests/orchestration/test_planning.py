@@ -235,7 +235,7 @@ def test_swaps_with_any_rate_are_planned_by_theorem_1(rate: Fraction, largest: i
 def test_the_loss_of_a_swap_is_not_stated_before_b_is_known() -> None:
     plan = plan_of(swapping()).plan
     assert plan.loss is None
-    assert "not known" in plan.facts["largest stratum b"]
+    assert "it is unknown" in plan.facts["largest stratum b"]
     assert plan_of(swapping(), largest_stratum=0).plan.loss == PureLoss()
 
 
@@ -425,7 +425,7 @@ def test_the_risk_of_a_swap_is_that_of_two_records_with_its_invariants_in_the_sa
         (
             "topdown",
             {"posterior": "0.6", "total": 1},
-            "plan: give wanted margins, a wanted total or a wanted posterior",
+            "plan: give only one of margins, a total and a posterior",
         ),
         ("swapping", {"posterior": "0.6", "largest_stratum": 100}, "plan: posterior: it cannot be kept: no swap rate "),
         (
@@ -445,22 +445,22 @@ def test_the_risk_of_a_swap_is_that_of_two_records_with_its_invariants_in_the_sa
         (
             "phsafe",
             {"total": 1, "margins": {"PH2 state_*": 5}},
-            "plan: give wanted margins, a wanted total or a wanted posterior, and not two of them",
+            "plan: give only one of margins, a total and a posterior",
         ),
         ("phsafe", {"total": "1/999999999989"}, "runs.PH1_num.budget.nation_*: 1/26999999999703 is too fine; a number"),
         ("phsafe", {"fields": {"runs": {"PH9": {}}}}, "runs: there is no run PH9"),
         ("phsafe", {"fields": {"runs": {"PH2": {"truncation": 0}}}}, "runs.PH2.truncation: "),
         ("phsafe", {"fields": {"budget": 1}}, "budget: Extra inputs are not permitted"),
-        ("phsafe", {"fields": {"name": "other"}}, "plan: name: the plan is one of this release"),
+        ("phsafe", {"fields": {"name": "other"}}, "plan: name: the plan is for this release"),
         ("phsafe", {"largest_stratum": 9}, "plan: largest_stratum: only the loss of swapping depends on it"),
-        ("hypercube", {"fields": {"name": "other"}}, "plan: name: the plan is one of this release"),
+        ("hypercube", {"fields": {"name": "other"}}, "plan: name: the plan is for this release"),
         ("hypercube", {"fields": {"swapped": "other"}}, "swapped: "),
         ("hypercube", {"fields": {"caps": 5}}, "hypercube.caps: Extra inputs are not permitted"),
         ("hypercube", {"fields": {"delta": 1}}, "hypercube.delta: δ must be strictly between 0 and 1"),
         ("safetab-h", {"fields": {"detail": "other"}}, "detail: "),
         ("topdown", {"margins": {"persons US total": 5}}, "plan: margins: there is no line 'persons US total'"),
         ("swapping", {"margins": {"x": 5}}, "plan: margins: nothing is measured with noise of its own"),
-        ("swapping", {"total": 5}, "plan: total: largest_stratum: it is not known before"),
+        ("swapping", {"total": 5}, "plan: total: largest_stratum: it is unknown before"),
         ("swapping", {"total": 1, "largest_stratum": 100}, "plan: no swap rate gives ε = 1 in a stratum of 100"),
         ("swapping", {"largest_stratum": 1}, "plan: the largest stratum with two distinct records is 0 or at least 2"),
         ("swapping", {"largest_stratum": 10**9 + 1}, "plan: largest_stratum: there are plans for up to 1,000,000,000"),
@@ -481,8 +481,8 @@ def test_a_charge_that_no_ledger_would_take_is_a_problem_of_the_plan() -> None:
     assert plan_of(hypercube()).plan.problem == ""
     found = plan_of(hypercube(), total=41).plan.problem
     assert found == (
-        "release village/tables_tenure: a charge of ε = 41.0000 does not fit under the cap of ε = 40.0000, even if "
-        "nothing else is charged"
+        "release village/tables_tenure: a charge of ε = 41.0000 does not fit under the cap of ε = 40.0000, even "
+        "without any other charge"
     )
     found = plan_of(hypercube(epsilon=None, rho=1)).plan.problem
     assert "a charge of ρ = 2.0000 cannot be counted under the cap of ε = 40.0000: ρ-zCDP" in found

@@ -305,7 +305,7 @@ WHEN_LOADED: list[tuple[Change, str]] = [
         to("products", value=[RELEASE["products"][0], RELEASE["products"][0]]),
         "release village/counties: products: tenures is declared twice",
     ),
-    (column("size", nullable=True), "release village/counties: match: size may be null, and a null matches nothing"),
+    (column("size", nullable=True), "release village/counties: match: size may be null, and a null does not match"),
     (to("dataset", value="town"), "release town/counties: dataset: there is no dataset town; declared are village"),
     (to("unit", value="person"), "release village/counties: unit: village has no records called person"),
     (to("unit", value="dwelling"), "release village/counties: unit: village has no records called dwelling"),
@@ -530,7 +530,7 @@ def test_every_broken_declaration_is_named_with_its_line(project: Path, tmp_path
         f"{defs}/far/defs.yaml:2: 'type' is declared twice, first in line 1; only one would count",
         f"{defs}/half/defs.yaml:6: release village/half: match: Input should be a list, such as [3]",
         f"{defs}/half/defs.yaml:9: release village/half: swap_rate: 'half' is not a number or a fraction such as 1/2",
-        f"{defs}/kind/defs.yaml:1: type: orchestration.components.Swapping is no component; there are "
+        f"{defs}/kind/defs.yaml:1: type: orchestration.components.Swapping is not a component; components are "
         f"{', '.join(components.__all__)}",
         *[line for line in said.splitlines() if line.startswith(f"{defs}/roles/defs.yaml:{swap}: ")],
     ]

@@ -172,6 +172,11 @@ def test_full_estimation_decides_types_first_at_the_upper_levels(changes: dict[s
         ({"estimation": "own_levels", "types_first": "State"}, "types_first: it belongs to estimation: full"),
         ({"types_first": "Block"}, "types_first: there is no level Block above the finest"),
         ({"total_first": ["State"]}, "total_first: with full estimation"),
+        ({"estimation": "own_levels", "lean_on_housing_units": True}, "lean_on_housing_units: it belongs to"),
+        (
+            {"invariants": {"population": "State"}, "lean_on_housing_units": True},
+            "lean_on_housing_units: it belongs to",
+        ),
     ],
 )
 def test_fields_that_do_not_go_with_the_estimation_are_refused(changes: dict[str, Any], says: str) -> None:

@@ -303,7 +303,7 @@ def test_a_file_that_is_not_as_declared_is_refused_with_how_it_is(
         ),
         (
             "id;name\n1;東京\n".encode("shift-jis"),
-            "not in UTF-8, and in no encoding that can be told from its letters: line 2, field 2, column name. Name it",
+            "not in UTF-8, and its letters show no encoding: line 2, field 2, column name. Name it",
             {"encoding": "cp437"},
             {"separator": ";", "encoding": "cp437"},
         ),

@@ -181,7 +181,7 @@ BAD_EXTRACTS: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[str], str],
     "windows-1252": (
         lambda data: b"\x80" + data[1:],
         str,
-        "usa_1.dat: byte that is no letter of ISO-8859-1, which fixed-width text is read in: 1 row",
+        "usa_1.dat: byte that is not a letter of ISO-8859-1, which fixed-width text is read in: 1 row",
     ),
     "no records": (lambda data: b"", str, "usa_1.dat: contains no records"),
     "no lines": (lambda data: b"0" * (1 << 24), str, "usa_1.dat: not text in lines"),
@@ -193,12 +193,12 @@ BAD_EXTRACTS: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[str], str],
     "letters in UTF-8": (
         lambda data: b"\xc3\xa9" + data[2:],
         lambda text: text.replace("ISO-8859-1", "UTF-8"),
-        "usa_1.dat: byte that is no letter of ASCII, which fixed-width text in UTF-8 needs: 1 row",
+        "usa_1.dat: byte that is not a letter of ASCII, which fixed-width text in UTF-8 needs: 1 row",
     ),
     "widths that do not add up": (
         bytes,
         change_width,
-        "usa_1.xml: column YEAR: its width is not that of its positions",
+        "usa_1.xml: column YEAR: its width differs from its positions",
     ),
     "positions twice": (
         bytes,
@@ -391,7 +391,7 @@ BAD_FILES: Mapping[str, tuple[str, Callable[[Path], Any], Sequence[str]]] = {
     "no file": ("a.dta", lambda path: None, ["there is no such file"]),
     "text": ("a.sas7bdat", lambda path: path.write_text("a,b\n1,2\n"), [statistical.NOT_WHOLE]),
     "of another package": ("a.sav", lambda path: truncate(".dta", path), [statistical.NOT_WHOLE]),
-    "of no package": ("a.dat", lambda path: path.write_text("1"), ["its suffix is none of .sav, .zsav, .por"]),
+    "of no package": ("a.dat", lambda path: path.write_text("1"), ["its suffix is not one of .sav, .zsav, .por"]),
     "floats": ("a.dta", write_floats, ["column a: more than 4 digits", "column a: not of type decimal: 1 row"]),
     "times": ("a.sav", write_times, ["column a: stored as a time or a period (DATETIME20)"]),
 }

@@ -690,5 +690,5 @@ def test_donors_are_checked_against_the_declared_copies(tmp_path: Path) -> None:
     give("", "1a", "1b")
     assert town.refusal(declare(2)) == ["persons.csv: column origin: donor that has a donor itself: 1 row"]
     give("-", "4x", "1a")
-    assert town.refusal(declare(2)) == ["persons.csv: column origin: donor that is no record: 1 row"]
+    assert town.refusal(declare(2)) == ["persons.csv: column origin: donor that is not a record: 1 row"]
     assert "origin" not in declare(2).tables["persons"].variables

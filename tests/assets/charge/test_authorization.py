@@ -73,15 +73,15 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
         ),
         (
             {"authorized_loss": "proposed", "authorized_draw": "proposed", "authorized_by": " "},
-            "does not say who gives it",
+            "names no person",
         ),
         (
             {"authorized_loss": "proposed", "authorized_draw": "proposed", "authorized_by": "<your name>"},
-            "does not say who gives it",
+            "names no person",
         ),
         (
             {"authorized_loss": "proposed", "authorized_draw": "proposed", "authorized_by": "Automatic"},
-            "does not say who gives it",
+            "names no person",
         ),
         (
             {

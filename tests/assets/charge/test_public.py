@@ -63,14 +63,14 @@ def test_records_that_were_charged_are_refused_as_public_whatever_anyone_says(of
 
 def test_public_records_need_words_once_and_count_as_soon_as_they_are_confidential(office: Office) -> None:
     details = office.read("sample", people())
-    with pytest.raises(PopulationError, match="nobody has said in words why dataset sample is public"):
+    with pytest.raises(PopulationError, match="no reason was given why dataset sample is public"):
         office.charge(replace(details, public=SOURCE))
     office.charge(as_public(details))
     # A second release of the same records needs no more words; other records, or another source, do.
     again = replace(details, public=SOURCE, authorization={"by": "the declaration", "run": "2"})
     office.ledger.reserve("sample", "more", "2" * 64, SPECIFICATION, CustodyMode.ESCROWED, None, again)
     for other in (replace(again, public="elsewhere"), replace(again, contents=("0" * 64,))):
-        with pytest.raises(PopulationError, match="nobody has said in words"):
+        with pytest.raises(PopulationError, match="no reason was given"):
             office.ledger.reserve("sample", "third", "3" * 64, SPECIFICATION, CustodyMode.ESCROWED, None, other)
     # The same dwellings with other persons are other records; the same files in another declaration are not.
     tables = as_public(Details("two", ("cef", "units", "persons")))

@@ -289,7 +289,10 @@ def test_risk_factors_are_those_of_the_oracle(tmp_path: Path) -> None:
         ({"block_imputation": [{"at_least": "1/4", "factor": 0}]}, "block_imputation: declare imputed"),
         ({"unique_race": {"variable": "HHRACE", "factor": 2}}, "unique_race: there is no variable HHRACE of persons"),
         ({"imputed_items": {"variable": "HHT", "steps": [{"at_least": 1, "factor": 2}]}}, "HHT is no integer"),
-        ({"imputed_items": {"variable": "TABBLK", "steps": [{"at_least": 1, "factor": 2}]}}, "is no variable that a"),
+        (
+            {"imputed_items": {"variable": "TABBLK", "steps": [{"at_least": 1, "factor": 2}]}},
+            "is not a variable that a",
+        ),
         ({"block_size": [{"at_least": 5, "factor": 1}, {"at_least": 5, "factor": 2}]}, "block_size: every step"),
     ],
 )
@@ -356,7 +359,7 @@ def problems(swapped: Swapped, rate: Fraction = Fraction(1, 2)) -> list[str]:
     ("partner", "what"),
     [
         ([2, NOBODY, 4, NOBODY, 0, NOBODY], "not the partner of their partner: 3"),
-        ([3, 2, 1, 0, NOBODY, NOBODY], "differ in what partners share: 4"),
+        ([3, 2, 1, 0, NOBODY, NOBODY], "differ in shared variables: 4"),
         ([1, 0, NOBODY, NOBODY, NOBODY, NOBODY], "in one block: 2"),
         ([4, NOBODY, NOBODY, 5, 0, 3], "of which neither was selected"),
     ],

@@ -94,7 +94,7 @@ def test_a_plan_is_shown_beside_what_is_declared_and_changes_nothing_that_is_sto
     assert declared["dagster/row_count"] == 4
     assert b64decode(declared["Margin of error against budget"].split("base64,")[1].rstrip(")"))[:4] == b"\x89PNG"
     tried = phsafe.run_page(fields={"runs": {"PH1_num": None}}, margins={"PH2 state_*": 5})
-    assert tried["total of what is declared"] == declared["total"]
+    assert tried["declared total"] == declared["total"]
     assert "refusal" in tried
     assert "does not fit under the cap" in tried["refusal"]
     lines = {row[0]: row[1:] for row in _rows(tried["lines"])}
@@ -118,7 +118,7 @@ def test_what_cannot_be_planned_fails_with_one_sentence_and_stores_nothing(phsaf
 def test_a_swap_is_planned_with_a_guess_of_b_and_stores_nothing(tmp_path: Path) -> None:
     dataset = small_dataset(tmp_path, cap=5)
     planner = Planner(tmp_path, small_release(dataset), dataset)
-    assert planner.page()["total"].startswith("nothing, or not known")
+    assert planner.page()["total"].startswith("none, or unknown")
     page = planner.page(largest_stratum=100)
     assert page["total"] == "ε = 5.3083 (exactly ln(202))"
     assert "does not fit under the cap" in page["refusal"]
@@ -144,7 +144,7 @@ def test_the_page_states_what_a_launch_takes_and_what_the_machine_lacks(phsafe: 
     stored = phsafe.stored()
     found = phsafe.run_page(records=1_000_000)
     assert found["expected size"].startswith("1,423,893 records, ")
-    assert "total of what is declared" not in found, "the number of records is no other declaration"
+    assert "declared total" not in found, "the number of records is no other declaration"
     assert phsafe.stored() == stored
     large = phsafe.page(Machine(2, 2**60, 0.2, 2**60, 2**60, one_disk=True), records=1_000_000)
     assert "warning" not in large

@@ -19,7 +19,7 @@ import pytest
 from assets.publication import certificate as certificate_module
 from assets.publication.certificate import Certificate, factor_text, to_html, to_json
 from assets.publication.package import DataFile
-from assets.publication.record import Check, Dataset, Edition, LedgerReference, Randomness, Release, schema
+from assets.publication.record import Check, Dataset, Edition, Estimate, LedgerReference, Randomness, Release, schema
 from assets.publication.signature import Identity, identity
 from assets.release.release import UNDECLARED, Publisher
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
@@ -233,6 +233,8 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
         "code_versions": {"stirred": "9"},
         "checks": certificate.checks[1:],
         "products": certificate.products[1:],
+        "revision": 7,
+        "estimates": (Estimate(revision=0, estimation=("By level",)), Estimate(revision=4, estimation=("In full",))),
     }
     statement = certificate.statement
     said: dict[str, Any] = {

@@ -91,7 +91,7 @@ def test_a_certificate_has_the_stamp_of_the_ledgers_head_and_anyone_can_verify_i
     (folder / "certificate.json").write_text(json.dumps(record))
     sign(folder, context.custody)
     code, said = verified(folder, "--authority", authority.root)
-    assert (code, "is stated to be of another time" in said) == (1, True)
+    assert (code, "states another time" in said) == (1, True)
 
 
 def test_nothing_is_published_without_its_stamp(

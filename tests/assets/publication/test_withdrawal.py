@@ -157,7 +157,7 @@ def test_a_withdrawal_whose_compaction_failed_is_completed_although_nothing_was_
     monkeypatch.setattr(Warehouse, "compact", compact)
     assert "confidential.town" in str(withdraw(ledger, tmp_path / "published", "town", None, "Ann"))
     assert left(tmp_path) == {"village_two", "village_two__a"}
-    with pytest.raises(WithdrawalError, match="there is nothing of town"):
+    with pytest.raises(WithdrawalError, match="there is no data of town"):
         withdraw(ledger, tmp_path / "published", "town", None, "Ann")
 
 
@@ -174,9 +174,9 @@ def test_a_withdrawn_draw_is_neither_charged_nor_settled_again(ledger: Ledger) -
 def test_what_cannot_be_meant_is_refused_and_nothing_is_removed(ledger: Ledger, tmp_path: Path) -> None:
     entries = ledger.entries()
     for dataset, release, by, says in (
-        ("village", "c", "Ann", "there is nothing of village/c"),
-        ("town", None, "Ann", "there is nothing of town"),
-        ("village", "a", "  ", "nobody is named"),
+        ("village", "c", "Ann", "there is no data of village/c"),
+        ("town", None, "Ann", "there is no data of town"),
+        ("village", "a", "  ", "no person is named"),
         (
             "village",
             "a",

@@ -385,7 +385,7 @@ def test_blocks_of_another_state_are_refused_within_the_run_and_left_out_of_the_
 ) -> None:
     blocks = [Block("01"), Block("02"), Block("72")]
     examples.write_files(session, FILES, blocks, [])
-    words = "files: units: TABBLKST: a block lies in none of the declared states: 1 block"
+    words = "files: units: TABBLKST: a block is in none of the declared states: 1 block"
     assert refuse(session, FILES, states=states) == (words if refused else "")
     # The production layout is the whole country's: a release takes its states from it.
     examples.write_production(session, PRODUCTION_LAYOUT, [Unit(1, blocks[0]), Unit(2, blocks[1])], [])

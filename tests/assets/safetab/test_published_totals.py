@@ -93,7 +93,7 @@ def test_a_file_of_totals_that_breaks_a_rule_is_refused(tmp_path: Path, rows: An
     [
         ({"detail": "a"}, "detail: name a release by SafeTab-P, or declare totals"),
         ({"totals": None}, "detail: name a release by SafeTab-P, or declare totals"),
-        ({"totals": None, "detail": "a"}, "states: it is that of the release named in detail"),
+        ({"totals": None, "detail": "a"}, "states: it follows from the release named in detail"),
         ({"states": None}, "states: they are required with totals"),
         ({"totals": {"path": "t.txt", "source": ""}}, "totals.source"),
     ],

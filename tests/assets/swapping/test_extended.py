@@ -264,14 +264,14 @@ def test_a_loss_that_does_not_follow_from_the_records_is_not_drawn(town: Village
         assert inputs.losses is not None
         smaller = replace(inputs, losses=replace(inputs.losses, charged=PureLoss.logarithm(2)))
         draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=smaller))
-        with pytest.raises(StaleInputError, match="other strata than those of the records"):
+        with pytest.raises(StaleInputError, match="other strata than the records have"):
             draw_cells(session, release, draw, KEY, CUSTODY)
 
 
 @pytest.mark.parametrize(
     ("altered", "complaint"),
     [
-        (f"UPDATE {HOLDING} SET count = 1", "other strata than those of the records"),
+        (f"UPDATE {HOLDING} SET count = 1", "other strata than the records have"),
         (f"UPDATE {HOLDING} SET stratum = 0", "the CEF has changed"),
         (f"INSERT INTO {SWAPPING} FROM {SWAPPING} WHERE swap_code = 0", "the CEF has changed"),
         (f"DELETE FROM {SWAPPING} WHERE swap_code = 0", "the CEF has changed"),
@@ -304,7 +304,7 @@ def test_margins_that_are_not_those_of_the_records_are_not_drawn_from(town: Vill
         connection.execute(f"UPDATE {release.schema}.{margin} SET count = count + 1 WHERE stratum = 0")
     with town.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=read_inputs(session, release, VERSION_KEY)))
-        with pytest.raises(StaleInputError, match="other strata than those of the records"):
+        with pytest.raises(StaleInputError, match="other strata than the records have"):
             draw_cells(session, release, draw, KEY, CUSTODY)
 
 

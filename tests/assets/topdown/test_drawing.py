@@ -165,7 +165,7 @@ def test_nothing_is_stored_if_the_inputs_are_replaced_while_measurements_are_dra
     executed(drawn, "DELETE FROM noisy_measurements WHERE level = 'Block'")
     before = stored(drawn)
     monkeypatch.setattr(TopDownMethod, "describe", describe)
-    with pytest.raises(StaleInputError, match="replaced while it was drawn"):
+    with pytest.raises(StaleInputError, match="replaced during the draw"):
         made_again(drawn)
     assert stored(drawn) == before
 

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from assets.release.draw import StaleInputError
 from assets.topdown import reading
-from assets.topdown.estimation import estimate_level, find_wrong_levels, keep_states, unite_states
+from assets.topdown.estimation import estimate_level, find_wrong_levels, keep_states, read_spreads, unite_states
 from assets.topdown.information import make_information
 from assets.topdown.intervals import COLUMNS, are_intervals_as_made, interval_tables, make_intervals, name_column
 from assets.topdown.invariants import derive_all_limits
@@ -19,7 +20,7 @@ from assets.topdown.release import TopDownRelease
 from assets.topdown.spine import read_states
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.decomposition import Decomposition
-from mechanisms.topdown.design import MECHANISM, SCHEMAS
+from mechanisms.topdown.design import LEAST_SPREAD, MECHANISM, SCHEMAS
 from mechanisms.topdown.information import descend, finish_root, inform_finest, prepare_sums, sum_cells
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, Sums, estimate_finest, roll_up
@@ -160,6 +161,36 @@ def test_exact_counts_with_the_noise_of_the_draw_give_the_estimates_of_the_relea
     again = estimate_finest(design, country.parents, truth, limits, noise)
     for name, stored in estimated(full.warehouse, full.release, full.release.finest).items():
         counts = again[name].answer(SCHEMAS[name].marginal(DETAILED), 0, len(stored))
+        assert np.array_equal(counts, stored), name
+
+
+def test_blocks_lean_on_their_housing_units(full: Full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """State by state, in tasks of one family, as a replicate does in memory; everything above the blocks stays. Wrong
+    programs: one τ² for the nation, none for a replicate, or τ² from the first task alone; without the option in what
+    estimates are made of, so that they stay when it is declared."""
+    monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
+    without = redeclared(release_of(full.country, types_first="State", rho=Fraction(1, 4)), partitions="state")
+    release = replace(without, design=replace(without.design, lean_on_housing_units=True))
+    warehouse = measured(tmp_path, release, full.country)
+    estimate_all(warehouse, without)
+    before = found(warehouse, without)
+    leaning, custody = replace(full, release=release, warehouse=warehouse), custody_of(warehouse)
+    assert leaning.problems() == ("persons of Block in S000", "persons of Block in S001")
+    estimate_all(warehouse, release)
+    assert leaning.problems() == ()
+    assert broken(warehouse, release) == {}
+    again = found(warehouse, release)
+    assert all(np.array_equal(again[level]["persons"], before[level]["persons"]) for level in release.levels[:-1])
+    assert not np.array_equal(again["Block"]["persons"], before["Block"]["persons"])
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        limits, spreads = derive_all_limits(session, release), read_spreads(session, custody, release)
+    assert list(spreads) == ["S000", "S001"]
+    assert LEAST_SPREAD < spreads["S000"] != spreads["S001"] > LEAST_SPREAD
+    noise = Noise(MECHANISM, {each.label: each.noise for each in release.design.measured}, KEY)
+    truth = {name: sparse(full.country.truth(name, release.finest)) for name in SCHEMAS}
+    replicate = estimate_finest(release.design, full.country.parents, truth, limits, noise)
+    for name, stored in again["Block"].items():
+        counts = replicate[name].answer(SCHEMAS[name].marginal(DETAILED), 0, len(stored))
         assert np.array_equal(counts, stored), name
 
 

@@ -28,6 +28,7 @@ from frictionless import validate
 from numpy.typing import NDArray
 
 from assets.gates.shared import all_gates
+from assets.publication.asset import publication_problems
 from assets.topdown import estimation, reading
 from assets.topdown.asking import PlacesError, add_up_places, read_codes
 from assets.topdown.tables import ATTRIBUTE_WORDS
@@ -852,3 +853,37 @@ def test_a_block_in_two_places_is_refused_before_anything_is_charged(tmp_path: P
     assert not [row for row in files["geo"] if BLOCK(row) in said]
     assert deployment.ledger == ()
     assert deployment.published() == {}
+
+
+@pytest.mark.deep
+def test_a_draw_that_is_estimated_otherwise_is_a_further_edition(tmp_path: Path) -> None:
+    """Each level alone, leaning on housing units, and back; the draw is charged once. Wrong programs: the earlier files
+    are replaced, as of the same draw; a new number for each run; the model is named nowhere, or has no τ²."""
+    stages = [*TO_DRAW, "level_nation", "level_block", "microdata", "tables", "publication"]
+    first = topdown_deployment(tmp_path, **TWO_LEVELS)
+    first.reach(*stages)
+    own, charged, folder = first.published(), first.ledger, first.release.folder
+    leaning = topdown_deployment(tmp_path, **TWO_LEVELS, estimation="full", lean_on_housing_units=True)
+    leaning.run("information", "level_nation", "level_block", "occupancy", "estimates", *stages[-3:], "intervals")
+    record = json.loads((folder / "certificate.json").read_bytes())
+    assert (record["edition"]["number"], record["edition"]["revision"], leaning.ledger) == (1, 1, charged)
+    assert {path.name: path.read_bytes() for path in (folder / "editions" / "1").iterdir()} == own
+    assert [each["revision"] for each in record["edition"]["estimates"]] == [0, 1]
+    assert record["edition"]["estimates"][0]["estimation"] == ["Totals first: none"]
+    (model,) = [each for each in record["mechanism"]["parameters"] if each["label"] == "Lean on housing units"]
+    assert re.fullmatch(r"nation \w+: τ² = [\d.]+", model["value"][0])
+    assert model["value"][0] in " ".join((folder / "README.txt").read_text("utf-8").split())
+    assert "<p>Edition 1.1: Estimation: From all" in (folder / "certificate.html").read_text("utf-8")
+    assert json.loads((folder / "datapackage.json").read_bytes())["version"] == "1.1.0"
+    again = estimate_published(folder, types_first="Nation", lean_on_housing_units=True)["persons"].histograms["Block"]
+    blocks = read_published(folder)["persons"].codes["Block"]
+    published = Counter(row["geoid"] for row in pq.read_table(folder / "persons.parquet").to_pylist())
+    assert [published[block] for block in blocks] == again.sum(axis=1).tolist()
+    later = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    first.run(*stages[-5:])
+    kept = {path.name: path.read_bytes() for path in (folder / "editions" / "1.1").iterdir()}
+    assert kept == later
+    record = json.loads((folder / "certificate.json").read_bytes())
+    assert (record["edition"].get("revision"), len(record["edition"]["estimates"])) == (None, 2)
+    context = first.context
+    assert publication_problems(folder.parents[1], "town", "redistricting", context.custody, context.ledger) == []

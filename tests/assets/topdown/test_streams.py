@@ -11,9 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from assets.topdown.measurements import Stream, encode_answers, hash_streams, list_streams
-from assets.topdown.release import level_of_states
 from mechanisms.topdown.allocation import allocate
-from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign
+from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign, level_of_states
 
 KEY = bytes(range(32))
 PLACES = {"01": (2, 3), "04": (1, 4), "05": (3, 2)}

@@ -27,7 +27,7 @@ def test_every_line_has_the_name_of_its_measurement() -> None:
 
 @pytest.mark.parametrize("line", ["TRACT", "TRACT 0", "TRACT 3", "TRACT 2 T5", "TRACT 2 ", "Tract 2", "- 2", "AREA 1"])
 def test_a_name_of_no_line_is_refused(line: str) -> None:
-    with pytest.raises(DesignError, match=r"^budgets: .* is no line such as TRACT 2"):
+    with pytest.raises(DesignError, match=r"^budgets: .* is not a line such as TRACT 2"):
         read_lines("budgets", {line: 1}, with_tables=False)
 
 

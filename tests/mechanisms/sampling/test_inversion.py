@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.sampling import inversion
-from mechanisms.sampling.inversion import Table, sample, tabulate
+from mechanisms.sampling.inversion import Table, sample, sample_at, tabulate
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
-from mechanisms.sampling.stream import RandomStream, WordReader
+from mechanisms.sampling.stream import RandomStream, WordReader, Words
 from tests.depth import deep_but
 from tests.mechanisms.sampling.exact_noise import DIGITS, Noise, OutOfWordsError, ToyStream, quantiles, reference
 from tests.mechanisms.sampling.word_tree import Finished, bracket
@@ -105,9 +105,9 @@ def test_the_enumeration_finds_an_undecided_word_decided_without_further_words(
     """Wrong by less than 2^−64 at full size, which only an enumeration reveals."""
     noise = DiscreteGaussian(Fraction(2))
 
-    def rashly(noise: Noise, words: WordReader, word_bits: int) -> int:
+    def rashly(noise: Noise, word: int, words: WordReader, word_bits: int) -> int:
         table = tabulate(noise, word_bits)
-        index = int(np.searchsorted(table.floors, np.uint64(words.one()))) + decision
+        index = int(np.searchsorted(table.floors, np.uint64(word))) + decision
         return min(index, len(table.floors) - 1) - int(table.half)
 
     monkeypatch.setattr(inversion, "_decide", rashly)
@@ -201,3 +201,30 @@ def test_a_table_is_made_once_and_cannot_be_changed() -> None:
     for array in (table.floors, table.guide):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
+
+
+class NumberedToyWords:
+    """The words 0, 1, 2, … at their positions, and after each the same given words."""
+
+    def __init__(self, further: list[int]) -> None:
+        self.further, self.asked = further, list[int]()
+
+    def words_at(self, positions: Words) -> Words:
+        return positions.astype(np.uint64)
+
+    def after(self, position: int) -> ToyStream:
+        self.asked.append(position)
+        return ToyStream(self.further)
+
+
+@pytest.mark.parametrize("noise", NARROW, ids=str)
+def test_a_draw_by_position_takes_its_own_word_and_further_ones_while_it_is_undecided(noise: Noise) -> None:
+    """Each position's draw is the one that `sample` makes of its word and the further ones: it does not depend on what
+    is drawn before it, nor on undecided draws there."""
+    bits, further = 5, [9, 30, 2, 17, 11, 4, 25]
+    words = NumberedToyWords(further)
+    positions = np.array([*range(1 << bits), *reversed(range(1 << bits))])
+    drawn = sample_at(noise, positions, words, bits)  # type: ignore[arg-type]
+    expected = [int(sample(noise, 1, ToyStream([word, *further]), bits)[0]) for word in range(1 << bits)]
+    assert drawn.tolist() == [*expected, *reversed(expected)]
+    assert words.asked

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.stream import NumberedWords, RandomStream
 
 KEY = bytes(range(32))
 MEBIBYTE_OF_WORDS = (1 << 20) // 8
@@ -64,3 +64,18 @@ def test_streams_of_other_labels_and_keys_share_no_word() -> None:
 def test_a_key_of_another_size_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="32 bytes"):
         RandomStream(bytes(size), "test")
+
+
+@given(positions=st.lists(st.integers(0, 400), max_size=20))
+def test_numbered_words_are_those_of_the_stream_in_any_order(positions: list[int]) -> None:
+    numbered = NumberedWords(KEY, "test").words_at(np.array(positions, dtype=np.int64))
+    assert np.array_equal(numbered, stream().words(401)[positions])
+
+
+def test_a_position_far_away_has_the_word_of_its_counter() -> None:
+    """A nation's answers are numbered far beyond 2^32."""
+    position = 2**45 + 1
+    derived = hmac.digest(hmac.digest(bytes(32), KEY, sha256), b"stirred stream test\x01", sha256)
+    block = Cipher(algorithms.AES(derived), modes.ECB()).encryptor().update((position // 2).to_bytes(16, "big"))
+    found = NumberedWords(KEY, "test").words_at(np.array([position]))
+    assert found.tolist() == [int.from_bytes(block[8:], "little")]

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -46,17 +47,12 @@ def nearest(number: Decimal | int, grid: Grid) -> int:
     return min(max(step, grid.least), grid.most)
 
 
-EXPRESSION = render("table_builder/steps", {"number": "number"})
-
-
 def in_duckdb(numbers: list[Decimal | int | None], grid: Grid, kind: str) -> list[int | None]:
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE given (place INTEGER, number {kind})")
         connection.executemany("INSERT INTO given VALUES (?, ?)", list(enumerate(numbers)))
-        values = {"least": grid.least, "most": grid.most, "multiplier": grid.multiplier, "divisor": grid.divisor}
-        rows = connection.execute(
-            f"SELECT {EXPRESSION}, typeof({EXPRESSION}) FROM given ORDER BY place", values
-        ).fetchall()
+        steps = render("table_builder/steps", {"amount": SimpleNamespace(column="number", grid=grid)})
+        rows = connection.execute(f"SELECT {steps}, typeof({steps}) FROM given ORDER BY place").fetchall()
     assert {kind for _, kind in rows} <= {"BIGINT"}
     return [steps for steps, _ in rows]
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import reduce
 from itertools import product
+from operator import add
 
 import numpy as np
 import pytest
@@ -16,10 +18,7 @@ from tests.depth import examples
 
 
 def even(numbers: int, branching: int, budget: Fraction, gaussian: bool = False) -> Tree:
-    levels = 1
-    while branching ** (levels - 1) < numbers:
-        levels += 1
-    return Tree(numbers, branching, (budget / levels,) * levels, gaussian)
+    return Tree.shared(numbers, branching, budget, gaussian=gaussian)
 
 
 @st.composite
@@ -27,7 +26,7 @@ def trees(draw: st.DrawFn) -> Tree:
     numbers, branching = draw(st.integers(2, 40)), draw(st.integers(2, 5))
     levels = len(even(numbers, branching, Fraction(1)).sizes)
     budgets = draw(st.lists(st.fractions(Fraction(1, 8), 2, max_denominator=8), min_size=levels, max_size=levels))
-    return Tree(numbers, branching, tuple(budgets), draw(st.booleans()))
+    return Tree(numbers, branching, tuple(budgets), draw(st.booleans()), draw(st.integers(1, 9)))
 
 
 def changes(tree: Tree, one: Sequence[int], other: Sequence[int]) -> list[np.ndarray]:
@@ -59,6 +58,45 @@ def test_no_change_of_a_record_costs_more_than_the_tree_and_one_costs_as_much(nu
     root = 2 * tree.budgets[0]
     assert kind(max(changed) + root) == tree.bounded
     assert kind(max(changed)) != tree.unbounded
+
+
+Weighted = tuple[int, int, int]
+"""A record: its cell, its number and its weight."""
+
+
+def loss_between(tree: Tree, one: Sequence[Weighted], other: Sequence[Weighted], scale: int | None = None) -> Fraction:
+    """The exact loss of the tree's noise between two data sets of two cells. Discrete Laplace noise of scale t loses
+    |d|/t for a count that differs by d, and discrete Gaussian noise d²/2σ². `scale` is W, as a wrong program has it."""
+    total = Fraction(0)
+    leaves = np.zeros((2, 2, tree.numbers), dtype=np.int64)
+    for place, records in enumerate((one, other)):
+        for cell, number, weight in records:
+            leaves[place, cell, number] += min(weight, tree.weight)
+    weight, power = scale or tree.weight, 2 if tree.gaussian else 1
+    for budget, level in zip(tree.budgets, tree.add_up(leaves), strict=True):
+        moved = np.abs(level[0] - level[1]).astype(object) ** power
+        total += budget * Fraction(int(moved.sum()), weight**power)
+    return total
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(trees(), st.data())
+def test_the_charge_of_weighted_trees_is_the_greatest_loss_of_their_neighbors(tree: Tree, data: st.DataObject) -> None:
+    """Neighbors in a universe of two cells, all numbers, and weights, some above the bound. No neighbors lose more than
+    what is charged, and some lose as much. It tells apart a charge for a record added where one changes, one level
+    charged for all, and noise for the greatest weight that the data have."""
+    records = st.tuples(st.integers(0, 1), st.integers(0, tree.numbers - 1), st.integers(0, tree.weight + 3))
+    rest, old, new = data.draw(st.tuples(st.lists(records, max_size=3), records, records))
+    kind = ConcentratedLoss if tree.gaussian else PureLoss
+    assert kind(loss_between(tree, [*rest, old], [*rest, new])) <= tree.bounded
+    assert kind(loss_between(tree, rest, [*rest, new])) <= tree.unbounded
+    worst = [*rest, (0, 0, tree.weight)], [*rest, (1, tree.numbers - 1, tree.weight)]
+    assert kind(loss_between(tree, *worst)) == tree.bounded
+    assert reduce(add, [line.loss for line in tree.lines]) == tree.bounded  # type: ignore[arg-type]
+    for wrong in (tree.unbounded, *(line.loss for line in tree.lines)):
+        assert not tree.bounded <= wrong  # type: ignore[operator]
+    if tree.weight > 1:
+        assert not kind(loss_between(tree, *worst, scale=tree.weight - 1)) <= tree.bounded
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -153,7 +153,7 @@ def test_a_violation_counts_in_ten_millionths_of_a_limit_above_ten_million() -> 
         (limit - 3, np.array([limit]), 0.0, 1e12, free),
     ):
         x, *bounds = (np.array([[value]]) for value in (count, lower, upper))
-        found = least_squares._violation(x, parent, np.array([0, 1]), *bounds, np.array([total]))
+        found = least_squares._violation(x, parent, *[np.array([0, 1])] * 2, *bounds, np.array([[total]]))
         assert found == pytest.approx(0.1)
 
 

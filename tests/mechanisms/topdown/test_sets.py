@@ -496,7 +496,7 @@ def test_counts_that_no_children_can_have_are_refused() -> None:
     tree = towns().declared
     states = tree.limits()[1]
     for sums in ([16, 16, 0, 4, 4], [10, 10, 1, 10, 10], [10, 10, 0, 10, 9]):
-        with pytest.raises(NotRoundedError, match="2 children: counts of groups within all limits: HiGHS says Infeas"):
+        with pytest.raises(NotRoundedError, match="2 children: counts of groups within all limits: HiGHS gives Infeas"):
             nearest_counts(np.full((2, 5), 4.0), states, np.array(sums))
 
 

@@ -1,0 +1,295 @@
+"""Questions to published quantiles and moments: quantiles, means, deviations, correlations and regressions of any cells
+that add up, with the errors of the noise and of the sample.
+
+Everything follows from the published files, so everyone gets the same answer, and nothing is charged.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from assets.release.published import ERRORS
+from assets.table_builder.asking import PLACES, Publication, Where, read_categories
+from assets.table_builder.release import BETWEEN, TABLES
+from mechanisms.table_builder.asking import QuestionError
+from mechanisms.table_builder.grid_values import Grid
+from mechanisms.table_builder.hypercube import Hypercube
+from mechanisms.table_builder.moments import Derived, MeasuredMoments, Moments, Scale
+from mechanisms.table_builder.quantiles import NORMAL_90, FittedTree, Tree
+
+SCALES, QUANTILES, NODES, STATISTICS, MOMENTS = TABLES_OF_STATISTICS = (
+    "scales",
+    "quantiles",
+    "nodes",
+    "statistics",
+    "moments",
+)
+"""The tables that quantiles and moments publish besides those of hypercubes."""
+
+SAMPLE_ERROR, SAMPLE_LOWER, SAMPLE_UPPER, AT_BOUND = (
+    "sample_standard_error",
+    "sample_lower",
+    "sample_upper",
+    "at_bound",
+)
+
+MEAN, DEVIATION, CORRELATION = "mean", "standard deviation", "correlation"
+
+_DIGITS = 8
+"""The significant digits of what is derived from moments: more than differ between machines."""
+
+
+@dataclass(frozen=True)
+class PublishedStatistic:
+    """Published quantiles or moments.
+
+    Attributes:
+        cells: the cells as the publication of a hypercube, without numbers.
+        measured: what every cell has, with its noise.
+        scales: by variable, its bounds and steps.
+        numbers: by part, the noisy numbers, shape (inner table's, size), in steps.
+        effect: how many times the variance of a sample is that of as many records as there are steps, at most.
+        widest: the widest interval in multiples of the estimate, unless that is too uncertain; None for any.
+    """
+
+    cells: Publication
+    measured: Tree | Moments
+    scales: Mapping[str, Scale | Grid]
+    numbers: Sequence[NDArray[np.int64]]
+    effect: Fraction
+    widest: Fraction | None = None
+
+    @property
+    def variables(self) -> list[str]:
+        return list(self.scales)
+
+    @property
+    def variance(self) -> float:
+        """That of the noise of a cell's size, in squared steps: of several publications, the least answers."""
+        if isinstance(self.measured, Moments):
+            return self.measured.deviation**2
+        return float(self.measured.noises[0].exact_variance)
+
+    def quantiles(self, variable: str, quantiles: Sequence[Fraction], by: Sequence[str], where: Where) -> pa.Table:
+        """Quantiles of the variable by some variables of the cells, in the variable's unit, with the column `quantile`.
+
+        Raises QuestionError as `Publication.ask`, and if these are not quantiles of the variable."""
+        tree, grid = self._require(Tree, [variable], "quantiles"), self.scales[variable]
+        assert isinstance(grid, Grid)
+        if not all(0 < quantile < 1 for quantile in quantiles):
+            raise QuestionError("a quantile is above 0 and below 1")
+
+        def find(cells: int, numbers: Sequence[NDArray[np.int64]]) -> list[dict[str, Any]]:
+            fit = FittedTree(tree, tuple(part.astype(np.float64) for part in numbers), cells)
+            return [self._describe_quantile(fit, grid, quantile) for quantile in quantiles]
+
+        return self._ask(by, where, find, len(quantiles))
+
+    def _describe_quantile(self, fit: FittedTree, grid: Grid, quantile: Fraction) -> dict[str, Any]:
+        first, last = grid.least, grid.most - grid.least
+        lower, upper = fit.interval(quantile)
+        sample = fit.sample_interval(quantile, NORMAL_90, float(self.effect))
+        some = fit.total > 0
+        if not some:
+            # As far as the noise tells, there is no record: any number is possible.
+            lower, upper = 0, last
+
+        def value(number: int) -> float:
+            return float((first + number) * grid.step)
+
+        def error(low: int, high: int) -> float | None:
+            return round(float((high - low) * grid.step) / (2 * NORMAL_90), PLACES) if some else None
+
+        return {
+            "quantile": f"{float(quantile):g}",
+            "estimate": value(fit.quantile(quantile)) if some else None,
+            "standard_error": error(lower, upper),
+            "lower": value(lower),
+            "upper": value(upper),
+            SAMPLE_ERROR: error(*sample),
+            SAMPLE_LOWER: value(sample[0]),
+            SAMPLE_UPPER: value(sample[1]),
+            AT_BOUND: " and ".join(
+                word for word, ends_it in (("lower", lower == 0), ("upper", upper == last)) if ends_it
+            ),
+        }
+
+    def summary(self, by: Sequence[str], where: Where) -> pa.Table:
+        """Means and standard deviations of all variables and correlations of all pairs, with the columns `statistic`
+        and `of`. Raises QuestionError as `Publication.ask`."""
+        self._require(Moments, [], MOMENTS)
+        pairs = list(combinations(range(len(self.variables)), 2))
+
+        def find(moments: MeasuredMoments) -> list[dict[str, Any]]:
+            rows = []
+            for place, name in enumerate(self.variables):
+                rows += self._describe({"statistic": MEAN, "of": name}, moments.mean(place))
+                rows += self._describe({"statistic": DEVIATION, "of": name}, moments.deviation(place))
+            for one, other in pairs:
+                names = f"{self.variables[one]}, {self.variables[other]}"
+                rows += self._describe({"statistic": CORRELATION, "of": names}, moments.correlation(one, other))
+            return rows
+
+        return self._ask_moments(by, where, find, 2 * len(self.variables) + len(pairs))
+
+    def correlation(self, one: str, other: str, by: Sequence[str], where: Where) -> pa.Table:
+        """The correlations of two variables. Raises QuestionError as `Publication.ask`, and for other variables."""
+        self._require(Moments, [one, other], "correlations")
+        places = [self.variables.index(name) for name in (one, other)]
+        if one == other:
+            raise QuestionError(f"{one}: a correlation is of two variables")
+        return self._ask_moments(by, where, lambda moments: self._describe({}, moments.correlation(*places)), 1)
+
+    def regression(self, of: str, on: Sequence[str], by: Sequence[str], where: Where) -> pa.Table:
+        """The least-squares coefficients of a variable on others, with the column `coefficient`: the intercept, and the
+        others by name. Raises QuestionError as `Publication.ask`, and for other variables."""
+        self._require(Moments, [of, *on], "regressions")
+        if not on or len({of, *on}) <= len(on):
+            raise QuestionError("a regression is of one variable on others, each named once")
+        places, names = [self.variables.index(name) for name in on], ["intercept", *on]
+
+        def find(moments: MeasuredMoments) -> list[dict[str, Any]]:
+            found = moments.regression(self.variables.index(of), places)
+            return [
+                row
+                for place, name in enumerate(names)
+                for row in self._describe(
+                    {"coefficient": name}, Derived(*(part[place] for part in vars(found).values()))
+                )
+            ]
+
+        return self._ask_moments(by, where, find, len(names))
+
+    def _describe(self, row: Mapping[str, Any], found: Derived) -> list[dict[str, Any]]:
+        named = ("estimate", "standard_error", "lower", "upper", SAMPLE_ERROR)
+        figures: dict[str, float | None] = {
+            name: float(f"{figure:.{_DIGITS}g}") if np.isfinite(figure) else None
+            for name, figure in zip(named, vars(found).values(), strict=True)
+        }
+        wide = None not in figures.values() and self.widest is not None
+        if wide and figures["upper"] - figures["lower"] > self.widest * abs(figures["estimate"]):  # type: ignore[operator, arg-type]
+            figures = dict.fromkeys(named)
+        return [{**row, **figures}]
+
+    def _require(self, kind: type[Any], variables: Sequence[str], words: str) -> Any:
+        if not isinstance(self.measured, kind):
+            raise QuestionError(f"the publication answers no questions for {words}")
+        if unknown := [name for name in variables if name not in self.scales]:
+            raise QuestionError(f"{unknown[0]}: the publication is of {', '.join(self.variables)}")
+        return self.measured
+
+    def _ask_moments(
+        self, by: Sequence[str], where: Where, find: Callable[[MeasuredMoments], list[dict[str, Any]]], lines: int
+    ) -> pa.Table:
+        moments, scales = self.measured, [scale for scale in self.scales.values() if isinstance(scale, Scale)]
+        assert isinstance(moments, Moments)
+
+        def find_of(cells: int, numbers: Sequence[NDArray[np.int64]]) -> list[dict[str, Any]]:
+            return find(MeasuredMoments(moments, numbers[0], scales, cells, float(self.effect)))
+
+        return self._ask(by, where, find_of, lines)
+
+    def _ask(
+        self,
+        by: Sequence[str],
+        where: Where,
+        find: Callable[[int, Sequence[NDArray[np.int64]]], list[dict[str, Any]]],
+        lines: int,
+    ) -> pa.Table:
+        parts, figures = self.cells.questions(by, where), []
+        for part in parts:
+            cells = part.question.cells.ravel()
+            summed = [part.question.add_up(self.cells.design.inner, numbers) for numbers in self.numbers]
+            flat = [numbers.reshape(-1, numbers.shape[-1]) for numbers in summed]
+            rows = [row for place in part.rows for row in find(int(cells[place]), [numbers[place] for numbers in flat])]
+            if not rows:
+                raise QuestionError("no cell counts that is not declared impossible")
+            figures.append({name: pa.array([row[name] for row in rows], _kind(name)) for name in rows[0]})
+        return self.cells.tabulate(by, parts, figures, lines)
+
+
+def _kind(name: str) -> pa.DataType:
+    return pa.float64() if name in (*ERRORS, SAMPLE_ERROR, SAMPLE_LOWER, SAMPLE_UPPER) else pa.string()
+
+
+def read_statistic(folder: Path) -> PublishedStatistic:
+    """The publication in a folder. Raises QuestionError if the folder has none of quantiles or moments."""
+    try:
+        return _read(folder)
+    except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
+        raise QuestionError(f"{folder}: this is no publication of quantiles or moments") from None
+
+
+def _read(folder: Path) -> PublishedStatistic:
+    tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
+    scales = pq.read_table(folder / f"{SCALES}.parquet").to_pylist()
+    texts, larger, places = read_categories(folder)
+    inner = tables[0]["table_name"].rpartition(",")[0].split(BETWEEN)
+    sizes = {name: len(texts[name]) for name in inner}
+    budgets = tuple(Fraction(row["budget"]) for row in tables)
+    gaussian, weight = "Gaussian" in tables[0]["noise"], tables[0]["most"]
+    measured: Tree | Moments
+    of_quantiles = (folder / f"{NODES}.parquet").exists()
+    if of_quantiles:
+        measured = Tree(scales[0]["numbers"], scales[0]["branching"], budgets, gaussian, weight)
+        names, shapes = [row["table_name"] for row in tables], list(measured.sizes)
+    else:
+        measured = Moments(len(scales), scales[0]["steps"], budgets[0], gaussian, weight)
+        names, shapes = [tables[0]["table_name"]], [measured.components]
+    rows = pq.read_table(folder / f"{NODES if of_quantiles else MOMENTS}.parquet")
+    design = Hypercube(sizes, Fraction(1))
+    possible = np.zeros(design.cells(design.inner), dtype=np.bool_)
+    numbers = []
+    for name, size in zip(names, shapes, strict=True):
+        part = rows.filter(pc.equal(rows["table_name"], name))
+        whole = np.zeros((len(possible), size), dtype=np.int64)
+        whole[part["cell"].to_numpy(), part["place"].to_numpy()] = part["measured"].to_numpy()
+        possible[part["cell"].to_numpy()] = True
+        numbers.append(whole.reshape(*design.shape(design.inner), size))
+    typed = {name: pa.array(values, pa.string()).cast(rows.schema.field(name).type) for name, values in texts.items()}
+    shaped = None if possible.all() else possible.reshape(design.shape(design.inner))
+    cells = Publication(design, typed | places, Fraction(1), tables[0]["counted"], {}, shaped, {}, larger)
+    known: dict[str, Scale | Grid] = {}
+    for row in scales:
+        lower, upper = Fraction(row["least"]), Fraction(row["most"])
+        known[row["variable"]] = (
+            Grid(Fraction(row["grid"]), lower, upper) if of_quantiles else Scale(lower, upper, row["steps"])
+        )
+    widest = scales[0]["widest"]
+    effect = Fraction(scales[0]["effect"])
+    return PublishedStatistic(cells, measured, known, numbers, effect, Fraction(widest) if widest else None)
+
+
+def answer(
+    folders: Mapping[str, Path], question: str, arguments: Sequence[Any], by: Sequence[str], where: Where
+) -> tuple[list[str], pa.Table]:
+    """The name of the release of quantiles or moments, among those in folders, that answers a question with the least
+    noise, and its answer. A question is a method of `PublishedStatistic`, with its arguments before `by` and `where`.
+
+    Raises QuestionError if none can answer, or those that can count different things.
+    """
+    kind, table = (QUANTILES, NODES) if question == QUANTILES else (MOMENTS, MOMENTS)
+    answers, refusal = {}, QuestionError(f"no {kind} are published; declare {kind} in a hypercube of the release")
+    for name, folder in sorted(folders.items()):
+        if not (folder / f"{table}.parquet").exists():
+            continue
+        published = read_statistic(folder)
+        try:
+            answers[name] = published, getattr(published, question)(*arguments, by, where)
+        except QuestionError as error:
+            refusal = error
+    if not answers:
+        raise refusal
+    if len(counted := {published.cells.quantity.partition(",")[0] for published, _ in answers.values()}) > 1:
+        raise QuestionError(f"name the release: {', '.join(answers)} are of {' and '.join(sorted(counted))}")
+    name = min(answers, key=lambda name: answers[name][0].variance)
+    return [name], answers[name][1]

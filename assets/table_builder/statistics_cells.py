@@ -1,0 +1,77 @@
+"""The numbers of the cells of quantiles and moments: their order, and the exact ones, an aggregation of the records."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assets.measurement.grid import Query
+from assets.release.stage import store_rows
+from assets.table_builder.cells import CountsError, describe_records, read_cells
+from assets.table_builder.statistics import StatisticRelease
+from mechanisms.table_builder.moments import Scale
+from mechanisms.table_builder.quantiles import Tree
+from resources.warehouse import Recipe, Session
+
+_LARGEST = 2**62
+_DEVIATIONS = 50
+
+
+def queries_of(release: StatisticRelease) -> list[Query]:
+    cells = release.cells_of(release.design.inner)
+    return [Query(part.name, part.noise, cells * part.size) for part in release.parts]
+
+
+def list_numbers(release: StatisticRelease) -> pa.Table:
+    """All numbers of all cells in the order of the draw: the part's name, the cell's number and the number's place."""
+    cells = release.possible_in(release.design.inner)
+    columns: dict[str, list[Any]] = {"table_name": [], "cell": [], "place": []}
+    for part in release.parts:
+        columns["table_name"].append(pa.repeat(part.name, len(cells) * part.size))
+        columns["cell"].append(pa.array(np.repeat(cells, part.size)))
+        columns["place"].append(pa.array(np.tile(np.arange(part.size), len(cells))))
+    return pa.table({name: pa.concat_arrays(arrays) for name, arrays in columns.items()})
+
+
+def numbers_recipe(session: Session, release: StatisticRelease) -> Recipe:
+    """The recipe of the exact numbers, in the order of the draw. Raises CountsError."""
+    exact, possible = add_up_numbers(session, release), release.possible_in(release.design.inner)
+    impossible = np.ones(exact[0].shape[0], dtype=np.bool_)
+    impossible[possible] = False
+    if outside := np.count_nonzero(exact[0][impossible]):
+        raise CountsError(
+            f"{release.schema}: structural_zeros: {outside:,} cells that are declared impossible have records; nothing "
+            "was charged"
+        )
+    reach = max(np.abs(part).sum(dtype=np.float64) for part in exact)
+    if reach + _DEVIATIONS * max(part.deviation for part in release.parts) * len(possible) >= _LARGEST:
+        raise CountsError(f"{release.schema}: the sums are too large to be measured; declare smaller bounds or steps")
+    numbers = list_numbers(release)
+    counts = numbers.add_column(0, "draw_order", pa.array(np.arange(len(numbers)))).append_column(
+        "count", pa.array(np.concatenate([part[possible].ravel() for part in exact]))
+    )
+    return store_rows(session, "counted", counts)
+
+
+def add_up_numbers(session: Session, release: StatisticRelease) -> list[NDArray[np.int64]]:
+    """By part, the exact numbers of all inner cells, shape (cells, size). Raises GridError for values outside the
+    domains, and CountsError for sums that 64 bits do not hold."""
+    cells, measured = release.design.cells(release.design.inner), release.measured
+    described = describe_records(session, release, release.amount, release.variables)
+    if isinstance(measured, Tree):
+        occupied = read_cells(session, release, "table_builder/leaves", **described, variable=release.variable)
+        leaves = np.zeros((cells, measured.numbers), dtype=np.int64)
+        leaves[occupied["cell"].to_numpy(), occupied["number"].to_numpy()] = occupied["count"].to_numpy()
+        return measured.add_up(leaves)
+    scales: Sequence[Scale] = [*release.scales.values()]
+    names = {"variables": release.variables, "scales": scales, "steps": measured.scale, "pairs": measured.pairs}
+    occupied = read_cells(session, release, "table_builder/moments", **described, **names)
+    sums = np.zeros((cells, measured.components), dtype=np.int64)
+    for place in range(measured.components):
+        column = occupied[f"component_{place}"]
+        if column.null_count:
+            raise CountsError(f"{release.schema}: the sums are too large to be measured; declare fewer steps")
+        sums[occupied["cell"].to_numpy(), place] = column.to_numpy()
+    return [sums]

@@ -1,0 +1,257 @@
+"""The tables of quantiles and moments: what the stages `plan` and `tables` store, and how the data dictionary describes
+them."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from assets.conventions import preview
+from assets.measurement.grid import GridCounts
+from assets.release.columns import ARROW
+from assets.release.published import ERRORS, PublishedColumn, PublishedTable, describe_column, error_columns
+from assets.release.stage import store_rows
+from assets.table_builder.asking import ESTIMATED, Publication, round_to_decimals
+from assets.table_builder.cells import categories
+from assets.table_builder.declaration import MomentsAttributes, QuantilesAttributes
+from assets.table_builder.statement import PROSE
+from assets.table_builder.statistics import StatisticRelease
+from assets.table_builder.statistics_asking import (
+    AT_BOUND,
+    MOMENTS,
+    NODES,
+    QUANTILES,
+    SAMPLE_ERROR,
+    SAMPLE_LOWER,
+    SAMPLE_UPPER,
+    SCALES,
+    STATISTICS,
+    PublishedStatistic,
+)
+from assets.table_builder.statistics_cells import queries_of
+from assets.table_builder.tables import (
+    as_table,
+    describe_planned,
+    describe_planned_tables,
+    find_geography,
+    planned_tables,
+    round_figure,
+)
+from mechanisms.sampling.noise import DiscreteGaussian
+from mechanisms.sampling.quantiles import margin_of_error
+from mechanisms.table_builder.moments import Moments
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
+
+SCALE_COLUMNS = {
+    "variable": ("string", "The variable"),
+    "least": ("string", "The least number, exact; smaller ones are taken as it"),
+    "most": ("string", "The greatest number, exact; greater ones are taken as it"),
+    "grid": ("string", "The step of its numbers, exact"),
+    "numbers": ("integer", "G: how many numbers it has; of quantiles"),
+    "branching": ("integer", "How many intervals of a level make one of the level above; of quantiles"),
+    "steps": ("integer", "M: how many steps there are on both sides of the middle; of moments"),
+    "effect": ("string", "How many times the variance of a sample is that of as many records as steps are counted"),
+    "widest": ("string", "The widest interval of an answer with figures, in multiples of the estimate; empty for any"),
+}
+"""The columns of `scales`: the public bounds of the variables."""
+
+PRECISE = pa.decimal128(38, 8)
+"""The type of figures that follow from moments; quantiles have four places, as the numbers of a column."""
+
+
+def planned_statistic(release: StatisticRelease) -> dict[Table, pa.Table]:
+    rows = []
+    for part, query, line in zip(release.parts, queries_of(release), release.measured.lines, strict=True):
+        noise, step = part.noise, float(part.step)
+        rows.append(
+            {
+                "table_name": part.name,
+                "counted": f"{release.quantity}, {release.named}",
+                "cells": query.cells,
+                "budget": str(part.budget),
+                "charged": str(release.charged(line.loss)),
+                "noise": query.noise,
+                "parameter": str(noise.variance if isinstance(noise, DiscreteGaussian) else noise.scale),
+                "margins": release.design.margins.value,
+                "grid": round_figure(float(release.grid_step)),
+                "least": release.design.least,
+                "most": release.design.most,
+                "standard_error": round_figure(part.deviation * step),
+                "margin": round_figure(margin_of_error(noise) * step),
+            }
+        )
+    return planned_tables(release, rows) | {release.public(SCALES): as_table(list(_scale_rows(release)), SCALE_COLUMNS)}
+
+
+def _scale_rows(release: StatisticRelease) -> Sequence[Mapping[str, Any]]:
+    declared, shared = release.declaration.attributes, {"effect": str(release.effect)}
+    if isinstance(declared, QuantilesAttributes):
+        (name,), grid = release.variables, declared.values
+        bounds = {"variable": name, "least": str(grid.lower), "most": str(grid.upper), "grid": str(grid.step)}
+        size = grid.most - grid.least + 1
+        return [bounds | shared | {"numbers": size, "branching": declared.branching}]
+    assert isinstance(declared, MomentsAttributes)
+    shared |= {"widest": str(declared.widest)} if declared.widest is not None else {}
+    return [
+        {"variable": name, "least": str(scale.lower), "most": str(scale.upper), "grid": str(scale.half / scale.steps)}
+        | shared
+        | {"steps": scale.steps}
+        for name, scale in release.scales.items()
+    ]
+
+
+def statistic_recipes(session: Session, method: GridCounts[Any]) -> Mapping[Table, Recipe]:
+    """The recipes of the noisy numbers as they are published, and of what follows from them for every cell."""
+    release: StatisticRelease = method.release
+    design, possible = release.design, release.possible_in(release.design.inner)
+    shape, known = design.shape(design.inner), dict(categories(release))
+    places = dict(zip(design.inner, np.unravel_index(np.arange(design.cells(design.inner)), shape), strict=True))
+    numbers, rows = [], []
+    for level, (part, batch) in enumerate(zip(release.parts, method.stored(session), strict=True)):
+        whole = np.zeros((design.cells(design.inner), part.size), dtype=np.int64)
+        whole[possible] = batch.values.reshape(-1, part.size)
+        numbers.append(whole.reshape(*shape, part.size))
+        cells = np.repeat(possible, part.size)
+        rows.append(
+            pa.table(
+                {
+                    "table_name": pa.repeat(part.name, len(cells)),
+                    "cell": pa.array(cells),
+                    "place": pa.array(np.tile(np.arange(part.size), len(possible))),
+                    **{name: known[name].take(pa.array(places[name][cells])) for name in release.cube.variables},
+                    **_describe_places(release, level, len(possible)),
+                    "measured": pa.array(batch.values),
+                }
+            )
+        )
+    masked = release.possible if release.structural_zeros else None
+    larger = {}
+    for name, (variable, lies_in) in release.larger_places.items():
+        above = release.list_categories(name)
+        known[name] = pa.array(above, ARROW[release.known_columns[name].type])
+        larger[name] = variable, [above.index(place) for place in lies_in]
+    cells_of = Publication(design, known, Fraction(1), release.quantity, {}, masked, {}, larger)
+    declared = release.declaration.attributes
+    widest = declared.widest if isinstance(declared, MomentsAttributes) else None
+    scales = {release.variable.column: release.variable.grid} if release.variable else release.scales
+    published = PublishedStatistic(cells_of, release.measured, scales, numbers, release.effect, widest)
+    by = release.cube.variables
+    if isinstance(declared, QuantilesAttributes):
+        figures = published.quantiles(release.variables[0], declared.published, by, {})
+        made = {NODES: pa.concat_tables(rows), QUANTILES: _as_decimals(figures, ESTIMATED)}
+    else:
+        made = {MOMENTS: pa.concat_tables(rows), STATISTICS: _as_decimals(published.summary(by, {}), PRECISE)}
+    return {release.public(name): store_rows(session, f"made_{name}", table) for name, table in made.items()}
+
+
+def _describe_places(release: StatisticRelease, level: int, cells: int) -> dict[str, pa.Array]:
+    """What the numbers of a cell are: the ends of intervals, or the factors of products."""
+    if isinstance(release.measured, Moments):
+        names = ["", *release.variables]
+        factors = zip(*release.measured.pairs, strict=True)
+        return {
+            column: pa.array([names[place] for place in places] * cells)
+            for column, places in zip(("first_factor", "second_factor"), factors, strict=True)
+        }
+    assert release.variable is not None
+    grid, tree = release.variable.grid, release.measured
+    width = tree.branching ** (len(tree.sizes) - 1 - level)
+    firsts = np.arange(tree.sizes[level]) * width
+    lasts = np.minimum(firsts + width, tree.numbers) - 1
+    step = float(grid.step)
+    return {
+        name: round_to_decimals(np.tile((grid.least + ends) * step, cells))
+        for name, ends in (("interval_first", firsts), ("interval_last", lasts))
+    }
+
+
+def _as_decimals(table: pa.Table, kind: pa.DataType) -> pa.Table:
+    """The table with decimals instead of doubles, so that files preserve it exactly."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            table = table.set_column(place, field.name, table[field.name].cast(kind, safe=False))
+    return table
+
+
+def shown_first_statistic(session: Session, release: StatisticRelease) -> Mapping[str, Any]:
+    table = release.public(QUANTILES if release.variable else STATISTICS)
+    columns = list(session.columns(table))
+    rows = session.rows("warehouse/first_rows", {"rows": 8}, columns=columns, source=table)
+    texts = [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
+    return {"first cells": preview(columns, texts)}
+
+
+def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
+    kinds = {"variables": release.variables}
+    cells = [describe_column(name, release.columns[name]) for name in release.cube.variables]
+    of_quantiles = release.variable is not None
+    unit = release.variables[0] if of_quantiles else "units of the variables"
+    errors = error_columns(
+        "decimal",
+        "Estimate; empty if the noisy number of records is not above 0" if of_quantiles else "Estimate",
+        "Standard error of the estimate, from the noise alone",
+        unit,
+        optional=("estimate", "standard_error") if of_quantiles else ERRORS,
+    )
+    sample = PublishedColumn(
+        SAMPLE_ERROR, "decimal", "Standard error of the sample, without the noise", required=False, error_of="estimate"
+    )
+    if of_quantiles:
+        described = [
+            PublishedColumn("quantile", "string", "The share of the records up to the estimate"),
+            *errors,
+            sample,
+            PublishedColumn(SAMPLE_LOWER, "decimal", "Lower end of the 90% interval of the sample"),
+            PublishedColumn(SAMPLE_UPPER, "decimal", "Upper end of the 90% interval of the sample"),
+            PublishedColumn(AT_BOUND, "string", "Which ends of the interval are bounds of the variable"),
+        ]
+        keys: tuple[str, ...] = ("quantile",)
+        noisy = [
+            PublishedColumn("interval_first", "decimal", "The least number of the interval"),
+            PublishedColumn("interval_last", "decimal", "The greatest number of the interval"),
+        ]
+    else:
+        described = [
+            PublishedColumn("statistic", "string", "mean, standard deviation or correlation"),
+            PublishedColumn("of", "string", "The variable, or the two variables"),
+            *errors,
+            sample,
+        ]
+        keys = ("statistic", "of")
+        noisy = [
+            PublishedColumn("first_factor", "string", "The first factor of the products; empty for 1"),
+            PublishedColumn("second_factor", "string", "The second factor; empty for 1"),
+        ]
+    name, numbers = (QUANTILES, NODES) if of_quantiles else (STATISTICS, MOMENTS)
+    return [
+        PublishedTable(
+            name,
+            release.title,
+            f"{release.description} {PROSE(name, **kinds)}".strip(),
+            release.public(name),
+            (*cells, *described),
+            (*release.cube.variables, *keys),
+            geography=find_geography(release, release.cube.variables),
+            interval=PROSE(f"interval, {name}"),
+        ),
+        PublishedTable(
+            numbers,
+            f"{release.title}: noisy numbers",
+            PROSE(numbers, **kinds),
+            release.public(numbers),
+            (
+                PublishedColumn("table_name", "string", "What is measured of every cell"),
+                PublishedColumn("cell", "integer", "Number of the cell"),
+                PublishedColumn("place", "integer", "Number of the interval or product, from 0"),
+                *cells,
+                *noisy,
+                PublishedColumn("measured", "integer", "Noisy number in steps, as drawn; it may be negative"),
+            ),
+            ("table_name", "cell", "place"),
+        ),
+        describe_planned(release, SCALES, "The bounds of the variables", SCALE_COLUMNS, "variable"),
+        *describe_planned_tables(release),
+    ]

@@ -1,0 +1,249 @@
+"""From noisy answers to the histograms of a parent's children, on the cells that the parent has.
+
+A family is estimated pass by pass (`passes`). What is held at first are counts of groups of cells, given for every
+child: those of the redistricting data, for persons. A parent that has these counts too, and none of the impossible
+cells, can always be divided: each group is a table with the children's counts and the parent's cells as margins.
+
+Within a group, counts by type of group quarters have limits (`quarters`). Single types' are bounds of the real-valued
+problem. If the integers exceed a limit, the nearest counts by type that satisfy all of them are fixed, and the pass is
+repeated.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.topdown.dhc.passes import Pass, Plan
+from mechanisms.topdown.dhc.persons import QUARTERS_TYPES
+from mechanisms.topdown.dhc.quarters import FIRST_TYPE, Quarters
+from mechanisms.topdown.feasibility import Limits
+from mechanisms.topdown.least_squares import Constraints, Query, Solution, solve, solve_apart
+from mechanisms.topdown.rounding import Bounds, round_children
+from mechanisms.topdown.schema import add_up
+from mechanisms.topdown.sets import nearest_counts, satisfies_sets
+
+GAP = 1e-6
+"""The relative duality gap at which a real-valued step ends. The cells of a smaller one differ by less than 0.1 above
+the block, and rounding moves them by up to 1."""
+
+_ARCS = 20_000
+"""Groups are rounded together up to about so many counts of children: rounding takes more than linear time."""
+
+Read = Callable[[str, NDArray[np.int64]], NDArray[np.int64]]
+"""The noisy answers of all children to a query, shape (children, answers), for some of its marginal cells."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Siblings of the positions from `first` up to `last` in their level, and their parent's histogram.
+
+    Attributes:
+        variances, scales: σ² of each query, and by how much less it is for each child, shape (children,).
+        cells, parent: shape (cells,): the cells that the parent has, ascending, and its counts; None at the root.
+        held: shape (children, groups): the answers to the plan's held query.
+        quarters: of the level; None if no types of group quarters have limits.
+    """
+
+    plan: Plan
+    variances: Mapping[str, Fraction]
+    scales: NDArray[np.float64]
+    cells: NDArray[np.int64]
+    parent: NDArray[np.int64] | None
+    held: NDArray[np.int64]
+    read: Read
+    first: int = 0
+    last: int = 1
+    quarters: Quarters | None = None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Siblings' histograms, shape (children, cells of the family): integers that meet all constraints; with the
+    solutions of all real-valued problems."""
+
+    counts: NDArray[np.int64]
+    solutions: tuple[Solution, ...]
+
+
+def estimate(family: Family) -> Estimate:
+    """The histograms of the children. Raises NotSolvedError if a real-valued solution could not be certified, and
+    NotRoundedError if there are no integers nearby."""
+    if family.parent is not None and len(family.held) == 1:
+        return Estimate(family.parent[None].copy(), ())
+    schema, children = family.plan.schema, len(family.held)
+    if not family.cells.size:
+        return Estimate(np.zeros((children, 0), dtype=np.int64), ())
+    of_held = schema.marginal(family.plan.held).find(family.cells).astype(np.int64)
+    held_cell, group = np.unique(of_held, return_inverse=True)
+    counts = family.held[:, held_cell]
+    solutions: list[Solution] = []
+    for number, step in enumerate(family.plan.passes):
+        problem = _Problem(family, step, group, counts, held_cell if number == 0 else None)
+        counts, own = problem.solve()
+        solutions += own
+        group = problem.of_cell
+    return Estimate(counts[:, group], tuple(solutions))
+
+
+class _Problem:
+    """One pass of a family: cells of the pass in order of what is held, then of type of group quarters.
+
+    `of_cell` has the position of each of the family's cells among the cells of the pass; those are `order`ed for the
+    real-valued step.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        step: Pass,
+        group: NDArray[np.int64],
+        held: NDArray[np.int64],
+        held_cell: NDArray[np.int64] | None,
+    ) -> None:
+        self.family, self.step, self.held, self.held_cell = family, step, held, held_cell
+        schema = family.plan.schema
+        own, first, self.of_cell = np.unique(
+            schema.marginal(step.cells).find(family.cells), return_index=True, return_inverse=True
+        )
+        self.example = family.cells[first]
+        self.group = group[first]
+        self.type = np.zeros(len(own), dtype=np.int64)
+        if held_cell is not None and family.quarters is not None:
+            self.type = schema.marginal(QUARTERS_TYPES).find(self.example).astype(np.int64)
+        self.order = np.lexsort((self.type, self.group))
+        self.parent = None
+        if family.parent is not None:
+            self.parent = np.bincount(self.of_cell, family.parent, len(own)).astype(np.int64)[self.order]
+        self.example, self.group, self.type = (each[self.order] for each in (self.example, self.group, self.type))
+        # A part is the cells of a group with one type.
+        self.starts = np.flatnonzero(np.diff(self.group * 32 + self.type, prepend=-1, append=-1))
+        self.group_of_part = self.group[self.starts[:-1]]
+        self.sections = np.searchsorted(self.group_of_part, np.arange(held.shape[1] + 1))
+
+    def solve(self) -> tuple[NDArray[np.int64], list[Solution]]:
+        """Integers of the cells of the pass, shape (children, cells), and the real-valued solutions."""
+        lower, upper, limits = self._bound()
+        everything = np.ones(len(self.group), dtype=np.bool_)
+        solution = self._fit(everything, lower, upper, None)
+        rounded, solutions = np.zeros(solution.x.shape, dtype=np.int64), [solution]
+        self._round(solution.x, everything, rounded, None)
+        broken = [
+            group
+            for group, own in limits.items()
+            if not satisfies_sets(own.sets, self._add_parts(rounded)[:, self._parts(group)])
+        ]
+        if broken:
+            real = self._add_parts(solution.x)
+            for group in broken:
+                parts = self._parts(group)
+                above = None if self.parent is None else self._add_parts(self.parent[None])[0, parts]
+                lower[:, parts] = upper[:, parts] = nearest_counts(real[:, parts], limits[group], above)
+            again = np.isin(self.group, broken)
+            rounded[:, again] = 0
+            solutions.append(self._fit(again, lower, upper, rounded))
+            self._round(solutions[1].x, again, rounded, lower)
+        found = np.empty_like(rounded)
+        found[:, self.order] = rounded
+        return found, solutions
+
+    def _parts(self, group: int) -> slice:
+        return slice(int(self.sections[group]), int(self.sections[group + 1]))
+
+    def _add_parts(self, counts: NDArray[Any]) -> NDArray[Any]:
+        return np.add.reduceat(counts, self.starts[:-1], axis=1)
+
+    def _bound(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[int, Limits]]:
+        """The bounds of the parts, shape (children, parts), and the limits of groups with several types."""
+        upper = self.held[:, self.group_of_part]
+        lower, limits = upper.copy(), dict[int, Limits]()
+        family = self.family
+        if family.quarters is None or self.held_cell is None:
+            return lower, upper, limits
+        for group in np.unique(self.group_of_part[self.type[self.starts[:-1]] > 0]).tolist():
+            parts = self._parts(group)
+            types = self.type[self.starts[parts]]
+            major = int(np.searchsorted(FIRST_TYPE, types[0] - 1, side="right")) - 1
+            present = types - 1 - FIRST_TYPE[major]
+            own = family.quarters.limit(family.first, family.last, int(self.held_cell[group]), present)
+            lower[:, parts], upper[:, parts] = own.lower, own.upper
+            if len(types) > 1:
+                limits[group] = own
+        return lower, upper, limits
+
+    def _fit(
+        self,
+        chosen: NDArray[np.bool_],
+        lower: NDArray[np.int64],
+        upper: NDArray[np.int64],
+        others: NDArray[np.int64] | None,
+    ) -> Solution:
+        """The real-valued counts of the cells of the chosen groups, given those of the others if there are any."""
+        parts = chosen[self.starts[:-1]]
+        starts = np.append(0, np.cumsum(np.diff(self.starts)[parts]))
+        groups = np.unique(self.group_of_part[parts])
+        sections = np.searchsorted(self.group_of_part[parts], np.append(groups, self.held.shape[1]))
+        several = np.diff(sections) > 1
+        totals = np.where(several, self.held[:, groups].astype(np.float64), np.nan)
+        parent = None if self.parent is None else self.parent[chosen]
+        constraints = Constraints(parent, starts, lower[:, parts], upper[:, parts], totals, sections)
+        queries = []
+        for name in self.step.queries:
+            every = self.family.plan.schema.marginal(name).find(self.example).astype(np.int64)
+            cells, own = np.unique(every[chosen], return_inverse=True)
+            answers = self.family.read(name, cells)
+            if others is not None:
+                position = np.searchsorted(cells, every)
+                known = np.append(cells, -1)[position] == every
+                answers = answers - add_up(others[:, known], position[known], len(cells))
+            queries.append(Query(own.astype(np.int32), float(1 / self.family.variances[name]), answers))
+        if self.step.queries == (self.step.cells,) and not several.any():
+            return solve_apart(queries[0], constraints, GAP, self.family.scales)
+        return solve(queries, constraints, GAP, self.family.scales)
+
+    def _round(
+        self,
+        x: NDArray[np.float64],
+        chosen: NDArray[np.bool_],
+        rounded: NDArray[np.int64],
+        types: NDArray[np.int64] | None,
+    ) -> None:
+        """Write integers for the chosen cells' real values, shape (children, chosen cells), into `rounded`. Groups do
+        not depend on each other. With counts by `types`, shape (children, parts), these hold, and coarser queries count
+        within types."""
+        schema, group = self.family.plan.schema, self.group[chosen]
+        part = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))[chosen]
+        where, example = np.flatnonzero(chosen), self.example[chosen]
+        queries = [schema.marginal(query).find(example).astype(np.int64) for query in self.step.rounding[:-1]]
+        for first, last in _divide(group, len(x)):
+            groups, of_group = np.unique(group[first:last], return_inverse=True)
+            chain, bounds = [of_group], list[Bounds | None]([(self.held[:, groups],) * 2])
+            if types is not None:
+                parts, of_part = np.unique(part[first:last], return_inverse=True)
+                chain.append(of_part)
+                bounds.append((types[:, parts],) * 2)
+            for query in queries:
+                own = chain[-1] * (query.max() + 1) + query[first:last]
+                chain.append(np.unique(own, return_inverse=True)[1])
+                bounds.append(None)
+            cells = where[first:last]
+            rounded[:, cells] = round_children(
+                np.ascontiguousarray(x[:, first:last]),
+                [query.astype(np.int32) for query in chain],
+                None if self.parent is None else self.parent[cells],
+                bounds,
+            )
+
+
+def _divide(group: NDArray[np.int64], children: int) -> list[tuple[int, int]]:
+    """Ranges of cells, of whole groups, that are rounded together."""
+    starts = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
+    ranges, first = [], 0
+    for end in starts[1:].tolist():
+        if (end - first) * children >= _ARCS or end == starts[-1]:
+            ranges.append((first, end))
+            first = end
+    return ranges

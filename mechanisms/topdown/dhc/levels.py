@@ -1,0 +1,149 @@
+"""A level of the tree at a time: what is measured there, and the histograms of all its places."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
+from mechanisms.topdown.allocation import Allocation, compute_variances
+from mechanisms.topdown.dhc.estimation import Family, estimate
+from mechanisms.topdown.dhc.passes import Plan
+from mechanisms.topdown.dhc.quarters import Quarters
+from mechanisms.topdown.least_squares import NotSolvedError
+from mechanisms.topdown.rounding import NotRoundedError
+from mechanisms.topdown.schema import Counts, Schema
+
+
+@dataclass(frozen=True)
+class Level:
+    """What is measured of a level, and how precisely. An only child is not measured: its ρ is its parent's, which has
+    the same counts, and so on down the tree.
+
+    Attributes:
+        variances: σ² of each query.
+        runs: shape (places,): how many only children lie below the place, one below the other; -1 for an only child.
+        scales: by such a number, how many times ρ of the level the place has.
+    """
+
+    name: str
+    variances: Mapping[str, Fraction]
+    runs: NDArray[np.int64]
+    scales: tuple[Fraction, ...]
+
+
+def plan_levels(allocation: Allocation, parents: Sequence[NDArray[np.int64]]) -> tuple[Level, ...]:
+    """By level, from the root's. `parents` has, by level, the position of each place's parent in the level above, in
+    ascending order; 0 for the root."""
+    only = [np.zeros(1, dtype=np.bool_), *(np.bincount(above)[above] == 1 for above in parents[1:])]
+    runs = [np.zeros(len(parents[-1]), dtype=np.int64)]
+    for alone, above in zip(only[:0:-1], parents[:0:-1], strict=True):
+        below = np.zeros(int(above[-1]) + 1, dtype=np.int64)
+        below[above[alone]] = runs[0][alone] + 1
+        runs.insert(0, below)
+    levels = []
+    for depth, name in enumerate(allocation.levels):
+        of_levels = [allocation.of_level(below).rho for below in list(allocation.levels)[depth:]]
+        scales = tuple(sum(of_levels[: run + 1], Fraction()) / of_levels[0] for run in range(len(of_levels)))
+        own = np.where(only[depth], -1, runs[depth])
+        levels.append(Level(name, compute_variances(allocation, name), own, scales))
+    return tuple(levels)
+
+
+class Measuring:
+    """The noisy answers of a level, of which only those are made that are read. An answer is that of the complete draw,
+    in which every measured place answers every query: it depends on the query, the place and the marginal cell."""
+
+    def __init__(self, schema: Schema, level: Level, exact: Counts, key: bytes) -> None:
+        self._schema, self.level, self._exact = schema, level, exact
+        self._noise = [
+            NumberedNoise(
+                f"DHC {schema.name} {level.name}",
+                {query: DiscreteGaussian(variance / scale) for query, variance in level.variances.items()},
+                key,
+            )
+            for scale in level.scales
+        ]
+
+    def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The answers of the places from `first` up to `last`, shape (places, cells), for some cells of the query's
+        marginal, ascending. Raises ValueError if one of the places is not measured."""
+        marginal = self._schema.marginal(query)
+        own = slice(*np.searchsorted(self._exact.number, [first, last]))
+        found = marginal.find(self._exact.cell[own])
+        position = np.minimum(np.searchsorted(cells, found), len(cells) - 1)
+        asked = cells[position] == found
+        answers = np.empty((last - first, len(cells)), dtype=np.int64)
+        for place, run in enumerate(self.level.runs[first:last].tolist(), first):
+            if run < 0:
+                raise ValueError(f"{self.level.name}: the place {place} is an only child, which is not measured")
+            answers[place - first] = self._noise[run].at(query, place * marginal.size + cells)
+        np.add.at(answers, (self._exact.number[own][asked] - first, position[asked]), self._exact.count[own][asked])
+        return answers
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """The estimated histograms of a level, and the certificate of its real-valued steps: the largest duality gap,
+    relative to its objective (absolute below 1), and the largest violation of a constraint."""
+
+    counts: Counts
+    gap: float
+    violation: float
+
+
+def estimate_level(
+    plan: Plan,
+    measuring: Measuring,
+    held: NDArray[np.int64],
+    parents: NDArray[np.int64],
+    above: Counts | None,
+    quarters: Quarters | None = None,
+) -> Estimated:
+    """The histograms of all places of a level.
+
+    Args:
+        held: shape (places, groups): the answers to the plan's held query.
+        parents: shape (places,): the position of each place's parent, in ascending order; only 0 at the root.
+        above: the histograms of the level above; None at the root.
+    """
+    number, cells, counts = [], [], []
+    gap, violation, level = 0.0, 0.0, measuring.level
+    scale_of_run = np.array([float(scale) for scale in level.scales])
+    for parent, first, last, own, sums in _list_families(plan, held, parents, above):
+
+        def read(query: str, of_cells: NDArray[np.int64], span: tuple[int, int] = (first, last)) -> NDArray[np.int64]:
+            return measuring.read(query, *span, of_cells)
+
+        scales = scale_of_run[level.runs[first:last]]
+        family = Family(plan, level.variances, scales, own, sums, held[first:last], read, first, last, quarters)
+        try:
+            found = estimate(family)
+        except (NotSolvedError, NotRoundedError) as error:
+            raise type(error)(f"{plan.schema.name} of the place {parent} of the level above: {error}") from None
+        child, position = np.nonzero(found.counts)
+        number.append(child + first)
+        cells.append(own[position])
+        counts.append(found.counts[child, position])
+        for solution in found.solutions:
+            gap = max(gap, solution.gap / max(solution.objective, 1.0))
+            violation = max(violation, solution.violation)
+    return Estimated(Counts(np.concatenate(number), np.concatenate(cells), np.concatenate(counts)), gap, violation)
+
+
+def _list_families(
+    plan: Plan, held: NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
+) -> Iterator[tuple[int, int, int, NDArray[np.int64], NDArray[np.int64] | None]]:
+    """Each parent's number, the first and the last of its children, its cells and its counts."""
+    if above is None:
+        schema = plan.schema
+        cells = np.flatnonzero(schema.possible)
+        yield 0, 0, 1, cells[held[0, schema.marginal(plan.held).find(cells)] > 0], None
+        return
+    ends = np.searchsorted(parents, np.arange(parents[-1] + 2))
+    rows = np.searchsorted(above.number, np.arange(len(ends)))
+    for parent, (first, last) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+        own = slice(int(rows[parent]), int(rows[parent + 1]))
+        yield parent, first, last, above.cell[own], above.count[own]

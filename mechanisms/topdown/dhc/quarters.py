@@ -1,0 +1,136 @@
+"""What the redistricting data and the facilities of each block say about persons by type of group quarters.
+
+The redistricting data have the persons of each block by `hhgq8lev`, voting age, Hispanic origin and race: its groups. A
+group in group quarters has one major type, and nobody lives in a type of which the block has no facility. So the
+persons of a group in a set S of types of its major type are at most the persons of the group in all blocks that have a
+facility of S, and at least those in the blocks whose facilities of the major type are all of S. These limits are those
+of `feasibility`: whole numbers that satisfy them can be divided among the children of any place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.refusal import RefusedError
+from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, MAJOR_TYPE, PERSONS, QUARTERS_TYPES, REDISTRICTING
+from mechanisms.topdown.feasibility import Limits, Sets, list_members
+from mechanisms.topdown.schema import Counts
+
+_TYPES = np.array(MAJOR_TYPE[1:]) - 1
+"""Shape (types,): the major type of each type of group quarters, both from 0."""
+
+FIRST_TYPE = np.searchsorted(_TYPES, np.arange(7))
+"""Shape (major types,): the first type of each."""
+
+GROUPS = PERSONS.marginal(REDISTRICTING).size
+_MAJOR_OF_GROUP = np.arange(GROUPS) // (GROUPS // 8)
+
+
+class QuartersError(RefusedError, ValueError):
+    """Persons in group quarters of a block without a facility of the type. The message has their number of blocks."""
+
+
+@dataclass(frozen=True)
+class Quarters:
+    """By place of a level, group, and set of types of which the persons' blocks have facilities, the number of persons:
+    one row each, in this order. Bit t of `types` is the t-th type of the group's major type."""
+
+    place: NDArray[np.int64]
+    group: NDArray[np.int64]
+    types: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+    def add_up(self, parents: NDArray[np.int64]) -> "Quarters":
+        """Those of the level above; `parents` has the position of each place's parent."""
+        return _collect(parents[self.place], self.group, self.types, self.count)
+
+    def limit(self, first: int, last: int, group: int, present: NDArray[np.int64]) -> Limits:
+        """The limits of a group's persons in the places from `first` up to `last`, by type; only the types `present` of
+        the group's major type, counted from 0, have anybody."""
+        rows = slice(*np.searchsorted(self.place, [first, last]))
+        own = self.group[rows] == group
+        place, types, count = self.place[rows][own] - first, self.types[rows][own], self.count[rows][own]
+        members = (list_members(len(present)) << present).sum(axis=1)
+        most = np.zeros((last - first, len(members)), dtype=np.int64)
+        for number, members_of_set in enumerate(members):
+            np.add.at(most[:, number], place, np.where(types & members_of_set, count, 0))
+        totals = np.bincount(place, count, last - first).astype(np.int64)
+        least = totals[:, None] - most[:, ::-1]
+        single = 1 << np.arange(len(present))
+        units = np.arange(last - first)
+        return Limits(least[:, single], most[:, single], totals, Sets(units, least, most))
+
+
+def count_quarters(redistricting: NDArray[np.int64], facilities: NDArray[np.int64]) -> Quarters:
+    """Those of the finest level, from the redistricting data's persons, shape (places, groups), and the facilities of
+    each type, shape (places, 24). Raises QuartersError if somebody lives in a major type without a facility."""
+    bits = np.zeros((len(facilities), 7), dtype=np.int64)
+    for number, major in enumerate(_TYPES):
+        bits[:, major] |= (facilities[:, number] > 0).astype(np.int64) << (number - FIRST_TYPE[major])
+    place, group = np.nonzero(redistricting * (_MAJOR_OF_GROUP > 0))
+    types = bits[place, _MAJOR_OF_GROUP[group] - 1]
+    if homeless := len(np.unique(place[types == 0])):
+        raise QuartersError(f"{homeless:,} blocks have persons in a type of group quarters without a facility")
+    return _collect(place, group, types, redistricting[place, group])
+
+
+def add_up_levels(finest: Quarters, parents: Sequence[NDArray[np.int64]]) -> list[Quarters]:
+    """By level, from the root's. `parents` are those of every level but the root's."""
+    levels = [finest]
+    for above in reversed(parents):
+        levels.append(levels[-1].add_up(above))
+    return levels[::-1]
+
+
+def _collect(
+    place: NDArray[np.int64], group: NDArray[np.int64], types: NDArray[np.int64], count: NDArray[np.int64]
+) -> Quarters:
+    keys, inverse = np.unique((place * GROUPS + group) * 64 + types, return_inverse=True)
+    counts = np.bincount(inverse, count, len(keys)).astype(np.int64)
+    return Quarters(keys // (GROUPS * 64), keys // 64 % GROUPS, keys % 64, counts)
+
+
+def fill_facilities(counts: Counts, facilities: NDArray[np.int64]) -> tuple[Counts, int]:
+    """Blocks in which every facility has a person, where that is possible: persons move between types of a major type,
+    all else equal, from the type with the most persons beyond its facilities. Also the number of blocks in which a
+    facility remains without a person. The redistricting data's counts, and empty types, stay as they are."""
+    cells = PERSONS.marginal(QUARTERS_TYPES).find(counts.cell)
+    in_quarters = cells > 0
+    persons = np.zeros((len(facilities), 25), dtype=np.int64)
+    np.add.at(persons, (counts.number[in_quarters], cells[in_quarters]), counts.count[in_quarters])
+    short = np.flatnonzero((persons[:, 1:] < facilities).any(axis=1))
+    ends = np.searchsorted(counts.number, [short, short + 1])
+    kept = ~np.isin(counts.number, short)
+    number, cell, count, left = [counts.number[kept]], [counts.cell[kept]], [counts.count[kept]], 0
+    for block, first, last in zip(short.tolist(), *ends.tolist(), strict=True):
+        own = dict(zip(counts.cell[first:last].tolist(), counts.count[first:last].tolist(), strict=True))
+        left += not _fill_block(own, facilities[block])
+        filled = sorted((key, value) for key, value in own.items() if value)
+        number.append(np.full(len(filled), block))
+        cell.append(np.array([key for key, _ in filled], dtype=np.int64))
+        count.append(np.array([value for _, value in filled], dtype=np.int64))
+    order = np.lexsort((np.concatenate(cell), np.concatenate(number)))
+    return Counts(*(np.concatenate(each)[order] for each in (number, cell, count))), left
+
+
+def _fill_block(own: dict[int, int], facilities: NDArray[np.int64]) -> bool:
+    """Fill a block's facilities, in the histogram `own` by cell; whether none remains without a person."""
+    step = PERSONS.size // PERSONS.attributes[0].size
+    beyond = -facilities
+    for cell, count in own.items():
+        if cell // step >= HOUSEHOLD_CODES:
+            beyond[cell // step - HOUSEHOLD_CODES] += count
+    for short in np.flatnonzero(beyond < 0).tolist():
+        givers = np.flatnonzero((_TYPES[short] == _TYPES) & (beyond > 0))
+        for giver in givers[np.argsort(-beyond[givers], kind="stable")].tolist():
+            for cell in sorted(key for key in own if key // step == giver + HOUSEHOLD_CODES):
+                target = cell + (short - giver) * step
+                moved = min(own[cell], int(beyond[giver]), int(-beyond[short]))
+                if moved > 0 and PERSONS.possible[target]:
+                    own[cell] -= moved
+                    own[target] = own.get(target, 0) + moved
+                    beyond[giver] -= moved
+                    beyond[short] += moved
+    return bool((beyond >= 0).all())

@@ -1,0 +1,316 @@
+"""The Demographic and Housing Characteristics File on small trees: histograms of persons, units and households in full
+detail, within a redistricting file's counts.
+
+Everything is in memory. Histograms list the cells that are not zero. Only the noisy answers that estimation reads are
+drawn; each is that of the complete draw.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.accounting.specification import Flavor, Line, Specification
+from mechanisms.topdown.allocation import Allocation, AllocationError
+from mechanisms.topdown.dhc.allocation import (
+    HOUSEHOLD_ALLOCATION,
+    HOUSEHOLD_ALLOCATION_OF_PUERTO_RICO,
+    LEVELS,
+    PERSON_ALLOCATION,
+    PERSON_ALLOCATION_OF_PUERTO_RICO,
+    UNIT_ALLOCATION,
+    UNIT_ALLOCATION_OF_PUERTO_RICO,
+    divide,
+)
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
+from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
+from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN
+from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, RELATIONSHIPS
+from mechanisms.topdown.dhc.quarters import GROUPS, QuartersError, add_up_levels, count_quarters, fill_facilities
+from mechanisms.topdown.dhc.tables import (
+    DHC_TABLES,
+    MEDIAN_AGES,
+    P_L_TABLES,
+    count_redistricting,
+    find_median_ages,
+    find_population,
+)
+from mechanisms.topdown.schema import Counts, Schema
+from stirred.noise import read_counts
+from stirred.random import Randomness
+from stirred.results import Draw, Frame, frame_kind, read_frame, write_frame
+
+__all__ = [
+    "DHC_TABLES",
+    "HOUSEHOLDS",
+    "HOUSEHOLD_ALLOCATION",
+    "HOUSEHOLD_ALLOCATION_OF_PUERTO_RICO",
+    "LEVELS",
+    "PERSONS",
+    "PERSON_ALLOCATION",
+    "PERSON_ALLOCATION_OF_PUERTO_RICO",
+    "QUARTERS",
+    "RELATIONSHIPS",
+    "TYPES",
+    "UNITS",
+    "UNIT_ALLOCATION",
+    "UNIT_ALLOCATION_OF_PUERTO_RICO",
+    "Allocation",
+    "AllocationError",
+    "Children",
+    "Couple",
+    "Estimated",
+    "HouseholdType",
+    "QuartersError",
+    "divide",
+    "measure_homes",
+    "measure_persons",
+]
+
+_Tree = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Estimated(Draw):
+    """Estimated histograms of all places.
+
+    Attributes:
+        gap, violation: the largest duality gap of a real-valued solution, and the largest violation of a constraint.
+        unfilled: the number of blocks with a facility of group quarters in which nobody could be placed.
+    """
+
+    gap: float
+    violation: float
+    unfilled: int
+    _schemas: Mapping[str, Schema] = field(repr=False)
+    _histograms: Mapping[str, Mapping[str, Counts]] = field(repr=False)
+    _places: Mapping[str, int] = field(repr=False)
+    _kind: str = field(repr=False)
+
+    @property
+    def _title(self) -> str:
+        return f"The DHC's histograms of {' and '.join(self._schemas)}, by {', '.join(self._histograms)}"
+
+    def table(self, histogram: str, level: str) -> Any:
+        """A histogram of a level: the position of the place, the code of each attribute, and the count, a row for each
+        cell that is not zero. Raises KeyError for one that there is not."""
+        counts, schema = self._histograms[level][histogram], self._schemas[histogram]
+        codes = {part.name: schema.marginal(part.name).find(counts.cell) for part in schema.attributes}
+        return write_frame(pa.table({"place": counts.number, **codes, "count": counts.count}), self._kind)
+
+    def tabulate(self, name: str, level: str) -> Any:
+        """A table of all places of a level, such as `P12` or `P12A`: the position of the place, and a column for each
+        cell, by its name. P13 has median ages as floats, null where there is nobody. Raises KeyError for a table or a
+        level that there is not, or one of another histogram."""
+        places, histograms = self._places[level], self._histograms[level]
+        if name[:3] == MEDIAN_AGES:
+            population = find_population(name[3:], PERSONS) if name[3:] else None
+            medians = find_median_ages(histograms[PERSONS.name], places, population)
+            columns = [
+                [None if each is None else float(each) for each in column] for column in zip(*medians, strict=True)
+            ]
+        elif name in P_L_TABLES:
+            columns = [*count_redistricting(name, histograms[PERSONS.name], places).T]
+        else:
+            table = DHC_TABLES[name]
+            columns = [*table.count(histograms[table.schema.name], places).T]
+        named = {f"{name}_{number:03}N": column for number, column in enumerate(columns, 1)}
+        return write_frame(pa.table({"place": np.arange(places), **named}), self._kind)
+
+
+def measure_persons(
+    tree: _Tree,
+    persons: Frame,
+    redistricting: ArrayLike,
+    facilities: ArrayLike,
+    *,
+    randomness: Randomness,
+    allocation: Allocation = PERSON_ALLOCATION,
+    name: str = "the data",
+) -> Estimated:
+    """Measure persons, and estimate their histograms from the root down, within a redistricting file's.
+
+    Args:
+        tree: by level, from the root's to the finest, the position of each place's parent in the level above; `[0]` at
+            the root, which is a single place. Places lie in the order of their parents.
+        persons: a row for each person, with the columns `block`, a position in the finest level, and `relgq`, `sex`,
+            `age`, `hispanic` and `cenrace`, codes of `PERSONS`.
+        redistricting: the published persons of each block by type of dwelling, voting age, Hispanic origin and race,
+            shape (blocks, 2016), in the order of `stirred.topdown.PERSONS`. Their counts hold in every place.
+        facilities: the exact number of facilities of each block by type of group quarters (`QUARTERS`), shape
+            (blocks, 24). It is public.
+        allocation: ρ of each level and query, whose levels are the tree's.
+
+    Raises QuartersError if the redistricting file has persons in a type of group quarters without a facility,
+    AllocationError for levels that are not the tree's, and ValueError for codes, shapes or trees that do not fit.
+    """
+    parents = _read_tree(tree, allocation)
+    blocks = len(parents[-1])
+    exact = _count(PERSONS, read_frame(persons), blocks)
+    held, types = _read_array(redistricting, blocks, GROUPS), _read_array(facilities, blocks, len(QUARTERS))
+    quarters = add_up_levels(count_quarters(held, types), parents[1:])
+    key, levels = randomness.next_key(), plan_levels(allocation, parents)
+    histograms, above, gap, violation = dict[str, dict[str, Counts]](), None, 0.0, 0.0
+    of_levels = zip(levels, parents, _add_levels(exact, parents), _sum_levels(held, parents), quarters, strict=True)
+    for level, places, counts, of_level, limits in of_levels:
+        measuring = Measuring(PERSONS, level, counts, key)
+        found = estimate_level(PERSON_PLAN, measuring, of_level, places, above, limits)
+        gap, violation, above = max(gap, found.gap), max(violation, found.violation), found.counts
+        histograms[level.name] = {PERSONS.name: above}
+    filled, unfilled = fill_facilities(histograms[levels[-1].name][PERSONS.name], types)
+    for level, counts in zip(levels, _add_levels(filled, parents), strict=True):
+        histograms[level.name] = {PERSONS.name: counts}
+    given = "the redistricting file's persons, and the facilities of group quarters of each type, in each block"
+    specification = _specify("person", name, given, allocation.loss, [(PERSONS, allocation)])
+    return Estimated(
+        specification,
+        gap,
+        violation,
+        unfilled,
+        {PERSONS.name: PERSONS},
+        histograms,
+        _count_places(tree),
+        frame_kind(persons),
+    )
+
+
+def measure_homes(
+    tree: _Tree,
+    units: Frame,
+    households: Frame,
+    redistricting: ArrayLike,
+    *,
+    randomness: Randomness,
+    unit_allocation: Allocation = UNIT_ALLOCATION,
+    household_allocation: Allocation = HOUSEHOLD_ALLOCATION,
+    name: str = "the data",
+) -> Estimated:
+    """Measure units and households, and estimate their histograms from the root down, within a redistricting file's.
+
+    ρ counts twice, as one person's move changes two units.
+
+    Args:
+        tree: as of `measure_persons`.
+        units: a row for each housing unit and each facility of group quarters, with the columns `block` and
+            `tenvacgq`, a code of `UNITS`. How many of them are housing units, and the facilities by type, are public.
+        households: a row for each occupied unit, with the column `block` and codes of `HOUSEHOLDS`.
+        redistricting: the published occupied and vacant units of each block, shape (blocks, 2).
+
+    Raises as `measure_persons`, and ValueError if the redistricting file has another number of units in a block.
+    """
+    parents = _read_tree(tree, unit_allocation)
+    _read_tree(tree, household_allocation)
+    blocks = len(parents[-1])
+    exact = [_count(schema, read_frame(each), blocks) for schema, each in ((UNITS, units), (HOUSEHOLDS, households))]
+    held = exact[0].answer(UNITS.marginal(OCCUPANCY), 0, blocks)
+    published = _read_array(redistricting, blocks, 2)
+    if differing := np.count_nonzero(published.sum(axis=1) != held[:, :2].sum(axis=1)):
+        raise ValueError(f"redistricting: {differing:,} blocks have another number of housing units")
+    held[:, :2] = published
+    key = randomness.next_key()
+    plans = [plan_levels(allocation, parents) for allocation in (unit_allocation, household_allocation)]
+    histograms, gap, violation = dict[str, dict[str, Counts]](), 0.0, 0.0
+    above: tuple[Counts, Counts] | tuple[None, None] = None, None
+    exact_levels = [_add_levels(each, parents) for each in exact]
+    for depth, (places, of_level) in enumerate(zip(parents, _sum_levels(held, parents), strict=True)):
+        of_units = estimate_level(
+            UNIT_PLAN, Measuring(UNITS, plans[0][depth], exact_levels[0][depth], key), of_level, places, above[0]
+        )
+        tenure = of_units.counts.answer(UNITS.marginal("tenure_3lev"), 0, len(places))[:, :3]
+        of_households = estimate_level(
+            HOUSEHOLD_PLAN, Measuring(HOUSEHOLDS, plans[1][depth], exact_levels[1][depth], key), tenure, places,
+            above[1],
+        )  # fmt: skip
+        above = of_units.counts, of_households.counts
+        gap = max(gap, of_units.gap, of_households.gap)
+        violation = max(violation, of_units.violation, of_households.violation)
+        histograms[plans[0][depth].name] = {UNITS.name: of_units.counts, HOUSEHOLDS.name: of_households.counts}
+    loss = unit_allocation.loss + household_allocation.loss
+    given = "the redistricting file's occupied and vacant units, and the facilities of group quarters, in each block"
+    parts = [(UNITS, unit_allocation), (HOUSEHOLDS, household_allocation)]
+    specification = _specify("person", name, given, loss + loss, [*parts, *parts])
+    schemas = {schema.name: schema for schema, _ in parts}
+    return Estimated(specification, gap, violation, 0, schemas, histograms, _count_places(tree), frame_kind(households))
+
+
+def _specify(
+    unit: str, name: str, given: str, loss: ConcentratedLoss, parts: Sequence[tuple[Schema, Allocation]]
+) -> Specification:
+    domain = f"all possible files of {unit}s with the attributes of {name}, each in one of the places"
+    flavor = Flavor(domain, ("which places there are", given), unit, None, loss.output_premetric)
+    lines = (
+        Line(f"{schema.name} {level} {query}", allocation.part(level, query))
+        for schema, allocation in parts
+        for level in allocation.levels
+        for query in allocation.queries[level]
+    )
+    return Specification(flavor, loss, tuple(lines))
+
+
+def _read_tree(tree: _Tree, allocation: Allocation) -> list[NDArray[np.int64]]:
+    if list(tree) != list(allocation.levels):
+        raise AllocationError(
+            f"the allocation's levels are {', '.join(allocation.levels)}, the tree's {', '.join(tree)}"
+        )
+    parents = [read_counts(places) for places in tree.values()]
+    places = 1
+    for level, own in zip(tree, parents, strict=True):
+        if own.ndim != 1 or (np.diff(own) < 0).any() or set(own.tolist()) != set(range(places)):
+            raise ValueError(f"tree: {level}: places lie in the order of their parents, each of which has one or more")
+        places = len(own)
+    if len(parents[0]) != 1:
+        raise ValueError("tree: the root is a single place")
+    return parents
+
+
+def _count_places(tree: _Tree) -> dict[str, int]:
+    return {level: len(places) for level, places in tree.items()}
+
+
+def _read_array(values: ArrayLike, blocks: int, columns: int) -> NDArray[np.int64]:
+    array = read_counts(values)
+    if array.shape != (blocks, columns) or (array < 0).any():
+        raise ValueError(f"counts are not negative and have the shape ({blocks}, {columns}), not {array.shape}")
+    return array
+
+
+def _count(schema: Schema, records: pa.Table, blocks: int) -> Counts:
+    """The histogram of records, by block."""
+    columns = {"block": blocks, **{part.name: part.size for part in schema.attributes}}
+    if missing := [name for name in columns if name not in records.column_names]:
+        raise ValueError(f"{schema.name}: there is no column {missing[0]}")
+    keys = np.zeros(records.num_rows, dtype=np.int64)
+    for name, size in columns.items():
+        codes = read_counts(records[name].to_numpy())
+        if outside := np.count_nonzero((codes < 0) | (codes >= size)):
+            raise ValueError(f"{schema.name}: {name}: {outside:,} codes are not between 0 and {size - 1}")
+        keys = keys * size + codes
+    if impossible := np.count_nonzero(~schema.possible[keys % schema.size]):
+        raise ValueError(f"{schema.name}: {impossible:,} records are impossible, such as a spouse under 15")
+    return _collect(keys // schema.size, keys % schema.size, np.ones(len(keys), dtype=np.int64))
+
+
+def _collect(number: NDArray[np.int64], cell: NDArray[np.int64], count: NDArray[np.int64]) -> Counts:
+    cells = int(cell.max(initial=0)) + 1
+    own, position = np.unique(number * cells + cell, return_inverse=True)
+    return Counts(own // cells, own % cells, np.bincount(position, count, len(own)).astype(np.int64))
+
+
+def _add_levels(finest: Counts, parents: Sequence[NDArray[np.int64]]) -> list[Counts]:
+    """By level, from the root's, the histograms that add up those of the finest."""
+    levels = [finest]
+    for above in parents[:0:-1]:
+        below = levels[0]
+        levels.insert(0, _collect(above[below.number], below.cell, below.count))
+    return levels
+
+
+def _sum_levels(finest: NDArray[np.int64], parents: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    levels = [finest]
+    for above in parents[:0:-1]:
+        levels.insert(0, np.add.reduceat(levels[0], np.searchsorted(above, np.arange(above[-1] + 1)), axis=0))
+    return levels

@@ -1,0 +1,422 @@
+"""Claims about quantiles and moments of hypercubes: what is measured, charged, published and refused."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from assets.publication.signature import public_key
+from assets.release.plan import PlanRequest
+from assets.table_builder.declaration import TableBuilderDeclaration
+from assets.table_builder.statistics import StatisticRelease
+from assets.table_builder.statistics_asking import PublishedStatistic, read_statistic
+from assets.table_builder.statistics_cells import add_up_numbers
+from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
+from mechanisms.table_builder.asking import QuestionError
+from mechanisms.table_builder.moments import Moments
+from orchestration import cli
+from orchestration.components.table_builder import SingleHypercube
+from orchestration.planning import plan_declaration
+from resources.chain import RESERVE
+from resources.statements import Zone
+from tests.contract.kinds import to_publication
+from tests.deployments import COUNTIES, UNITS, Deployment, deploy, small_dataset, write_csv
+from tests.docs.warehouse import tables_of, undescribed
+from tests.gates import executes, failing, keep, put_back
+from tests.table_builder_deployments import hypercubes
+
+Deployed = Deployment[StatisticRelease]
+NOT_IN_UNIVERSE = 9_999_999
+ROWS = [
+    {
+        "serial": number,
+        "region": "NS"[number % 3 == 0],
+        "county": COUNTIES[number % 3],
+        "income": NOT_IN_UNIVERSE if number % 5 == 0 else 150 * (number * 7 % 101),
+        "hours": 10 + number * 11 % 61,
+        "weight": "0.5" if number % 4 == 0 else 1 + number % 3,
+    }
+    for number in range(1, 241)
+]
+COLUMNS: dict[str, Any] = {
+    "serial": UNITS["serial"],
+    "region": UNITS["region"],
+    "county": UNITS["county"] | {"within": "region", "nesting": {"S": ["Avon"], "N": ["Brent", "Cairn"]}},
+    "income": {"type": "integer", "minimum": 0, "maximum": 20_000, None: [NOT_IN_UNIVERSE]},
+    "hours": {"type": "integer", "minimum": 0, "maximum": 80},
+    "weight": {"type": "decimal", "minimum": 0, "maximum": 4},
+    "coded": {
+        "type": "integer",
+        "source": "hours",
+        "values": {hours: f"{hours} hours" for hours in range(10, 70)} | {70: "Unknown"},
+    },
+    "text": {"type": "string", "source": "county", "values": list(COUNTIES)},
+    "free": {"type": "decimal", "source": "hours"},
+}
+INCOME = {"bounds": [0, 12_000], "grid": 100, "branching": 5}
+CUBE: dict[str, Any] = {
+    "name": "work",
+    "variables": ["county"],
+    "epsilon": 400,
+    "quantiles": {"income": INCOME},
+    "moments": ["income", "hours"],
+}
+"""The noise at ε = 400 is so small that what is published is nearly exact."""
+WEIGHT = {"weight": {"column": "weight", "grid": "0.5", "most": 2}}
+
+
+def components_of(root: Path, cube: Mapping[str, Any] = CUBE) -> tuple[Any, list[Any]]:
+    """The dataset, and the components of a hypercube and its statistics."""
+    units = {"path": str(root / "units.csv"), "columns": COLUMNS}
+    declared = small_dataset(root, units=units, persons=None, cap=100_000)
+    return declared, list(hypercubes(declared.name, cube))
+
+
+def release_of(root: Path, name: str, cube: Mapping[str, Any] = CUBE) -> Any:
+    declared, components = components_of(root, cube)
+    (component,) = (each for each in components if each.declaration.name == f"tables_{cube['name']}{name}")
+    return component.release(declared, root / "published")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
+    """Quantiles and moments of one hypercube, made in one run; the quantiles are the release under test."""
+    root = tmp_path_factory.mktemp("statistics") / "release"
+    root.mkdir()
+    write_csv(root / "units.csv", ROWS)
+    declared, (cube, *statistics) = components_of(root)
+    made: Deployed = deploy(root, declared, *statistics, cube)
+    stages = [stage for stage in to_publication(made.context.method) if stage != "cef"]
+    made.run_assets(made.key("cef"), *(component.key(stage) for component in statistics for stage in stages))
+    keep(made)
+    return made
+
+
+def read(published: Deployed, name: str) -> PublishedStatistic:
+    return read_statistic(published.release.folder.with_name(f"tables_work_{name}"))
+
+
+def true_values(county: str, names: Sequence[str], cube: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """By record of a county in which no variable is empty, the variables and the weight in steps."""
+    rows = [row for row in ROWS if row["county"] == county]
+    if "income" in names:
+        rows = [row for row in rows if row["income"] != NOT_IN_UNIVERSE]
+    weights = [min(4, int(Fraction(str(row["weight"])) * 2)) if "weight" in cube else 1 for row in rows]
+    return np.array([[row[name] for name in names] for row in rows], dtype=float), np.array(weights)
+
+
+@pytest.mark.parametrize("cube", [CUBE, CUBE | WEIGHT], ids=["counts", "weights"])
+def test_exact_numbers_are_those_of_plain_counting_without_codes_for_no_income(
+    published: Deployed, cube: Mapping[str, Any]
+) -> None:
+    """Wrong programs: one that counts 9,999,999 as the bound, one that drops what is above it, and one that takes
+    bounds from the data."""
+    tree_release = release_of(published.root, "_income_quantiles", cube)
+    moments_release = release_of(published.root, "_moments", cube)
+    with published.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        levels, (sums,) = add_up_numbers(session, tree_release), add_up_numbers(session, moments_release)
+    for place, county in enumerate(COUNTIES):
+        values, weights = true_values(county, ["income"], cube)
+        numbers = np.minimum((values[:, 0] + 50) // 100, 120).astype(int)
+        leaves = np.bincount(numbers, weights, 121)
+        assert levels[-1][place].tolist() == leaves.tolist()
+        assert levels[-2][place].tolist() == [leaves[first : first + 5].sum() for first in range(0, 121, 5)]
+        assert levels[0][place].tolist() == [weights.sum()]
+        values, weights = true_values(county, ["hours", "income"], cube)
+        halves = np.array([[40.0, 6000.0]])
+        scaled = np.clip(
+            np.sign(values - halves) * np.floor(np.abs(values - halves) / halves * 1000 + 0.5), -1000, 1000
+        )
+        extended = np.column_stack([np.full(len(scaled), 1000.0), scaled])
+        matrix = (extended * weights[:, None]).T @ extended
+        assert sums[place].tolist() == matrix[np.triu_indices(3)].tolist()
+
+
+def test_each_statistic_is_a_draw_and_a_charge_of_its_own(published: Deployed) -> None:
+    """Also: declaring them changes nothing of the hypercube's own draw, so that it is not drawn anew."""
+    charged = {
+        entry.release: json.loads(entry.specification or "")["loss"]
+        for entry in published.ledger
+        if entry.kind == RESERVE
+    }
+    assert charged == {
+        f"tables_work_{name}": PureLoss(Fraction(800)).as_record() for name in ("income_quantiles", "moments")
+    }
+    alone, both = (
+        release_of(published.root, "", cube)
+        for cube in (CUBE, {name: CUBE[name] for name in ("name", "variables", "epsilon")})
+    )
+    assert (alone.counted_with, alone.design.as_record()) == (both.counted_with, both.design.as_record())
+    release = published.release
+    assert [line.loss for line in release.specification.lines] == [PureLoss(Fraction(200))] * 4
+    own = CUBE | {"quantiles": {"income": INCOME | {"rho": "1/2", "shares": ["1/8", "1/8", "1/4", "1/2"]}}}
+    tree = release_of(published.root, "_income_quantiles", own)
+    assert [line.loss.rho for line in tree.specification.lines] == [Fraction(share, 8) for share in (1, 1, 2, 4)]
+    assert tree.specification.charge == ConcentratedLoss(Fraction(1))
+    assert isinstance(release_of(published.root, "_moments", own).measured, Moments)
+
+
+def test_the_tables_are_described(published: Deployed) -> None:
+    assert undescribed(tables_of(published), "table_builder") == []
+
+
+def test_what_is_published_is_near_the_records_and_what_is_asked(published: Deployed) -> None:
+    tree, moments = read(published, "income_quantiles"), read(published, "moments")
+    quantiles, statistics = (
+        pq.read_table(published.release.folder.with_name(f"tables_work_{name}") / f"{table}.parquet").to_pylist()
+        for name, table in (("income_quantiles", "quantiles"), ("moments", "statistics"))
+    )
+    asked = tree.quantiles("income", [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)], ["county"], {}).to_pylist()
+    assert [
+        {name: cell if isinstance(cell, str) else float(cell) for name, cell in row.items()} for row in quantiles
+    ] == asked
+    summary = moments.summary(["county"], {}).to_pylist()
+    assert {
+        (row["county"], row["statistic"], row["of"]): float(row["estimate"]) for row in statistics
+    } == pytest.approx({(row["county"], row["statistic"], row["of"]): row["estimate"] for row in summary}, abs=1e-8)
+    for county in COUNTIES:
+        values, _ = true_values(county, ["income"], CUBE)
+        rounded = np.minimum((values[:, 0] + 50) // 100 * 100, 12_000)
+        (median,) = tree.quantiles("income", [Fraction(1, 2)], [], {"county": [county]}).to_pylist()
+        assert median["lower"] <= np.quantile(rounded, 0.5, method="inverted_cdf") <= median["upper"]
+        assert median["upper"] - median["lower"] <= 500 < median["sample_upper"] - median["sample_lower"]
+        values, _ = true_values(county, ["hours", "income"], CUBE)
+        hours, income = values[:, 0], np.minimum(values[:, 1], 12_000)
+        (correlation,) = moments.correlation("income", "hours", [], {"county": [county]})["estimate"].to_pylist()
+        assert correlation == pytest.approx(np.corrcoef(hours, income)[0, 1], abs=0.01)
+        slope = moments.regression("income", ["hours"], [], {"county": [county]}).to_pylist()[1]
+        assert slope["coefficient"] == "hours"
+        assert slope["estimate"] == pytest.approx(np.polyfit(hours, income, 1)[0], abs=1)
+        assert slope["lower"] < slope["estimate"] < slope["upper"]
+        assert slope["sample_standard_error"] > 10 * slope["standard_error"]
+
+
+def test_cells_add_up_before_their_statistics_are_made(published: Deployed) -> None:
+    """By region, a larger place, and for all: told apart from means of the counties' own statistics."""
+    tree, moments = read(published, "income_quantiles"), read(published, "moments")
+    rows = tree.quantiles("income", [Fraction(1, 2)], ["region"], {}).to_pylist()
+    values = {county: true_values(county, ["income"], CUBE)[0][:, 0] for county in COUNTIES}
+    north = np.concatenate([values["Brent"], values["Cairn"]])
+    wanted = [np.quantile((part + 50) // 100 * 100, 0.5, method="inverted_cdf") for part in (north, values["Avon"])]
+    assert [row["region"] for row in rows] == ["N", "S"]
+    for row, median in zip(rows, wanted, strict=True):
+        assert row["lower"] <= median <= row["upper"] <= row["lower"] + 500
+    every = np.concatenate(list(values.values()))
+    (mean,) = (
+        row for row in moments.summary([], {}).to_pylist() if (row["statistic"], row["of"]) == ("mean", "income")
+    )
+    assert mean["estimate"] == pytest.approx(np.minimum(every, 12_000).mean(), abs=5)
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (
+            lambda tree, moments: tree.quantiles("hours", [Fraction(1, 2)], [], {}),
+            "hours: the publication is of income",
+        ),
+        (lambda tree, moments: tree.quantiles("income", [Fraction(1)], [], {}), "above 0 and below 1"),
+        (
+            lambda tree, moments: tree.quantiles("income", [Fraction(1, 2)], ["tenure"], {}),
+            "the hypercube is by county",
+        ),
+        (lambda tree, moments: tree.correlation("income", "income", [], {}), "no questions for correlations"),
+        (lambda tree, moments: moments.correlation("income", "income", [], {}), "is of two variables"),
+        (
+            lambda tree, moments: moments.correlation("income", "age", [], {}),
+            "age: the publication is of hours, income",
+        ),
+        (lambda tree, moments: moments.regression("income", ["income"], [], {}), "each named once"),
+        (lambda tree, moments: moments.regression("income", [], [], {}), "on others"),
+        (lambda tree, moments: moments.quantiles("income", [Fraction(1, 2)], [], {}), "no questions for quantiles"),
+    ],
+)
+def test_what_the_publication_cannot_answer_is_refused(published: Deployed, ask: Any, says: str) -> None:
+    with pytest.raises(QuestionError, match=says):
+        ask(read(published, "income_quantiles"), read(published, "moments"))
+
+
+@pytest.fixture
+def ask(published: Deployed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The command on the publication, which returns its exit code and what it prints."""
+    hypercube = "village/tables_work"
+    names = [hypercube, f"{hypercube}_income_quantiles", f"{hypercube}_moments"]
+    components = {name: SimpleNamespace(named=name, of=hypercube) for name in names}
+    deployed = SimpleNamespace(
+        releases=lambda name: list(components.values()) if name == "village/tables" else [components[name]],
+        declared=([], components),
+        published=published.release.published,
+        public_key=public_key(published.context.custody),
+    )
+    monkeypatch.setattr("orchestration.deployment.Deployment", lambda: deployed)
+
+    def ask(release: str, *options: str) -> Any:
+        found = CliRunner().invoke(cli.main, ["table", release, *options])
+        return found.exit_code, found.stdout or found.stderr
+
+    return ask
+
+
+def test_the_command_answers_the_same_for_everyone(ask: Callable[..., Any], published: Deployed) -> None:
+    """Of the release, of the hypercube, and of the quantiles or moments themselves: from the same publication."""
+    tree, moments = read(published, "income_quantiles"), read(published, "moments")
+    half, tenth = [Fraction(1, 2)], [Fraction(1, 10)]
+    for release in ("village/tables", "village/tables_work"):
+        for options, name, answer in (
+            (["--median", "income"], "income_quantiles", tree.quantiles("income", half, ["region"], {})),
+            (["--quantile", "income=0.1"], "income_quantiles", tree.quantiles("income", tenth, ["region"], {})),
+            (["--summary"], "moments", moments.summary(["region"], {})),
+            (["--correlate", "income, hours"], "moments", moments.correlation("income", "hours", ["region"], {})),
+            (
+                ["--regress", "income", "--on", "hours"],
+                "moments",
+                moments.regression("income", ["hours"], ["region"], {}),
+            ),
+        ):
+            code, printed = ask(release, *options, "--by", "region", "--json")
+            assert code == 0, printed
+            assert json.loads(printed) == {"from": [f"village/tables_work_{name}"], "rows": answer.to_pylist()}
+    code, printed = ask("village/tables_work_moments", "--correlate", "income,hours", "--where", "county=Avon")
+    assert code == 0
+    assert "sample standard error" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--median", "income", "--summary"], "give one of --median"),
+        (["--regress", "income"], "--regress and --on are given together"),
+        (["--quantile", "income"], "--quantile: income is not of the form income=0.9"),
+        (["--correlate", "income"], "--correlate: income is not of the form income,hours"),
+        (["--median", "income", "--per", "village/tables_work"], "--per: means of sums are not asked together"),
+        (["--median", "hours"], "hours: the publication is of income"),
+        (["--summary", "--by", "text"], "text: the hypercube is by county"),
+        (["--correlate", "income,rent"], "rent: the publication is of hours, income"),
+        (["--median", "income", "--by", "tenure"], "tenure: the hypercube is by county"),
+        (["--median", "income", "--where", "county=Dale"], "county: there is no category Dale"),
+    ],
+)
+def test_the_command_refuses_in_a_sentence(ask: Callable[..., Any], options: Sequence[str], says: str) -> None:
+    code, printed = ask("village/tables", *options)
+    assert code != 0
+    assert f"Error: {says}" in printed
+
+
+def test_where_the_noise_leaves_nothing_to_say_no_figures_are_shown(published: Deployed) -> None:
+    """An interval wider than the declared multiple of its estimate, and no records as far as the noise tells."""
+    moments, tree = read(published, "moments"), read(published, "income_quantiles")
+    strict = replace(moments, widest=Fraction(1, 10**6))
+    assert {row["estimate"] for row in strict.summary([], {}).to_pylist()} == {None}
+    empty = replace(tree, numbers=[-abs(part) for part in tree.numbers])
+    (row,) = empty.quantiles("income", [Fraction(1, 2)], [], {}).to_pylist()
+    assert (row["estimate"], row["lower"], row["upper"], row["at_bound"]) == (None, 0, 12_000, "lower and upper")
+
+
+@pytest.mark.parametrize(
+    ("statement", "gates"),
+    [
+        ("UPDATE nodes SET measured = measured + 1 WHERE cell = 0 AND place = 0", {"tables_as_made"}),
+        ("UPDATE quantiles SET estimate = estimate + 100 WHERE county = 'Avon'", {"tables_as_made"}),
+        ("UPDATE scales SET most = '13000'", {"plan_as_declared"}),
+        (
+            "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 5",
+            {"settled", "replay", "tables_as_made"},
+        ),
+        ("DELETE FROM noisy_measurements WHERE draw_order = 5", {"measured_once"}),
+    ],
+)
+def test_altered_tables_fail_their_gates(published: Deployed, statement: str, gates: set[str]) -> None:
+    table = statement.split()[2 if statement.startswith("DELETE") else 1]
+    executes(statement.replace(table, f'public."village__tables_work_income_quantiles".{table}', 1))(published)
+    try:
+        assert failing(published) >= gates
+    finally:
+        put_back(published)
+
+
+def quantiles(**changes: Any) -> dict[str, Any]:
+    return {"quantiles": {"income": INCOME | changes}}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a column that is none": ({"moments": ["incomes"]}, "moments: there is no column incomes"),
+    "a text": ({"quantiles": {"text": INCOME}}, "quantiles: text: text is no number"),
+    "a code for no value": ({"moments": ["coded"]}, "coded has the code 70, 'Unknown', which is no amount"),
+    "an amount with such a code": (
+        {"value": {"column": "coded", "grid": 1, "most": 80}},
+        "value: column: coded has the code 70",
+    ),
+    "bounds off the grid": (quantiles(bounds=[0, 12_050]), "most: 12050 is not a multiple"),
+    "bounds turned round": (quantiles(bounds=[200, 100]), "most: 100 is below the least"),
+    "one number": (quantiles(bounds=[100, 100]), "has from 2 to 1,048,576 numbers"),
+    "shares of other levels": (quantiles(shares=[1]), "for each of 4 levels"),
+    "shares below 1": (quantiles(shares=["1/2"]), "they add up to 1/2"),
+    "a quantile of all": (quantiles(published=[1]), "above 0 and below 1"),
+    "two budgets": ({"moments": {"variables": ["hours"], "epsilon": 1, "rho": 1}}, "either epsilon or rho"),
+    "no noise to share": (
+        {"epsilon": None, "p_table": {"largest_change": 3, "variance": 2}},
+        "an epsilon or a rho of its own",
+    ),
+    "a variable twice": ({"moments": ["hours", "hours"]}, "hours is named twice"),
+    "a variable without bounds": ({"moments": ["free"]}, "moments: bounds: free has none"),
+    "bounds that are none": (
+        {"moments": {"variables": ["hours"], "bounds": {"hours": [1, 1]}}},
+        "the lower one is below",
+    ),
+    "hidden counts": ({"suppress_below": 5}, "suppress_below hides"),
+    "negative weights": (
+        {"weight": {"column": "hours", "grid": 1, "least": -1, "most": 2}},
+        "weights are not negative",
+    ),
+    "too many numbers": (quantiles(bounds=[0, 10**7], grid=1), "from 2 to 1,048,576 numbers, not 10,000,001"),
+}
+
+
+@pytest.mark.parametrize(("changes", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_measured_is_refused_when_it_is_loaded(
+    published: Deployed, changes: Mapping[str, Any], says: str
+) -> None:
+    def load() -> None:
+        declared, components = components_of(published.root, CUBE | changes)
+        for component in components:
+            component.release(declared, published.root)
+
+    with pytest.raises(ValueError, match="release village/tables") as refused:
+        load()
+    assert says in str(refused.value)
+
+
+def test_two_statistics_of_one_name_are_refused() -> None:
+    cubes = [CUBE, {"name": "work_moments", "variables": ["county"], "epsilon": 1}]
+    with pytest.raises(ValueError, match="work_moments is declared 2 times"):
+        TableBuilderDeclaration.model_validate(
+            {"name": "tables", "dataset": "village", "title": "Tables", "hypercubes": cubes}
+        )
+
+
+def test_a_plan_finds_the_budget_of_a_statistic(published: Deployed) -> None:
+    """A wanted total and a wanted margin end in fields of the statistic, and leave the hypercube as it is."""
+    declared, (_, tree, moments) = components_of(published.root)
+    for component in (tree, moments):
+        planned = plan_declaration(component, declared, published.root, PlanRequest(total=10))
+        assert planned.plan.loss == PureLoss(Fraction(10))
+        assert planned.method.release.design.budget == 5
+        assert isinstance(component, SingleHypercube)
+        assert component.draft.epsilon == 400
+    (line, *_) = planned.plan.lines
+    margins = PlanRequest(margins={line.name: Decimal("2.5")})
+    assert plan_declaration(moments, declared, published.root, margins).plan.lines[0].margin <= 2.5
+    levels = plan_declaration(tree, declared, published.root, PlanRequest()).plan.lines
+    wanted = PlanRequest(margins={levels[0].name: 3})
+    planned = plan_declaration(tree, declared, published.root, wanted)
+    assert planned.plan.lines[0].margin <= 3
+    assert sum(planned.method.release.declaration.attributes.shares) == 1

@@ -1,0 +1,377 @@
+"""Every family of every level can be estimated, and what comes out meets every constraint of the DHC.
+
+Wrong programs that these tests tell apart: one that holds the redistricting data at the upper levels only; one that
+lets persons live in types of group quarters without a facility; one that draws less noise because it reads less; one
+that measures only children or forgets their budget; one that rounds or projects something else.
+"""
+
+from fractions import Fraction
+from itertools import product
+
+import clarabel
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from mechanisms.topdown.allocation import Allocation
+from mechanisms.topdown.dhc import estimation
+from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.dhc.estimation import Family, estimate
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
+from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
+from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
+from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
+from mechanisms.topdown.dhc.quarters import Quarters, QuartersError, add_up_levels, count_quarters, fill_facilities
+from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
+from mechanisms.topdown.schema import Counts
+from tests.mechanisms.topdown.dhc.country import Country, Numbers, add_up, count, draw_country
+
+KEY = bytes(range(32))
+TYPES = PERSONS.marginal(QUARTERS_TYPES)
+
+
+def equal(one: Counts, other: Counts) -> bool:
+    return all(np.array_equal(*pair) for pair in zip(vars(one).values(), vars(other).values(), strict=True))
+
+
+def lower_levels(allocation: Allocation, levels: int) -> Allocation:
+    """Production's budget of its last levels, made whole."""
+    names = list(allocation.levels)[-levels:]
+    kept = sum(allocation.levels[name] for name in names)
+    return Allocation(
+        allocation.loss,
+        {name: allocation.levels[name] / kept for name in names},
+        {name: allocation.queries[name] for name in names},
+        allocation.involved,
+    )
+
+
+def require_constraints(country: Country, depth: int, found: Counts, above: Counts) -> None:
+    places = len(country.parents[depth])
+    assert np.array_equal(found.answer(PERSONS.marginal(REDISTRICTING), 0, places), country.redistricting[depth])
+    assert equal(add_up(PERSONS, found, country.parents[depth]), above)
+    assert PERSONS.possible[found.cell].all()
+    assert (found.count > 0).all()
+    facilities = country.sum_up(country.facilities)[depth]
+    assert not found.answer(TYPES, 0, places)[:, 1:][facilities == 0].any()
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_any_parents_are_divided_within_the_redistricting_data_and_the_facilities(seed: int) -> None:
+    country = draw_country(seed, 3, 3, 3)
+    above = country.redraw(np.random.default_rng(seed))[1]
+    quarters = add_up_levels(count_quarters(country.redistricting[-1], country.facilities), country.parents[1:])
+    levels = plan_levels(lower_levels(PERSON_ALLOCATION, 4), country.parents)
+    for depth in (2, 3):
+        measuring = Measuring(PERSONS, levels[depth], country.persons[depth], KEY)
+        held, parents = country.redistricting[depth], country.parents[depth]
+        found = estimate_level(PERSON_PLAN, measuring, held, parents, above, quarters[depth])
+        require_constraints(country, depth, found.counts, above)
+        assert found.gap <= estimation.GAP
+        assert found.violation < 1e-7
+        above = found.counts
+
+
+def test_without_the_limits_of_types_somebody_lives_where_there_is_no_facility() -> None:
+    country = draw_country(5, 1, 2, 6, quarters=1)
+    above = country.redraw(np.random.default_rng(5))[2]
+    levels = plan_levels(lower_levels(PERSON_ALLOCATION, 4), country.parents)
+    measuring = Measuring(PERSONS, levels[3], country.persons[3], KEY)
+    found = estimate_level(PERSON_PLAN, measuring, country.redistricting[3], country.parents[3], above).counts
+    assert found.answer(TYPES, 0, len(country.facilities))[:, 1:][country.facilities == 0].any()
+
+
+def test_the_root_has_any_possible_cell_of_its_groups() -> None:
+    country = draw_country(1, 2, persons=3, races=1, quarters=1)
+    quarters = add_up_levels(count_quarters(country.redistricting[-1], country.facilities), country.parents[1:])
+    levels = plan_levels(lower_levels(PERSON_ALLOCATION, 2), country.parents)
+    measuring = Measuring(PERSONS, levels[0], country.persons[0], KEY)
+    root = estimate_level(
+        PERSON_PLAN, measuring, country.redistricting[0], country.parents[0], None, quarters[0]
+    ).counts
+    require_constraints(country, 0, root, root)
+
+
+def list_reachable(blocks: list[tuple[int, int]], types: int) -> set[tuple[int, ...]]:
+    """All counts by type of blocks, given as (persons, types with a facility)."""
+    reachable = {(0,) * types}
+    for persons, facilities in blocks:
+        own = [
+            counts
+            for counts in product(range(persons + 1), repeat=types)
+            if sum(counts) == persons and not any(n and not facilities >> t & 1 for t, n in enumerate(counts))
+        ]
+        reachable = {tuple(map(sum, zip(a, b, strict=True))) for a in reachable for b in own}
+    return reachable
+
+
+@given(blocks=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 7)), min_size=1, max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_limits_of_types_are_exactly_what_the_blocks_can_add_up_to(blocks: list[tuple[int, int]]) -> None:
+    """Juvenile facilities have three types: all counts that satisfy the limits are reachable, and no others."""
+    group = 2 * (2_016 // 8)
+    redistricting, facilities = np.zeros((len(blocks), 2_016), np.int64), np.zeros((len(blocks), 24), np.int64)
+    for number, (persons, own) in enumerate(blocks):
+        redistricting[number, group] = persons
+        facilities[number, 6:9] = own >> np.arange(3) & 1
+    one = count_quarters(redistricting, facilities).add_up(np.zeros(len(blocks), dtype=np.int64))
+    limits = one.limit(0, 1, group, np.arange(3))
+    assert limits.sets is not None
+    in_set = np.arange(8)[:, None] >> np.arange(3) & 1
+    persons = sum(persons for persons, _ in blocks)
+    within = {
+        counts
+        for counts in product(range(persons + 1), repeat=3)
+        if sum(counts) == limits.totals[0]
+        and np.all((limits.sets.least[0] <= in_set @ counts) & (in_set @ counts <= limits.sets.most[0]))
+    }
+    assert within == list_reachable(blocks, 3)
+    assert (limits.lower[0] == [min(c[t] for c in within) for t in range(3)]).all()
+    assert (limits.upper[0] == [max(c[t] for c in within) for t in range(3)]).all()
+
+
+def test_limits_of_types_that_a_parent_has_are_those_of_the_others_empty() -> None:
+    quarters = Quarters(*(np.array(each) for each in ([0, 0], [504, 504], [0b101, 0b010], [4, 3])))
+    limits = quarters.limit(0, 1, 504, np.array([0, 1]))
+    assert (limits.lower.tolist(), limits.upper.tolist(), limits.totals.tolist()) == ([[4, 3]], [[4, 3]], [7])
+
+
+def test_persons_in_a_type_without_a_facility_are_refused() -> None:
+    country = draw_country(2, 3, quarters=1)
+    facilities = country.facilities * (np.arange(len(country.facilities)) > 0)[:, None]
+    with pytest.raises(QuartersError, match="1 blocks have persons in a type of group quarters without a facility"):
+        count_quarters(country.redistricting[-1], facilities)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_facilities_are_filled_and_nothing_else_changes(seed: int) -> None:
+    country = draw_country(seed, 4, 4, quarters=1)
+    drawn, blocks = country.redraw(np.random.default_rng(seed))[-1], len(country.facilities)
+    filled, left = fill_facilities(drawn, country.facilities)
+    assert np.array_equal(filled.answer(PERSONS.marginal(REDISTRICTING), 0, blocks), country.redistricting[-1])
+    persons, before = (each.answer(TYPES, 0, blocks)[:, 1:] for each in (filled, drawn))
+    assert PERSONS.possible[filled.cell].all()
+    assert not persons[country.facilities == 0].any()
+    short, was_short = ((each < country.facilities).any(axis=1) for each in (persons, before))
+    assert short.sum() == left
+    assert not (short & ~was_short).any()
+    # Age, sex, origin and race stay as they are.
+    others = PERSONS.marginal("sex * age * hispanic * cenrace")
+    assert np.array_equal(filled.answer(others, 0, blocks), drawn.answer(others, 0, blocks))
+    assert equal(*(_keep(each, ~was_short) for each in (filled, drawn)))
+
+
+def _keep(counts: Counts, blocks: np.ndarray) -> Counts:
+    kept = blocks[counts.number]
+    return Counts(counts.number[kept], counts.cell[kept], counts.count[kept])
+
+
+def test_answers_that_are_read_are_those_of_a_complete_draw() -> None:
+    country = draw_country(3, 2, 2)
+    level = plan_levels(lower_levels(PERSON_ALLOCATION, 3), country.parents)[1]
+    measuring = Measuring(PERSONS, level, country.persons[1], KEY)
+    query, places = "age_38_groups * sex", len(country.parents[1])
+    marginal = PERSONS.marginal(query)
+    if (level.runs < 0).any():
+        pytest.fail("the seed gives no only child")
+    complete = measuring.read(query, 0, places, np.arange(marginal.size))
+    random = np.random.default_rng(0)
+    for place in range(places):
+        cells = np.sort(random.choice(marginal.size, 9, replace=False))
+        assert np.array_equal(measuring.read(query, place, place + 1, cells), complete[place : place + 1, cells])
+    noise = complete - country.persons[1].answer(marginal, 0, places)
+    assert np.unique(noise).size > 3
+    # Another query, level or key has other noise.
+    for other in (
+        Measuring(PERSONS, level, country.persons[1], bytes(32)),
+        Measuring(PERSONS, plan_levels(PERSON_ALLOCATION, [country.parents[0]] * 7 + [country.parents[1]])[7],
+                  country.persons[1], KEY),
+    ):  # fmt: skip
+        assert not np.array_equal(other.read(query, 0, places, np.arange(marginal.size)), complete)
+
+
+def test_budgets_of_only_children_are_their_parents() -> None:
+    """Two levels below each other have only children: every path has the whole budget, and only one place of a run is
+    measured."""
+    parents = [np.array(each) for each in ([0], [0, 0], [0, 1, 1], [0, 1, 2], [0, 0, 1, 2, 2])]
+    allocation = lower_levels(PERSON_ALLOCATION, 5)
+    levels = plan_levels(allocation, parents)
+    expected = [[0], [2, 0], [-1, 2, 1], [-1, -1, -1], [0, 0, -1, 0, 0]]
+    assert [level.runs.tolist() for level in levels] == expected
+    rho = [allocation.of_level(name).rho for name in allocation.levels]
+    for block in range(5):
+        place, path = block, Fraction()
+        for depth in range(4, -1, -1):
+            run = int(levels[depth].runs[place])
+            if run >= 0:
+                path += rho[depth] * levels[depth].scales[run]
+            place = int(parents[depth][place])
+        assert path == allocation.loss.rho
+    assert levels[1].scales[2] == sum(rho[1:4]) / rho[1]
+    one = Measuring(PERSONS, levels[1], count(PERSONS, np.arange(2), np.arange(2)), KEY)
+    assert one.read("hispanic * sex", 0, 1, np.arange(4)).shape == (1, 4)
+    two = Measuring(PERSONS, levels[2], count(PERSONS, np.arange(3), np.arange(3)), KEY)
+    with pytest.raises(ValueError, match="only child"):
+        two.read("hispanic * sex", 0, 1, np.arange(4))
+
+
+def solve_densely(queries: list[Query], constraints: Constraints, scales: np.ndarray) -> float:
+    """The least objective, by an interior-point method."""
+    children, cells = len(scales), int(constraints.starts[-1])
+    rows, targets, weights = [], [], []
+    for child in range(children):
+        for query in queries:
+            picked = sparse.coo_matrix(
+                (np.ones(cells), (query.cells, child * cells + np.arange(cells))),
+                (query.measured.shape[1], children * cells),
+            )
+            rows.append(picked)
+            targets.append(query.measured[child])
+            weights.append(np.full(query.measured.shape[1], query.precision * scales[child]))
+    matrix, target, weight = sparse.vstack(rows).tocsc(), np.concatenate(targets), np.concatenate(weights)
+    hessian = 2 * (matrix.T @ sparse.diags(weight) @ matrix)
+    linear = -2 * matrix.T @ (weight * target)
+    of_group = np.repeat(np.arange(len(constraints.starts) - 1), np.diff(constraints.starts))
+    groups = sparse.coo_matrix((np.ones(cells), (of_group, np.arange(cells)))).tocsr()
+    totals = [
+        groups[slice(*pair)].sum(axis=0)
+        for pair in zip(constraints.sections[:-1], constraints.sections[1:], strict=True)
+    ]
+    equal, right = [], []
+    if constraints.parent is not None:
+        equal.append(sparse.hstack([sparse.eye(cells)] * children))
+        right.append(constraints.parent)
+    for child, section in product(range(children), range(len(totals))):
+        if not np.isnan(constraints.totals[child, section]):
+            row = np.zeros((1, children * cells))
+            row[0, child * cells : (child + 1) * cells] = totals[section]
+            equal.append(sparse.csr_matrix(row))
+            right.append([constraints.totals[child, section]])
+    bounds = sparse.block_diag([groups] * children)
+    rows_of = sparse.vstack([*equal, bounds, -bounds, -sparse.eye(children * cells)]).tocsc()
+    limits = np.concatenate([*right, constraints.upper.ravel(), -constraints.lower.ravel(), np.zeros(children * cells)])
+    held = int(sum(len(each) for each in right))
+    settings_ = clarabel.DefaultSettings()
+    settings_.verbose = False
+    cones = [clarabel.ZeroConeT(held), clarabel.NonnegativeConeT(len(limits) - held)]
+    solution = clarabel.DefaultSolver(
+        sparse.triu(hessian).tocsc(), linear, rows_of, limits.astype(np.float64), cones, settings_
+    ).solve()
+    return float(solution.obj_val + weight @ target**2)
+
+
+def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pass of a family with group quarters, against an interior-point method; children have their own scales."""
+    country = draw_country(2, 1, 4, persons=6, quarters=1)
+    above = country.redraw(np.random.default_rng(11))[1]
+    quarters = count_quarters(country.redistricting[-1], country.facilities)
+    (level,) = plan_levels(lower_levels(PERSON_ALLOCATION, 1), [np.arange(1)])
+    children = len(country.facilities)
+    assert children > 2
+    scales = np.linspace(1, 3, children)
+    compared = []
+
+    def compare(queries: list[Query], constraints: Constraints, gap: float, own: np.ndarray, *, apart: bool):  # type: ignore[no-untyped-def]
+        found = solve_apart(queries[0], constraints, gap, own) if apart else solve(queries, constraints, gap, own)
+        least = solve_densely(queries, constraints, own)
+        compared.append((apart, found.objective, least))
+        return found
+
+    def compare_apart(query: Query, *rest):  # type: ignore[no-untyped-def]
+        return compare([query], *rest, apart=True)
+
+    monkeypatch.setattr(estimation, "solve", lambda *rest: compare(*rest, apart=False))
+    monkeypatch.setattr(estimation, "solve_apart", compare_apart)
+    random = np.random.default_rng(0)
+    noise: dict[tuple[str, int], Numbers] = {}
+    exact = country.persons[-1]
+
+    def read(query: str, cells: Numbers) -> Numbers:
+        answers = exact.answer(PERSONS.marginal(query), 0, children)[:, cells]
+        key = (query, len(cells))
+        if key not in noise:
+            noise[key] = np.rint(random.normal(0, 3, answers.shape)).astype(np.int64)
+        return answers + noise[key]
+
+    family = Family(
+        PERSON_PLAN, level.variances, scales, above.cell, above.count, country.redistricting[-1], read, 0, children,
+        quarters,
+    )  # fmt: skip
+    estimate(family)
+    assert {apart for apart, *_ in compared} == {False, True}
+    for _, objective, least in compared:
+        assert objective - least <= 2e-6 * max(1.0, least)
+        assert objective - least >= -1e-4 * max(1.0, least)
+
+
+def test_groups_rounded_together_are_as_near_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    country = draw_country(4, 1, 5)
+    above = country.redraw(np.random.default_rng(4))[1]
+    quarters = count_quarters(country.redistricting[-1], country.facilities)
+    levels = plan_levels(lower_levels(PERSON_ALLOCATION, 3), country.parents)
+    measuring = Measuring(PERSONS, levels[2], country.persons[2], KEY)
+    distances = []
+    for arcs in (1, 10**9):
+        monkeypatch.setattr(estimation, "_ARCS", arcs)
+        own: list[float] = []
+        plain = estimation.round_children
+
+        def measure(x, chain, parent, bounds, own=own, plain=plain):  # type: ignore[no-untyped-def]
+            rounded = plain(x, chain, parent, bounds)
+            own.append(float(np.abs(rounded - x).sum()))
+            return rounded
+
+        with monkeypatch.context() as patch:
+            patch.setattr(estimation, "round_children", measure)
+            estimate_level(PERSON_PLAN, measuring, country.redistricting[2], country.parents[2], above, quarters)
+        distances.append((len(own), sum(own)))
+    assert distances[0][0] > distances[1][0]
+    assert distances[0][1] == pytest.approx(distances[1][1], abs=1e-3)
+
+
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_units_and_households_agree_with_each_other_and_with_the_redistricting_data(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    parents = [np.zeros(1, np.int64), np.zeros(2, np.int64), np.array([0, 0, 1]), np.repeat([0, 1, 2], 3)]
+    blocks = 9
+    cells = random.choice(random.choice(np.flatnonzero(HOUSEHOLDS.possible), 40), 200)
+    homes = random.integers(0, blocks, 200)
+    tenure = HOUSEHOLDS.marginal(TENURE).find(cells)
+    units = np.where(tenure == 2, 2 + random.integers(0, 2, 200), tenure)
+    others, places = random.integers(4, 35, 60), random.integers(0, blocks, 60)
+    finest = (
+        count(UNITS, np.append(homes, places), np.append(units, others)),
+        count(HOUSEHOLDS, homes, cells),
+    )
+    plans: tuple[Plan, Plan] = (UNIT_PLAN, HOUSEHOLD_PLAN)
+    of_level = [list(finest)]
+    for above in parents[:0:-1]:
+        of_level.insert(0, [add_up(plan.schema, each, above) for plan, each in zip(plans, of_level[0], strict=True)])
+    levels = [
+        plan_levels(lower_levels(allocation, 4), parents) for allocation in (UNIT_ALLOCATION, HOUSEHOLD_ALLOCATION)
+    ]
+    # The parents of the second level are the truth: the root's million cells take seconds.
+    before = of_level[1]
+    for depth in (2, 3):
+        count_of = len(parents[depth])
+        exact = of_level[depth]
+        held = exact[0].answer(UNITS.marginal(OCCUPANCY), 0, count_of)
+        of_units = estimate_level(
+            UNIT_PLAN, Measuring(UNITS, levels[0][depth], exact[0], KEY), held, parents[depth], before[0]
+        )
+        tenures = of_units.counts.answer(UNITS.marginal("tenure_3lev"), 0, count_of)[:, :3]
+        of_households = estimate_level(
+            HOUSEHOLD_PLAN, Measuring(HOUSEHOLDS, levels[1][depth], exact[1], KEY), tenures, parents[depth], before[1]
+        )
+        after = [of_units.counts, of_households.counts]
+        assert np.array_equal(after[0].answer(UNITS.marginal(OCCUPANCY), 0, count_of), held)
+        assert np.array_equal(after[1].answer(HOUSEHOLDS.marginal(TENURE), 0, count_of), tenures)
+        assert HOUSEHOLDS.possible[after[1].cell].all()
+        for plan, found, above_ in zip(plans, after, before, strict=True):
+            assert equal(add_up(plan.schema, found, parents[depth]), above_)
+        before = after

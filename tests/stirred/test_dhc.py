@@ -1,0 +1,141 @@
+"""The DHC on a small country from data frames: what is held holds in every place, and wrong input is refused."""
+
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import stirred
+from stirred import dhc
+from stirred.topdown import PERSONS as REDISTRICTING
+
+TREE = {"State": [0], "County": [0, 0], "Block": [0, 0, 1, 1, 1]}
+KEY = bytes(range(32))
+
+
+def divide(schema: stirred.topdown.Schema, allocation: dhc.Allocation) -> dhc.Allocation:
+    """Production's last three levels, under the names of the tree."""
+    queries = list(allocation.queries["Block"])
+    parts = {}
+    for name, level in zip(TREE, list(allocation.levels)[-3:], strict=True):
+        parts[name] = [int(allocation.part(level, query).rho * 10_000) for query in queries]
+    return dhc.divide(schema, queries, parts)
+
+
+def draw_persons() -> pd.DataFrame:
+    """Householders, their spouses and children, and inmates of prisons (type 102) in one block."""
+    random = np.random.default_rng(1)
+    relgq = random.choice([0, 1, 2, 6], 60)
+    age = np.where(relgq == 6, random.integers(0, 18, 60), random.integers(20, 80, 60))
+    homes = pd.DataFrame({"block": random.integers(0, 5, 60), "relgq": relgq, "age": age})
+    prison = pd.DataFrame({"block": 2, "relgq": 19, "age": random.integers(20, 60, 8)})
+    persons = pd.concat([homes, prison], ignore_index=True)
+    return persons.assign(
+        sex=random.integers(0, 2, len(persons)), hispanic=0, cenrace=random.integers(0, 2, len(persons))
+    )
+
+
+def summarize(persons: pd.DataFrame) -> np.ndarray:
+    redistricting = np.zeros((5, REDISTRICTING.size), dtype=np.int64)
+    kind = np.where(persons.relgq < 18, 0, 1)
+    cells = ((kind * 2 + (persons.age >= 18)) * 2 + persons.hispanic) * 63 + persons.cenrace
+    np.add.at(redistricting, (persons.block, cells), 1)
+    return redistricting
+
+
+PEOPLE = draw_persons()
+PRISON = np.zeros((5, 24), dtype=np.int64)
+PRISON[2, 1] = 1
+
+
+def measure(**changes: object) -> dhc.Estimated:
+    arguments = {"tree": TREE, "persons": PEOPLE, "redistricting": summarize(PEOPLE), "facilities": PRISON,
+                 "allocation": divide(dhc.PERSONS, dhc.PERSON_ALLOCATION),
+                 "randomness": stirred.random.from_key(KEY)}  # fmt: skip
+    return dhc.measure_persons(**{**arguments, **changes})  # type: ignore[arg-type]
+
+
+def test_persons_of_a_small_country() -> None:
+    measured = measure()
+    blocks = measured.table("persons", "Block")
+    assert isinstance(blocks, pd.DataFrame)
+    records = blocks.loc[blocks.index.repeat(blocks["count"])].rename(columns={"place": "block"})
+    assert np.array_equal(summarize(records), summarize(PEOPLE))
+    assert set(blocks.relgq[blocks.relgq >= 18]) == {19}
+    assert not records[records.block == 2].merge(PEOPLE.drop_duplicates(), how="inner").equals(records)
+    above = records.assign(place=np.array(TREE["Block"])[records.block]).drop(columns=["block", "count"])
+    counted = above.value_counts().rename("count").reset_index().sort_values(list(above.columns))
+    county = measured.table("persons", "County").sort_values(list(above.columns))
+    assert np.array_equal(county[counted.columns], counted)
+    rho = sum(Fraction(sum(each)) for each in _parts().values()) / 10_000
+    assert measured.specification.loss.rho == rho == sum(line.loss.rho for line in measured.specification.lines)
+    assert "the redistricting file's persons" in repr(measured)
+    assert "not charged" in repr(measured)
+    tables = {name: measured.tabulate(name, "Block").set_index("place") for name in ("P1", "P8", "P12", "P13", "P18")}
+    people = PEOPLE.groupby("block").size().reindex(range(5), fill_value=0)
+    assert tables["P1"]["P1_001N"].tolist() == tables["P12"]["P12_001N"].tolist() == people.tolist()
+    assert tables["P8"]["P8_003N"].tolist() == PEOPLE[PEOPLE.cenrace == 0].groupby("block").size().tolist()
+    assert tables["P18"]["P18_001N"].tolist() == [0, 0, 8, 0, 0]
+    state = measured.tabulate("P13", "State")
+    assert abs(state["P13_001N"].item() - 0.5 - records["age"].median()) <= 1
+    again, other = measure(), measure(randomness=stirred.random.from_key(bytes(32)))
+    assert again.table("persons", "Block").equals(blocks)
+    assert not other.table("persons", "Block").equals(blocks)
+
+
+def _parts() -> dict[str, list[int]]:
+    allocation = dhc.PERSON_ALLOCATION
+    levels = list(allocation.levels)[-3:]
+    return {
+        level: [int(allocation.part(level, query).rho * 10_000) for query in allocation.queries[level]]
+        for level in levels
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"persons": PEOPLE.drop(columns="sex")}, "persons: there is no column sex"),
+        ({"persons": PEOPLE.assign(block=7)}, r"block: 68 codes are not between 0 and 4"),
+        ({"persons": PEOPLE.assign(age=3)}, r"persons: \d+ records are impossible"),
+        ({"tree": {"State": [0], "County": [0, 0], "Block": [1, 0, 0, 1, 1]}}, "places lie in the order"),
+        ({"tree": {"State": [0], "Block": [0, 0]}}, "the allocation's levels are"),
+        ({"facilities": PRISON[:, :7]}, r"the shape \(5, 24\), not \(5, 7\)"),
+        ({"facilities": PRISON * 0}, "1 blocks have persons in a type of group quarters without a facility"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(changes: dict[str, object], rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        measure(**changes)
+
+
+@pytest.mark.deep
+def test_homes_of_a_small_country() -> None:
+    """The root has all possible cells, over a million, which takes seconds."""
+    random = np.random.default_rng(2)
+    cells = random.choice(np.flatnonzero(dhc.HOUSEHOLDS.possible), 50)
+    codes = {part.name: dhc.HOUSEHOLDS.marginal(part.name).find(cells) for part in dhc.HOUSEHOLDS.attributes}
+    households = pd.DataFrame({"block": random.integers(0, 5, 50), **codes})
+    occupied = households[["block"]].assign(tenvacgq=households.hhtenshort_3lev)
+    others = pd.DataFrame({"block": random.integers(0, 5, 20), "tenvacgq": random.integers(4, 35, 20)})
+    units = pd.concat([occupied, others])
+    vacant = np.bincount(others.block[others.tenvacgq < 11], minlength=5)
+    published = np.stack([np.bincount(households.block, minlength=5), vacant], axis=1)
+    published[:, 0] -= (moved := np.minimum(published[:, 0], 1))
+    published[:, 1] += moved
+    arguments = {
+        "unit_allocation": divide(dhc.UNITS, dhc.UNIT_ALLOCATION),
+        "household_allocation": divide(dhc.HOUSEHOLDS, dhc.HOUSEHOLD_ALLOCATION),
+        "randomness": stirred.random.from_key(KEY),
+    }
+    measured = dhc.measure_homes(TREE, units, households, published, **arguments)
+    homes, found = (measured.table(name, "Block") for name in ("households", "units"))
+    assert np.array_equal(np.bincount(homes.place, homes["count"], 5), published[:, 0])
+    assert np.array_equal(np.bincount(found.place, found["count"] * (found.tenvacgq < 4), 5), published[:, 0])
+    quarters = found[found.tenvacgq >= 11].groupby(["place", "tenvacgq"])["count"].sum()
+    assert quarters.to_dict() == others[others.tenvacgq >= 11].value_counts().to_dict()
+    rho = arguments["unit_allocation"].loss.rho + arguments["household_allocation"].loss.rho
+    assert measured.specification.loss.rho == 2 * rho
+    with pytest.raises(ValueError, match="another number of housing units"):
+        dhc.measure_homes(TREE, units, households, published + 1, **arguments)
