@@ -5,6 +5,7 @@ same number of children and only households, so that no record is needed. What n
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +33,13 @@ def expect_errors(design: TopDownDesign, children: Sequence[float], *, full: boo
     split, levels = Decomposition(PERSONS), design.levels
     rows = np.flatnonzero(split.possible & (split.groups == HOUSEHOLDS))
     held = levels.index(design.invariants[POPULATION]) if POPULATION in design.invariants else -1
-    primed = list[NDArray[np.float64]]()
+    primed = list[NDArray[np.floating[Any]]]()
     for depth in reversed(range(len(levels))):
         queries = [(each.query, float(1 / each.variance)) for each in design.measured_at(PERSONS.name, levels[depth])]
         precision = split.add_precisions(queries)[:, rows[:, None], rows]
         if full and depth < len(children):
             below = children[depth] * primed[0]
-            own: Floats = np.linalg.solve(np.eye(len(rows)) + below @ precision, below)
+            own = np.linalg.solve(np.eye(len(rows)) + below @ precision, below)
         else:
             own = np.linalg.inv(precision)
         along = own[0].sum(axis=1)
