@@ -189,7 +189,7 @@ def _estimate_levels(home: str, release: TopDownRelease) -> None:
 
 def measure_full() -> list[harness.Result]:
     """Full estimation against that of own levels, of one draw of a million persons: seconds, and GiB of peak memory
-    more; and the processor seconds of whole jobs, from the CEF to the publication, for the demonstration's census and for
+    more; and the processor seconds of whole jobs, from the CEF to the publication, of the demonstration's census and of
     a million persons."""
     with harness.temporary_home() as home:
         _, persons, _ = harness.run_step(prepare, home, MILLION).returned
