@@ -1,23 +1,28 @@
-"""What estimation with full information gains: `python -m benchmarks.topdown_information`, about two minutes.
+"""What estimation with full information gains: `python -m benchmarks.topdown_information`, about four minutes.
 
-A synthetic census is drawn and estimated five times from the same noisy measurements, from those of each level alone
-and with full information; then the linear estimates' intervals, and those of random unions of blocks, are compared with
-the true counts. The output is the tables of `docs/mechanisms/topdown-information.md`, in Markdown. Noise has fixed
-keys, so that every run gives the same figures. All runs in memory, by the code of the replicates.
+Two synthetic censuses are drawn and estimated five times from the same noisy measurements, from those of each level
+alone and with full information; the smaller one also with parts of it, and with blocks that lean on their housing
+units. Then the linear estimates' intervals, and those of random unions of blocks, are compared with the true counts.
+The output is the tables of `docs/mechanisms/topdown-information.md`, in Markdown. Noise has fixed keys, so that every
+run gives the same figures. All runs in memory, by the code of the replicates.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from assets.cef.synthetic import SyntheticPopulation
 from assets.topdown.uncertainty import SIZES, describe_size
 from assets.topdown.workers import ReplicateTask
 from benchmarks.topdown_coverage import CENSUSES, derive_key, make_census
 from mechanisms.races import RACE_COMBINATIONS
 from mechanisms.sampling.noise import Noise
+from mechanisms.topdown import estimation
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import TopDownDesign, words
 from mechanisms.topdown.gain import expect_errors
@@ -33,11 +38,15 @@ from mechanisms.topdown.information import (
     round_intervals,
     sum_cells,
 )
+from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, Sums, estimate_finest, replicate_noise, roll_up
 from mechanisms.topdown.schema import PERSONS, UNITS
 
 DRAWS = 5
+LARGER = SyntheticPopulation(households=170_000, states=["10", "11", "44"])
+"""The larger census, called C."""
+
 UNIONS, BLOCKS_OF_A_UNION = 200, 100
 
 OCCUPIED = "occupied units (H1)"
@@ -87,6 +96,16 @@ def compare(census: ReplicateTask, draws: int = DRAWS) -> pd.DataFrame:
                 errors[name, "bias", level].append(float(difference.mean()))
     index = pd.MultiIndex.from_tuples(errors, names=["measure", "kind", "level"])
     return pd.Series([float(np.mean(each)) for each in errors.values()], index).unstack("level")[levels]
+
+
+def compare_parts(census: ReplicateTask, draws: int = DRAWS) -> Mapping[str, pd.DataFrame]:
+    """As `compare`, with parts of full estimation: without counts that are held near the root, and with the counts by
+    type of group quarters alone."""
+    with patch.object(TopDownDesign, "is_types_first", return_value=False):
+        upward = compare(census, draws)
+    with patch.object(estimation, "_estimate_within_parts", side_effect=NotSolvedError):
+        types = compare(census, draws)
+    return {"information from below": upward, "and types held": types, "and races held": compare(census, draws)}
 
 
 def estimate_linearly(census: ReplicateTask, draw: int) -> tuple[Census, list[Information], list[Information]]:
@@ -168,11 +187,23 @@ def expect(design: TopDownDesign, children: tuple[float, ...]) -> pd.DataFrame:
 def main() -> None:
     census, persons = make_census(CENSUSES["A"], "full")
     print(f"{persons:,} persons in {len(census.parents[-1]):,} blocks")
-    own, full = compare(make_census(CENSUSES["A"], "own_levels")[0]), compare(census)
-    print(f"\n| | {' | '.join(own.columns)} |\n|---|{'---:|' * len(own.columns)}")
-    for measure, kind in [*((name, "error") for name in (*MEASURES, OCCUPIED)), ("group quarters, all", "bias")]:
-        pairs = zip(own.loc[measure, kind], full.loc[measure, kind], strict=True)
-        print(f"| {measure}{', bias' * (kind == 'bias')} | {' | '.join(_format_pair(*pair) for pair in pairs)} |")
+    own, parts = compare(make_census(CENSUSES["A"], "own_levels")[0]), compare_parts(census)
+    full = parts["and races held"]
+    _print_gain(own, full)
+    print("\n| | GQ, US | GQ, tract | two or more races, US | race × Hispanic, county |\n|---|---:|---:|---:|---:|")
+    shown = [("group quarters, all", 0), ("group quarters, all", 3), ("two or more races", 0), ("race × Hispanic", 2)]
+    for name, errors in {"own levels": own, **parts}.items():
+        figures = [f"{errors.loc[(measure, 'error')].iloc[level]:.3g}" for measure, level in shown]
+        print(f"| {name} | {' | '.join(figures)} |")
+    leaning = compare(replace(census, design=replace(census.design, lean_on_housing_units=True)))
+    print("\nBlocks, without and with leaning on housing units")
+    for measure in MEASURES:
+        print(
+            f"| {measure} | {_format_pair(*(errors.loc[(measure, 'error')].iloc[-1] for errors in (full, leaning)))} |"
+        )
+    larger, persons = make_census(LARGER, "full")
+    print(f"\nC: {persons:,} persons in {len(larger.parents[-1]):,} blocks")
+    _print_gain(compare(make_census(LARGER, "own_levels")[0]), compare(larger))
     tallies = []
     for draw in range(2):
         people, informed, linear = estimate_linearly(census, draw)
@@ -189,6 +220,13 @@ def main() -> None:
     for name, children in TREES.items():
         print(f"\n{name}\n{expect(census.design, children).round(2).to_string()}")
     print(f"\n{UNIONS} random unions of blocks: {cover_unions(people, informed, linear):.1%} covered")
+
+
+def _print_gain(own: pd.DataFrame, full: pd.DataFrame) -> None:
+    print(f"\n| | {' | '.join(own.columns)} |\n|---|{'---:|' * len(own.columns)}")
+    for measure, kind in [*((name, "error") for name in (*MEASURES, OCCUPIED)), ("group quarters, all", "bias")]:
+        pairs = zip(own.loc[measure, kind], full.loc[measure, kind], strict=True)
+        print(f"| {measure}{', bias' * (kind == 'bias')} | {' | '.join(_format_pair(*pair) for pair in pairs)} |")
 
 
 def _format_pair(own: float, full: float) -> str:

@@ -1,4 +1,4 @@
-"""What Dagster loads: the only place that knows which datasets and releases exist.
+"""The part that Dagster loads, and the only one that knows the datasets and releases.
 
 It holds the one `Definitions` object, the components and the automation. The stages themselves are in `assets`.
 """

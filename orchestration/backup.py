@@ -30,7 +30,7 @@ WAREHOUSE, CUSTODY, PUBLISHED = "warehouse", "custody", "published"
 
 
 class BackupError(Exception):
-    """A back-up cannot be made or restored. The message says why, and what to do."""
+    """A back-up cannot be made or restored. The message has the reason and the remedy."""
 
 
 Resources = Callable[[Path], Mapping[str, dg.ConfigurableResource]]

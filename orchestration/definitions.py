@@ -78,5 +78,5 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
 @dg.definitions
 @cache
 def defs() -> dg.Definitions:
-    """What this deployment runs. Dagster asks for it six times in a process that launches a job."""
+    """The definitions of this deployment. Dagster calls this six times in a process that launches a job."""
     return deployment(component_tree(), deployment_folders()[0])

@@ -1,4 +1,4 @@
-"""What the environment says of the deployment: its folders, and the resources that lie in them.
+"""The deployment as the environment sets it: its folders, and the resources in them.
 
 - `STIRRED_PROJECT`: the folder of the deployment, with its declarations under `orchestration/defs`; by default the
   checkout, or the current folder if Stirred is installed (`resources.project`);
@@ -57,7 +57,7 @@ _THIS_MACHINE = ("127.0.0.1", "[::1]", "localhost")
 
 
 def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
-    """The folder of databases and keys, and that of publications; by default, in the folder of the project."""
+    """The folder of databases and keys, and the folder of publications; by default, in the folder of the project."""
     home = os.environ.get("STIRRED_HOME", project / "var")
     published = os.environ.get("STIRRED_PUBLISHED", project / "published")
     return Path(home).absolute(), Path(published).absolute()

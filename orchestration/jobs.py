@@ -31,7 +31,7 @@ OVERLOOKED_AFTER, LOST_LATELY = timedelta(minutes=1), timedelta(days=1)
 
 
 class Withdrawal(dg.Config):
-    """What is withdrawn, and by whom."""
+    """The release or dataset to withdraw, and the person who withdraws it."""
 
     dataset: str = Field(description="The name of the dataset.")
     release: str = Field(description="The name of the release; * for the whole dataset with all its releases.")

@@ -1,4 +1,4 @@
-"""Plans: declarations that were not made yet, and what they would charge.
+"""Plans: draft declarations, and their charges.
 
 What can be tried are the fields of `defs.yaml` themselves, so that every plan ends in a `defs.yaml`. A wanted margin of
 error or a wanted total becomes fields too: the method of a release knows which. No record is read.

@@ -1,12 +1,12 @@
-"""The chain of the budget ledger: what an entry contains, how entries are linked, what breaks a chain, and its anchor.
+"""The chain of the budget ledger: its entries, their links, its breaks, and its anchor.
 
 This module holds values and pure functions, and the canonical text that hashes and seals are computed over. `ledger`
 stores the entries and writes the anchor. `mechanisms.accounting` composes the losses.
 
 A chain of hashes cannot reveal that its last entries were cut off, that the file was replaced by an earlier copy, or
-that the whole chain was rebuilt. The anchor can: it says where the chain ends, in a small file that `custody` keeps
-beside the master key, with whose key it is sealed. It also says where the chain continues, so that of a file ledger and
-the server ledger that it was moved to only one can be appended to.
+that the whole chain was rebuilt. The anchor can: it records the end of the chain, in a small file that `custody` keeps
+beside the master key, sealed under a key from it. It also records where the chain continues, so that after a move to a
+server only one of the two ledgers accepts entries.
 """
 
 import hmac
@@ -39,7 +39,7 @@ NOT_CHARGED = "public data, no budget charged"
 
 @dataclass(frozen=True)
 class Details:
-    """What a reservation records about its charge besides the loss. Every value is either public or keyed.
+    """The facts that a reservation records about its charge besides the loss. Every value is either public or keyed.
 
     Attributes:
         population: whom the dataset is about; the cap belongs to it.

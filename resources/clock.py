@@ -1,9 +1,9 @@
-"""Time stamps of the ledger's entries by an outside authority (RFC 3161): how they are asked for, kept and verified.
+"""Time stamps of the ledger's entries by an outside authority (RFC 3161): requests, storage and verification.
 
-A ledger and its anchor that are set back together cannot be told from the earlier state. A time stamp proves that an
-entry existed at a time, and only the authority can make one. It is of the SHA-256 of the 64 hexadecimal digits of the
-entry's hash, which covers all earlier entries, and the authority learns nothing else. No policy is asked for. When a
-stamp is asked for is the matter of `ledger`.
+A ledger and its anchor that are set back together look like the earlier state. A time stamp proves that an entry
+existed at a time, and only the authority can make one. It is of the SHA-256 of the 64 hexadecimal digits of the entry's
+hash, which covers all earlier entries, and the authority learns nothing else. No policy is requested. `ledger` decides
+when to request a stamp.
 
 Without the settings and without stamps, nothing here imports the library, and verification needs no database.
 """

@@ -5,10 +5,10 @@ and writes their files, `mechanisms.sampling` turns a draw's key into random num
 record of each draw. A key is never a field of a resource, so that no configuration, representation or error message can
 reveal one.
 
-A new key in place of a lost one would make an old deployment look like a new one, in which nothing was charged yet.
-Therefore a master key is made only for a deployment that has no databases, and no tables in a lake, and together with
-the anchor of the empty ledger. `ledger` looks for entries on a server first. Afterwards every use of a key requires
-that key, anchor, ledger and databases are there and belong together. The files are made in this order:
+If a new key replaced a lost one, an old deployment would look like a new one without charges. Therefore a master key is
+made only for a deployment that has no databases, and no tables in a lake, and together with the anchor of the empty
+ledger. `ledger` looks for entries on a server first. Afterwards every use of a key requires that key, anchor, ledger
+and databases are there and belong together. The files are made in this order:
 
 1. the key under a temporary name;
 2. the anchor of the empty ledger, sealed with that key;
@@ -70,7 +70,7 @@ _MAIN = "main"
 
 
 class CustodyMode(StrEnum):
-    """What happens to a draw's key once the draw is settled: it can be derived again, or it is destroyed."""
+    """The fate of a draw's key once the draw is settled: it can be derived again, or it is destroyed."""
 
     ESCROWED = "escrowed"
     EPHEMERAL = "ephemeral"
@@ -142,9 +142,8 @@ class Custody(ConfigurableResource):
         """Keep the sketch of a dataset's records, encrypted; return its name, 64 hexadecimal digits.
 
         The name is an HMAC over the sketch and the versions that it is made of, so that equal names show no more than
-        equal versions. Whoever has a back-up of these files without the master key learns the number of sketches and
-        their sizes, which tell small files apart from large ones.
-        Raises CustodyError if the file cannot be written.
+        equal versions. A back-up of these files without the master key reveals the number of sketches and their sizes,
+        which distinguish small files from large ones. Raises CustodyError if the file cannot be written.
         """
         key = self.derive("sketch name")
         name = hmac.new(key, canonicalize(dict(of)) + sha256(sketch).digest(), sha256).digest()
@@ -267,8 +266,8 @@ class Custody(ConfigurableResource):
     def _find_key(self) -> tuple[bytes, Anchor] | None:
         """The master key and the anchor, which belong together and to the databases; None in a new deployment.
 
-        What is made last is looked at first, so that a process that is just making the files is not taken for one that
-        has lost some of them.
+        It checks the files in the reverse of the order in which they are made, so that a process that is just making
+        them does not seem to have lost some.
         """
         data = [name for name in (Zone.CONFIDENTIAL.database, Zone.LEDGER.database) if self._has_data(name)]
         tie = self._read_tie()

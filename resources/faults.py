@@ -1,4 +1,4 @@
-"""What is shown of an error that is not our own: its kind and its trace, and never its message.
+"""Display of errors that are not our own: kind and trace, and never the message.
 
 A message of a library or a server may quote a value, a key or a password. Refusals, whose sentences are our own, are in
 `mechanisms.refusal`.
@@ -30,7 +30,7 @@ _OURS = ("mechanisms", "assets", "resources", "orchestration", "stirred")
 
 
 class FaultError(Exception):
-    """An error that nobody expected, a fault in the code. It has the trace of that error, and not its message."""
+    """An unexpected error, a fault in the code. It has the trace of that error, but not its message."""
 
 
 def name_error(error: BaseException) -> str:
@@ -42,7 +42,7 @@ def name_error(error: BaseException) -> str:
 
 
 def conceal(error: Exception) -> FaultError:
-    """The fault to be raised, `from None`, in place of an error that nobody expected.
+    """The fault to raise, `from None`, instead of an unexpected error.
 
     The message of an error that is defined in this project, such as one of a mechanism, is our own sentence and stays.
     """

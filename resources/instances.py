@@ -112,7 +112,7 @@ def _wait(key: tuple[int, Hashable], connections: Connections, opened: ExitStack
 
 @atexit.register
 def close_waiting() -> None:
-    """Close the instances that wait, and remove what belongs to them."""
+    """Close the waiting instances, and remove their data."""
     with _lock:
         own = [_waiting.pop(key) for key in list(_waiting) if key[0] == os.getpid()]
     for _, opened in own:

@@ -8,8 +8,8 @@ The order is write-ahead: reserve, draw, settle. A reservation counts from the m
 the draw follows. A run that is killed at any point therefore leaves either no reservation or one that counts.
 
 A draw has an ephemeral key from its reservation to its settlement or withdrawal. The key is made and deleted while no
-other process can read or append: whoever reads that a draw is settled finds no key of it, unless a process was killed
-between the two. `forget_keys` deletes what such processes left.
+other process can read or append. A process that reads a settlement therefore finds no key of that draw, unless a
+process was killed in between. `forget_keys` deletes keys that such processes left.
 
 At any moment the chain must end either at the anchor's head or at the entry that the anchor announces, which is written
 *before* the entry is committed; the ledger refuses anything else. The anchor cannot reveal that it was itself restored
@@ -500,7 +500,7 @@ class Ledger(ConfigurableResource):
 
     @contextmanager
     def keep_unchanged(self) -> Iterator[None]:
-        """Keep every process from appending to a ledger on a server, and the anchor as it is, until the block ends.
+        """Keep the anchor unchanged, and every process from appending to a ledger on a server, until the block ends.
 
         Inside the block, this process reads it as one that is `kept`, which does not wait behind one that appends next.
         Raises LedgerError if the server's role may not, as that of an auditor.
@@ -653,7 +653,7 @@ def _list_reservations(entries: Sequence[Entry], population: str) -> Iterator[En
 
 
 def remaining(charged: Loss, cap: Loss) -> Decimal:
-    """What remains under a cap, in the cap's symbol, rounded down, so that it is never overstated."""
+    """The rest of a cap, in the cap's symbol, rounded down, so that it is never overstated."""
     if isinstance(charged, ConcentratedLoss) and isinstance(cap, ConcentratedLoss):
         return max(_NOTHING, -round_up(charged.rho - cap.rho, DECIMALS))
     one, limit = (loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in (charged, cap))

@@ -75,7 +75,7 @@ class FileLedger:
             before_commit()
 
     def mark_moved(self) -> None:
-        """Leave the entries where nobody appends to them or counts them. Doing so again changes nothing."""
+        """Move the entries to a name where no process appends to them or counts them. A repetition changes nothing."""
         if not self._session.columns(MOVED):
             with self._session.transaction():
                 self._session.run("ledger/create", table=ENTRIES)

@@ -56,6 +56,9 @@ _PASSING = {
         "the database system is|connection slots are reserved|too many (clients|connections)"
     ),
     "a server took too long": re.compile("canceling statement due to"),
+    "the disk of a server is full": re.compile(
+        r'could not [^"\n]*"(base|global|pg_\w+)/[^"\n]*"[^\n]*: No space left on device', re.IGNORECASE
+    ),
     "another process wrote the same table, or made the same schema, at the same time, or too many wrote at once. "
     "Nothing was written": re.compile(
         "Transaction conflict|Exceeded the maximum retry count|could not serialize access|deadlock detected"
@@ -91,7 +94,7 @@ class NothingWrittenError(WarehouseError):
 
 @dataclass(frozen=True)
 class Removal:
-    """What a compaction removed for good: files, and their size in bytes as far as it is known."""
+    """The result of a compaction: the removed files, and their size in bytes as far as it is known."""
 
     files: int
     size: int
@@ -175,7 +178,7 @@ class Storage(ABC):
 
     @abstractmethod
     def compact(self, session: OpenSession, age: timedelta) -> Removal:
-        """Remove what was replaced or deleted longer than `age` ago."""
+        """Remove data that were replaced or deleted longer than `age` ago."""
 
 
 @cache

@@ -37,6 +37,7 @@ from resources.faults import name_error
 from resources.instances import borrow_instance
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
+from resources.machine import count_cores
 from resources.spill import create_spill_folder
 from resources.statements import SQL, Fragment, Table, Zone, quote, quote_literal, render
 from resources.storage import (
@@ -339,7 +340,7 @@ class Session:
         self.run(_DROP_SCHEMA, zone=quote(zone.value), schema=quote(schema))
 
     def copy_zone(self, zone: Zone, path: Path) -> None:
-        """Copy the current content of a zone into a new database file, without remains of what was deleted."""
+        """Copy the current content of a zone into a new database file, without remains of deleted data."""
         alias = quote(f"copy of {zone.value}")
         self.run(ATTACH, path=quote_literal(path), alias=alias, read_only=False)
         self.run(_COPY_DATABASE, zone=quote(zone.value), copy=alias)
@@ -410,7 +411,7 @@ class Session:
                 digest.update(part)
 
         # Columns are hashed side by side, while DuckDB reads the next batch.
-        with ThreadPoolExecutor(os.cpu_count()) as hashing:
+        with ThreadPoolExecutor(count_cores()) as hashing:
             running: list[Future[None]] = []
             for batch in self.batches(name, batch_rows, table=table, columns=plain):
                 for future in running:
@@ -591,7 +592,7 @@ class Warehouse(ConfigurableResource):
         return Path(self.spill_folder or Path(self.folder) / "spill")
 
     def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removal:
-        """Remove for good what was deleted from a zone, or replaced in it, longer than `age` ago.
+        """Remove for good the data that were deleted from a zone, or replaced in it, longer than `age` ago.
 
         A file is rewritten as a whole. Of a lake, files and their keys are deleted; a session that has been open for
         longer than `age` may fail then. Raises TransientError if another process holds the zone for over `patience`.
@@ -651,11 +652,14 @@ class Warehouse(ConfigurableResource):
             raise WarehouseError(f"{error.filename or self._spill} cannot be written ({error.strerror})") from None
         needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
         try:
-            settings = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spill_folder)}
+            settings = {
+                **_SETTINGS,
+                "memory_limit": self.memory_limit,
+                "temp_directory": str(spill_folder),
+                "threads": self.threads or count_cores(),
+            }
             if not self.by_statistics:
                 settings |= _WITHOUT_STATISTICS
-            if self.threads:
-                settings["threads"] = self.threads
             connection = opened.enter_context(closing(duckdb.connect(config=settings)))
             for extension in needed:
                 connection.execute(render(LOAD, {"extension": signed_extension(extension)}))

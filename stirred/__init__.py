@@ -6,12 +6,12 @@
 - `stirred.random`: the randomness that every draw takes, from the system or from a key.
 - `stirred.open`: the deployment in a folder, with its releases and publications.
 
-A mechanism of this package charges nothing: no ledger knows of its draws. Each result prints its DP specification,
-and says that it is not charged.
+The mechanisms of this package charge nothing: no ledger counts their draws. Each result prints its DP specification,
+and states that it is not charged.
 
-**Versions** follow semver.org. What the modules above list in `__all__` is stable: it changes with a new major version
-only, or before 1.0 with a new minor one. With the same key and the same calls in the same order, the numbers of a draw
-stay the same within a minor version. Every other module is internal and may change at any time.
+**Versions** follow semver.org. The names in `__all__` of the modules above are stable: they change with a new major
+version only, or before 1.0 with a new minor version. With the same key and the same calls in the same order, the
+numbers of a draw stay the same within a minor version. Every other module is internal and may change at any time.
 """
 
 from importlib import import_module

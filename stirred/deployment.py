@@ -1,7 +1,7 @@
 """A deployment from Python: its releases, plans, prices and launches, and its publications with their errors.
 
-What reads or changes the deployment runs as the command `stirred`, in a process of its own with the same Python. So a
-notebook keeps its settings, and what is asked for in either way is the same.
+Functions that read or change the deployment run the command `stirred` in a separate process with the same Python. So a
+notebook keeps its settings, and both ways give the same results.
 """
 
 import json
@@ -26,17 +26,17 @@ _ERRORS = ("estimate", "standard_error", "lower", "upper")
 
 
 class NotAuthorizedError(RefusedError):
-    """A launch needs an authorization. The message has the price, and what to give to `Deployment.launch`."""
+    """A launch needs an authorization. The message has the price, and the arguments for `Deployment.launch`."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What a launch charged and published.
+    """The charges and publications of a launch.
 
     Attributes:
-        charges: by release, the loss in words; empty if the draws were there already.
-        folders: those of the publications.
-        checks_passed: how many checks ran; all passed.
+        charges: by release, the loss in words; empty if there was no new draw.
+        folders: the folders of the publications.
+        checks_passed: the number of checks; all passed.
     """
 
     run: str
@@ -48,7 +48,7 @@ class Launch:
 @dataclass(frozen=True)
 class Deployment:
     """The deployment in a folder. Its declarations are under `orchestration/defs`; its databases, keys and publications
-    lie where the environment says (`STIRRED_HOME`, `STIRRED_PUBLISHED`), by default in `var` and `published`."""
+    lie where the environment sets them (`STIRRED_HOME`, `STIRRED_PUBLISHED`), by default in `var` and `published`."""
 
     folder: Path
 
@@ -58,7 +58,7 @@ class Deployment:
         return list(self._ask("status")["releases"])
 
     def budgets(self) -> list[dict[str, Any]]:
-        """A record for each population: what was charged, its cap, and what is left."""
+        """A record for each population: its total charge, its cap, and the rest of the cap."""
         return list(self._ask("status")["populations"])
 
     def plan(
@@ -71,11 +71,11 @@ class Deployment:
         largest_stratum: int | None = None,
         records: int | None = None,
     ) -> dict[str, Any]:
-        """What a release would charge, how exact it would be, and what a launch would do. Reads no records.
+        """The charge, the accuracy and the stages of a launch. Reads no records.
 
         Args:
             fields: fields of its declaration to try, such as `{"swap_rate": "1/10"}`.
-            margins: wanted 90% margins of error by line. Alternatively, `total` is the wanted charge.
+            margins: the 90% margins of error to reach, by line. Alternatively, `total` is the charge to reach.
             largest_stratum: b of a swap, if no edition with the same invariants is published.
             records: the expected number of records, for time, memory and disk.
         """
@@ -86,16 +86,17 @@ class Deployment:
         return dict(self._ask("plan", release, *options))
 
     def preflight(self, release: str) -> Any:
-        """What launching a release would charge, and why: a record, or one for each release declared under the name.
-        It reads records, draws nothing and charges nothing."""
+        """The charge of a launch and its reason: a record, or one for each release declared under the name. It reads
+        records, without a draw or a charge."""
         return self._ask("preflight", release)
 
     def launch(self, release: str, *, authorize: str = "", draw: str = "", by: str = "", **statements: str) -> Launch:
         """Make a release, from its source to its publication.
 
         Args:
-            authorize, draw, by: the loss, the draw and the name of who authorizes it, as the refusal asks for them.
-            statements: `different_people` or `public_because`, as a refusal asks for them.
+            authorize, draw, by: the loss, the draw and the name of the authorizing person, as the refusal requests
+                them.
+            statements: `different_people` or `public_because`, as a refusal requests them.
 
         Raises NotAuthorizedError if a new charge needs an authorization, and RefusedError for every other refusal.
         """
@@ -146,7 +147,7 @@ class Deployment:
         return write_frame(pa.Table.from_pylist(figures), kind)
 
     def verify(self, release: str, key: Path | str | None = None) -> "list[Identity]":
-        """What every edition of a published release is, as `Publication.verify`."""
+        """The verified editions of a published release, as `Publication.verify`."""
         return self[release].verify(key)
 
     @property
@@ -162,7 +163,7 @@ class Deployment:
         return Publication(folder, self.published / "public_key.pem")
 
     def _ask(self, command: str, *arguments: str) -> Any:
-        """What a command prints as JSON. Raises RefusedError with its message if it refuses."""
+        """The JSON that a command prints. Raises RefusedError with its message if it refuses."""
         place = str(Path(__file__).resolve().parents[1])
         path = os.pathsep.join([place, *filter(None, [os.environ.get("PYTHONPATH")])])
         done = subprocess.run(
@@ -223,8 +224,8 @@ class Publication:
         return write_frame(pq.read_table(self.folder / f"{name}.parquet"), kind)
 
     def verify(self, key: Path | str | None = None) -> "list[Identity]":
-        """What every edition in the folder is, the current one first. Raises VerificationError if anything was altered
-        or is not signed with the key, a PEM file; by default, the one next to the publications."""
+        """The verified editions in the folder, the current one first. Raises VerificationError if a file was altered or
+        is not signed with the key, a PEM file; by default, the key next to the publications."""
         from assets.publication import signature
 
         intact, problems = signature.verify(self.folder, signature.read_public_key(Path(key or self.key)))

@@ -80,7 +80,7 @@ class Estimated(Draw):
 
     Attributes:
         gap, violation: the largest duality gap of a real-valued solution, and the largest violation of a constraint.
-        unfilled: the number of blocks with a facility of group quarters in which nobody could be placed.
+        unfilled: the number of blocks with a facility of group quarters in which no person could be placed.
     """
 
     gap: float
@@ -301,7 +301,7 @@ def _collect(number: NDArray[np.int64], cell: NDArray[np.int64], count: NDArray[
 
 
 def _add_levels(finest: Counts, parents: Sequence[NDArray[np.int64]]) -> list[Counts]:
-    """By level, from the root's, the histograms that add up those of the finest."""
+    """By level, from the root's, the sums of the finest histograms."""
     levels = [finest]
     for above in parents[:0:-1]:
         below = levels[0]

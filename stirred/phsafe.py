@@ -69,12 +69,12 @@ class Measured(Draw):
 def measure(
     design: PHSafeDesign, counts: Mapping[Key, ArrayLike], *, randomness: Randomness, name: str = "the data"
 ) -> Measured:
-    """Noisy counts of everything that a design releases.
+    """Noisy counts of all runs of a design.
 
     Args:
         design: the runs with their truncation, levels and budgets, such as `production(["01"])`.
-        counts: by run and level, the exact counts, with the basis cells of the run as the last axis. Those of persons
-            count at most τ persons of each unit, the run's truncation: the guarantee rests on it.
+        counts: by run and level, the exact counts, with the basis cells of the run as the last axis. Counts of persons
+            include at most τ persons of each unit, the run's truncation: the guarantee depends on it.
 
     Raises ValueError if counts of a run and level are missing or not released, or have other cells than the run's, and
     TypeError if they are not integers.

@@ -41,7 +41,7 @@ class Randomness:
 
 
 def system() -> Randomness:
-    """New randomness from the operating system, which nobody can repeat."""
+    """New randomness from the operating system. No one can repeat it."""
     return Randomness(os.urandom(32), "the system")
 
 

@@ -1,4 +1,4 @@
-"""What draws return: frozen values that carry their DP specification and print it; and the data frames in and out."""
+"""The results of draws, frozen values that carry and print their DP specification; and data frames in and out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class TableDraw(Draw):
 
 def read_frame(data: Frame) -> pa.Table:
     """The data as an Arrow table, without the index of a data frame. Categorical columns have the type of their
-    categories. Raises TypeError for what is no table, and for columns whose values cannot be compared."""
+    categories. Raises TypeError for data that are not a table, and for columns whose values cannot be compared."""
     try:
         if _kind(data) == "pandas" and hasattr(data, "columns"):
             table = pa.Table.from_pandas(data, preserve_index=False)

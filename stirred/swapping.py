@@ -33,7 +33,7 @@ class Swapped(TableDraw):
 
     Attributes:
         design: the roles of the variables, and the swap rate.
-        strata: how many strata there are.
+        strata: the number of strata.
         largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.
     """
 
@@ -43,7 +43,7 @@ class Swapped(TableDraw):
 
     @cached_property
     def records(self) -> Any:
-        """One row for each record, in an order that tells nothing, without the column `count`."""
+        """One row for each record, in an uninformative order, without the column `count`."""
         rows = np.repeat(np.arange(self.arrow.num_rows), self.arrow["count"].to_numpy())
         return write_frame(self.arrow.drop_columns("count").take(rows), self.kind)
 
@@ -55,8 +55,8 @@ def loss(largest_stratum: int, rate: Number) -> PureLoss:
 
 
 def rate_for(largest_stratum: int, epsilon: Number) -> Fraction:
-    """The smallest swap rate, in millionths, that loses at most ε. Raises ValueError if none does: the least ε there is
-    is ½ ln(b + 1)."""
+    """The smallest swap rate, in millionths, that loses at most ε. Raises ValueError if none does: no ε is below
+    ½ ln(b + 1)."""
     return smallest_rate(largest_stratum, positive_fraction(epsilon))
 
 
@@ -74,18 +74,18 @@ def swap(
 
     Each record of a stratum of two or more is selected with probability `rate`; if exactly one is, the selection is
     repeated. A uniform permutation without fixed points exchanges the swap values of the selected records. The number
-    of records by all columns but the swap variables, and by match and swap variables, stays exactly as it is.
+    of records by all columns but the swap variables, and by match and swap variables, stays exact.
 
     Args:
         data: a row for each record. Missing values are values like any other.
-        match: the columns that records agree on if they are swapped; none for one stratum of all records.
-        swap: the columns whose values are exchanged. All others are held.
+        match: the columns on which swapped records agree; none for one stratum of all records.
+        swap: the columns whose values are exchanged. All others stay with the record.
         rate: the swap rate p, strictly between 0 and 1, as a number, a text such as "1/20", or a fraction.
-        unit: what a record is, such as "household". Say "person" only if a change of one person changes one record.
-        name: what the data are called in the specification.
+        unit: the name of a record, such as "household". Use "person" only if a change of one person changes one record.
+        name: the name of the data in the specification.
 
     Raises DesignError if no column is swapped or held or one has two roles, KeyError if there is no such column, and
-    ValueError for a rate that is out of range or a column named `count`, as that of the result is.
+    ValueError for a rate out of range or a column named `count`, like the column of the result.
     """
     if isinstance(match, str) or isinstance(swap, str):
         raise TypeError("columns are given as a list")

@@ -60,8 +60,8 @@ class Measured(Draw):
     Attributes:
         design: its tables with their noise.
         categories: by variable, the categories that a cell may have, in the order of the arrays.
-        grid: the step of the numbers, and the bounds of what a record adds.
-        numbers: by table that answers questions, its numbers in steps of the grid: noisy ones, or fitted ones.
+        grid: the step of the numbers, and the bounds of a record's amount.
+        numbers: by table that answers questions, its noisy or fitted numbers in steps of the grid.
     """
 
     design: Hypercube
@@ -151,20 +151,20 @@ def measure(
 
     Args:
         data: a row for each record.
-        categories: by variable, all categories that count. They are declared, and never those that occur in the data:
-            which ones occur would tell something about records.
+        categories: by variable, all possible categories. Declare them; the categories that occur in the data would
+            reveal facts about the records.
         epsilon, rho: the loss of the whole hypercube for a record added or removed: ε for discrete Laplace noise, or ρ
             for discrete Gaussian noise. One of them is given. The specification has the loss for a record changed.
-        margins: "summed" (only the table by all variables is measured), "independent" (every margin too, with noise of
-            its own) or "fitted" (as independent, and then the table that fits all measurements best).
+        margins: "summed" (only the table by all variables is measured), "independent" (every margin too, with separate
+            noise) or "fitted" (as independent, and then the table that fits all measurements best).
         cap: D, the greatest discrete Laplace noise; the loss is then (ε, δ).
         amount: the column that is added up, such as a weight; without one, records are counted.
         grid: the step to which an amount is rounded, and the bounds to which it is cut, which determine the noise;
             given if and only if there is an amount.
 
-    Raises ValueError if a record has another category (the message counts them), an amount is missing or not finite,
-    a category is declared twice, or both or no losses are given; TypeError for categories of another type than the
-    data and amounts that are no numbers; and HypercubeError for a hypercube that cannot be measured.
+    Raises ValueError if a record has another category (the message counts them), an amount is missing or not finite, a
+    category is declared twice, or both or no losses are given; TypeError for categories of another type than the data
+    and amounts that are not numbers; and HypercubeError for a hypercube that cannot be measured.
     """
     if (epsilon is None) == (rho is None):
         raise ValueError("give epsilon or rho")
@@ -236,7 +236,7 @@ def perturb(counts: ArrayLike, table: PTable, *, randomness: Randomness) -> NDAr
 
 def sub_table(folder: Path | str, by: Sequence[str] = (), where: Mapping[str, Sequence[Any]] | None = None) -> Any:
     """A sub-table of the published hypercube in a folder, as a pandas data frame with the columns of `Measured.ask`.
-    Raises QuestionError as it, and if the folder has no publication of a hypercube."""
+    Raises QuestionError as `ask` does, and if the folder has no publication of a hypercube."""
     from assets.table_builder import asking
 
     return asking.sub_table(folder, by, where)
@@ -271,7 +271,7 @@ def _add_up(
 
 
 def _steps(frame: pa.Table, amount: str | None, grid: Grid) -> NDArray[np.int64]:
-    """What each record adds, in steps."""
+    """The amount of each record, in steps."""
     if amount is None:
         return np.ones(frame.num_rows, dtype=np.int64)
     kind = frame.schema.field(amount).type

@@ -19,6 +19,7 @@ from assets.topdown.asking import (
     list_families,
     read_published,
 )
+from assets.topdown.bureau import FilesError, read_bureau
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.sampling.noise import DiscreteGaussian, Noise
 from mechanisms.topdown.allocation import Allocation, AllocationError, allocate, compute_variances
@@ -48,6 +49,7 @@ __all__ = [
     "AllocationError",
     "Attribute",
     "Estimated",
+    "FilesError",
     "Histograms",
     "Limits",
     "Measured",
@@ -60,6 +62,7 @@ __all__ = [
     "estimate",
     "estimate_published",
     "measure_and_estimate",
+    "read_bureau",
     "read_published",
 ]
 
@@ -105,21 +108,23 @@ def estimate(
     types_first: str | None = None,
     units: NDArray[np.int64] | None = None,
 ) -> Histograms:
-    """The histograms of all places that follow from noisy measurements; no record is read, and nothing is drawn.
+    """Estimate the histograms of all places from noisy measurements, without reading a record and without a draw.
 
     Args:
         total_first: the levels at which a separate pass determines the totals.
         types_first: estimate with full information, every place from all measurements at and below it, and down to this
             level, which is above the finest, decide the counts of groups before single cells.
         units: with full information, the numbers of housing units that the finest places lean on; persons whose first
-            group is that of households are then counted.
+            group is households are then counted.
 
-    Raises NotSolvedError or NotRoundedError if a parent's children cannot be estimated, and ValueError for levels that
-    are not possible.
+    Raises NotSolvedError or NotRoundedError if a parent's children cannot be estimated, and ValueError for impossible
+    levels.
     """
     levels = list(measured.tree)
     if not {*total_first} <= {*levels} or (types_first and (total_first or types_first not in levels[:-1])):
         raise ValueError("total_first: levels of the tree; types_first: one above the finest, without total_first")
+    if not types_first and not all(measured.measurements.values()):
+        raise ValueError("types_first: a level without measurements is estimated with full information alone")
     return _walk(measured, measured.limits, tuple(total_first), types_first, units=units)
 
 
@@ -154,17 +159,17 @@ def _walk(
 
 
 def estimate_published(
-    folder: str | Path,
+    published: str | Path | Mapping[str, Measured],
     *,
     total_first: Sequence[str] = (),
     types_first: str | None = None,
     lean_on_housing_units: bool = False,
 ) -> dict[str, Histograms]:
-    """Persons and units anew, from the noisy measurements of a published release alone, without a charge: `total_first`
-    and `types_first` are as of `estimate`, for persons. With full information, units are estimated after persons and
-    agree with them, and the finest places may lean on their number of housing units, which is published then. Raises
-    ValueError for options that do not go together."""
-    measured = read_published(folder)
+    """Persons and units anew, from the noisy measurements of a published release alone, or from those that
+    `read_published` or `read_bureau` gave, without a charge. `total_first` and `types_first` are as of `estimate`, for
+    persons. With full information, units are estimated after persons and agree with them, and the finest places may
+    lean on their number of housing units, if it is exact. Raises ValueError for options that do not go together."""
+    measured = published if isinstance(published, Mapping) else read_published(published)
     persons, units = measured[PERSONS.name], measured[UNITS.name]
     stock = units.limits[-1].totals if lean_on_housing_units else None
     if stock is not None and (not types_first or (stock == FREE).any()):
@@ -210,8 +215,8 @@ def measure_and_estimate(
         held: the level at which the number of records of each place is published exactly, as it is at all levels above.
         total_first, types_first: as of `estimate`.
 
-    Raises QueryError, AllocationError and DesignError for queries and shares that are not possible, and ValueError for
-    histograms or trees of other shapes.
+    Raises QueryError, AllocationError and DesignError for impossible queries and shares, and ValueError for histograms
+    or trees of other shapes.
     """
     parents = [read_counts(places) for places in list(tree.values())[1:]]
     exact = _add_up(schema, list(tree), parents, read_counts(histograms))

@@ -7,12 +7,10 @@ The number of confidential records is not public, so nothing here looks at the r
 size of a dataset follows from the parameters of a generated one, and else from the planner.
 """
 
-import os
 import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -27,6 +25,7 @@ from assets.cef.generated import GeneratedDeclaration
 from assets.cef.readers import MA1940_SIZES
 from assets.release.dataset import DatasetDeclaration, Reader, Size
 from assets.release.method import Method
+from resources.machine import count_cores, count_memory
 
 SLOPES = Path(__file__).with_name("slopes.json")
 
@@ -56,7 +55,6 @@ geographic entities."""
 
 _REPEATED = 5
 _SORTED, _HASHED, _LOOPED = 2**19, 2**23, 2**18
-_LIMIT_OF_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 
 @dataclass(frozen=True)
@@ -291,13 +289,9 @@ def this_machine(home: Path, published: Path, *, in_lake: bool = False) -> Machi
     """This machine, with the folders of the databases (unless they are in a lake) and of the publications, which need
     not exist yet."""
     home, published = _nearest_existing(home), _nearest_existing(published)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # Without a limit, the file of a container has the word max; elsewhere there is no such file.
-    with suppress(OSError, ValueError):
-        memory = min(memory, int(_LIMIT_OF_CONTAINER.read_text()))
     return Machine(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        memory,
+        count_cores(),
+        count_memory(),
         reference_seconds(),
         sys.maxsize if in_lake else shutil.disk_usage(home).free,
         shutil.disk_usage(published).free,

@@ -73,6 +73,10 @@ class PublishedStatistic:
         return list(self.scales)
 
     @property
+    def has_quantiles(self) -> bool:
+        return isinstance(self.measured, Tree)
+
+    @property
     def variance(self) -> float:
         """That of the noise of a cell's size, in squared steps: of several publications, the least answers."""
         if isinstance(self.measured, Moments):

@@ -11,7 +11,6 @@ once. `drawing` makes the draw.
 """
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -32,6 +31,7 @@ from assets.topdown.release import SPINE, TopDownRelease
 from assets.topdown.spine import count_places, read_states, read_tree
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import MECHANISM, Measured, TopDownDesign, level_of_states
+from resources.machine import count_cores
 from resources.warehouse import Session
 
 T = TypeVar("T")
@@ -187,7 +187,7 @@ def run_in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], processe
     processes, they share the arrays that they work on, and the key of a draw never leaves the process. The calling
     thread never takes more than two tasks for each thread in advance. If `processes` is 0, each core has a thread.
     """
-    threads, stop = processes or os.cpu_count() or 1, Event()
+    threads, stop = processes or count_cores(), Event()
     futures: list[Future[R]] = []
     with ThreadPoolExecutor(threads) as pool:
         try:

@@ -7,7 +7,6 @@ were drawn anew.
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
@@ -29,6 +28,7 @@ from mechanisms.topdown.design import SCHEMAS, level_of_states, words
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Schema
+from resources.machine import count_cores
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
@@ -351,7 +351,7 @@ def read_households(session: Session, estimates: Table, first: int, last: int) -
 
 
 def count_processes(release: TopDownRelease) -> int:
-    return release.declaration.processes or os.cpu_count() or 1
+    return release.declaration.processes or count_cores()
 
 
 def read_draw_id(session: Session, release: TopDownRelease) -> str:

@@ -269,7 +269,8 @@ def _stage_counts(session: Session, release: TopDownRelease, schema: Schema, anc
 
 
 def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
-    """The bounds of pieces of all places by level and number: the first place, and the one after the last."""
+    """The bounds of pieces of all places by level and number: the first place, and the one after the last; and the
+    numbers, from the least up to but excluding `end`, between which those of all its places lie."""
     ends = np.cumsum(list(places.values()))
     cuts = np.arange(0, ends[-1], PLACES_AT_A_TIME)
     depths = np.searchsorted(ends, cuts, side="right")
@@ -277,6 +278,7 @@ def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
     bounds = [*zip(depths.tolist(), numbers.tolist(), strict=True), (len(ends), 0)]
     return [
         {"depth": depth, "number": number, "to_depth": to_depth, "to_number": to_number}
+        | ({"least": number, "end": to_number} if depth == to_depth else {"least": 0, "end": int(ends[-1])})
         for (depth, number), (to_depth, to_number) in pairwise(bounds)
     ]
 

@@ -14,16 +14,17 @@ the last one by 1/2 at most. So all are 1: 2k + 1 + k² = (k + 1)². It is attai
 change. A record that changes from one cell to another costs twice what it adds, which is more, and is what `bounded`
 states.
 
-**From the sums**, all post-processing: the moment matrix Σ [1 x][1 x]ᵀ is projected to one whose eigenvalues are at
-least the standard deviation of the noise of a sum, and means, correlations and regressions follow from it. Their
-errors are those of `DRAWS` draws of the same noise, with a public key, added to the projected matrix and projected
-again. A sum of Laplace noises of more than `MOST_ADDED` cells is drawn as a normal one with its variance.
+**From the sums**, all post-processing: the moment matrix Σ [1 x][1 x]ᵀ of the variables that are asked is projected to
+one whose eigenvalues are at least a thousandth of the noise's standard deviation, and means, correlations and
+regressions follow from it. A greater floor would bias the variances of small cells. Errors are those of `DRAWS` draws
+of the same noise, with a public key, added to the projected matrix and projected again. A sum of Laplace noises of
+more than `MOST_ADDED` cells is drawn as a normal one with its variance.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import sqrt
 from typing import Any
 
@@ -43,6 +44,9 @@ LARGEST_SCALE = 1 << 15
 DRAWS = 1000
 MOST_ADDED = 32
 COVERAGE = 0.9
+
+FLOOR = 1e-3
+"""The least eigenvalue of a moment matrix, in standard deviations of its noise."""
 
 _PUBLIC_KEY = bytes(32)
 _UNIT = 2.0**-64
@@ -181,6 +185,7 @@ class Moments:
         matrix[..., first, second] = matrix[..., second, first] = np.asarray(sums, dtype=np.float64) / self.scale**2
         return matrix
 
+    @lru_cache(maxsize=64)  # noqa: B019 - a value, of which there are few
     def draw(self, cells: int) -> Floats:
         """`DRAWS` public draws of the noise of sums over so many cells, shape (`DRAWS`, components)."""
         shape, stream = (DRAWS, self.components), RandomStream(_PUBLIC_KEY, f"errors of moments, {cells}")
@@ -221,46 +226,48 @@ class MeasuredMoments:
     cells: int = 1
     effect: float = 1.0
 
-    @property
-    def _floor(self) -> float:
-        return self.moments.deviation * sqrt(self.cells)
-
     @cached_property
-    def _matrix(self) -> Floats:
-        """The projected matrix, in the unit of the scaled variables."""
-        return project(self.moments.matrix(self.sums), self._floor)
+    def _noise(self) -> Floats:
+        """`DRAWS` draws of the noise of the moment matrix."""
+        return self.moments.matrix(self.moments.draw(self.cells))
 
-    @cached_property
-    def _drawn(self) -> Floats:
-        return project(self._matrix + self.moments.matrix(self.moments.draw(self.cells)), self._floor)
+    def derive(
+        self, variables: Sequence[int], function: Callable[[Floats], Floats], sample: Callable[[Floats], Floats]
+    ) -> Derived:
+        """What a function makes of moment matrices of some of the scaled variables, shape (…, 1 + variables, 1 +
+        variables), with errors. `sample` gives the standard error of a sample with these moments.
 
-    def derive(self, function: Callable[[Floats], Floats], sample: Callable[[Floats], Floats]) -> Derived:
-        """What a function makes of moment matrices of the scaled variables, shape (…, k + 1, k + 1), with errors.
-        `sample` gives the standard error of a sample with these moments."""
-        estimate, drawn = np.asarray(function(self._matrix)), np.asarray(function(self._drawn))
+        Only what is asked is projected: of all variables together, a sum that is far off would change all others."""
+        places, floor = [0, *(number + 1 for number in variables)], FLOOR * self.moments.deviation * sqrt(self.cells)
+        matrix = project(self.moments.matrix(self.sums)[np.ix_(places, places)], floor)
+        drawn = project(matrix + self._noise[:, places][:, :, places], floor)
+        estimate, estimates = np.asarray(function(matrix)), np.asarray(function(drawn))
         tail = (1 - COVERAGE) / 2
-        lower, upper = np.quantile(drawn, [tail, 1 - tail], axis=0)
-        error = sqrt(self.effect) * np.asarray(sample(self._matrix))
-        return Derived(estimate, drawn.std(axis=0, ddof=1), lower, upper, error)
+        lower, upper = np.quantile(estimates, [tail, 1 - tail], axis=0)
+        error = sqrt(self.effect) * np.asarray(sample(matrix))
+        return Derived(estimate, estimates.std(axis=0, ddof=1), lower, upper, error)
 
     def mean(self, of: int) -> Derived:
         center, half = float(self.scales[of].center), float(self.scales[of].half)
         return self.derive(
-            lambda matrix: center + half * matrix[..., 0, of + 1] / matrix[..., 0, 0],
-            lambda matrix: half * np.sqrt(_covariance(matrix)[..., of, of] / matrix[..., 0, 0]),
+            [of],
+            lambda matrix: center + half * np.clip(matrix[..., 0, 1] / matrix[..., 0, 0], -1, 1),
+            lambda matrix: half * np.sqrt(_covariance(matrix)[..., 0, 0] / matrix[..., 0, 0]),
         )
 
     def deviation(self, of: int) -> Derived:
         half = float(self.scales[of].half)
         return self.derive(
-            lambda matrix: half * np.sqrt(_covariance(matrix)[..., of, of]),
-            lambda matrix: half * np.sqrt(_covariance(matrix)[..., of, of] / (2 * matrix[..., 0, 0])),
+            [of],
+            lambda matrix: half * np.sqrt(_covariance(matrix)[..., 0, 0]),
+            lambda matrix: half * np.sqrt(_covariance(matrix)[..., 0, 0] / (2 * matrix[..., 0, 0])),
         )
 
     def correlation(self, one: int, other: int) -> Derived:
         return self.derive(
-            lambda matrix: correlate(matrix, one, other),
-            lambda matrix: (1 - correlate(matrix, one, other) ** 2) / np.sqrt(matrix[..., 0, 0]),
+            [one, other],
+            lambda matrix: correlate(matrix, 0, 1),
+            lambda matrix: (1 - correlate(matrix, 0, 1) ** 2) / np.sqrt(matrix[..., 0, 0]),
         )
 
     def regression(self, of: int, on: Sequence[int]) -> Derived:
@@ -273,9 +280,11 @@ class MeasuredMoments:
         turned = np.diag(halves[0] / np.array([1.0, *halves[1:]]))
         turned[0, 1:] = -halves[0] * centers[1:] / halves[1:]
         shift = np.array([centers[0], *[0.0] * len(on)])
+        others = list(range(1, 1 + len(on)))
         return self.derive(
-            lambda matrix: shift + regress(matrix, of, on) @ turned.T,
-            lambda matrix: np.sqrt(np.diagonal(turned @ _sample_covariance(matrix, of, on) @ turned.T)),
+            [of, *on],
+            lambda matrix: shift + regress(matrix, 0, others) @ turned.T,
+            lambda matrix: np.sqrt(np.diagonal(turned @ _sample_covariance(matrix, 0, others) @ turned.T)),
         )
 
 

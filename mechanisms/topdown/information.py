@@ -70,7 +70,7 @@ _CERTAIN = 0.01
 def inform(below: Families, information: Information | None, measurements: Sequence[Measurement]) -> Information:
     """The information about some parents, from their own measurements, shape (parents, marginal cells), and from that
     about all their children; or if these are of the finest level, from the children's measurements. Of the families,
-    only the limits count otherwise; measurements include `detailed`."""
+    only the limits count otherwise; measurements include `detailed`, unless nothing was measured for the parents."""
     split, starts = Decomposition(below.schema), below.starts
     fixed = _to_totals(below.limits.totals)
     if information is None:
@@ -82,7 +82,9 @@ def inform(below: Families, information: Information | None, measurements: Seque
         variance, estimate = _sum_children(primed.estimate, primed.variance, starts)
         present = np.logical_or.reduceat(information.present, starts[:-1], axis=0)
     precision = split.add_precisions((each.query, float(1 / each.variance)) for each in measurements)
-    own = _weigh(split, measurements, [each.answers for each in measurements], present)
+    own = 0.0 * estimate
+    if measurements:
+        own = _weigh(split, measurements, [each.answers for each in measurements], present)
     _combine(precision, own, present, split.divisors, split.spread, estimate, variance)
     return Information(present, estimate, variance)
 

@@ -1,4 +1,4 @@
-"""The command `stirred`: what people do with a deployment, thin over its jobs and functions.
+"""The command `stirred`: people's work with a deployment, thin over its jobs and functions.
 
 Exit codes: 0 done; 1 refused, failed, or something does not hold; 2 wrong usage; 3 a charge needs an authorization.
 """

@@ -59,7 +59,7 @@ def launch(
 @click.argument("release", type=RELEASE)
 @as_json
 def preflight(release: str, as_json: bool) -> None:
-    """What launching RELEASE would charge, and why. Draws nothing and charges nothing."""
+    """Show the charge of launching RELEASE, and its reason. Draws and charges nothing."""
     from orchestration.cli.runs import print_preflights
 
     print_preflights(release, as_json=as_json)

@@ -52,7 +52,7 @@ def plan(
     as_yaml: bool,
     as_json: bool,
 ) -> None:
-    """What RELEASE would charge, how exact it would be, what it would take, and what launching it will do.
+    """Show the charge, the accuracy, the time, memory and disk, and the stages of launching RELEASE.
 
     Reads no records. Time, memory and disk are those that a launch is expected to take on this machine.
 

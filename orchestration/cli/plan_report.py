@@ -1,4 +1,4 @@
-"""What `plan` does: read what to try, plan each release of a name, and print the plans."""
+"""The work of `plan`: read the fields to try, plan each release of a name, and print the plans."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

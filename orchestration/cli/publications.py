@@ -1,4 +1,4 @@
-"""The commands on what is published: `table`, `verify`, `audit`, `export`, `explore` and `withdraw`."""
+"""The commands on publications: `table`, `verify`, `audit`, `export`, `explore` and `withdraw`."""
 
 import json
 import re
@@ -207,7 +207,7 @@ def _find_published(deployment: "Deployment", release: str, *, with_statistics: 
 
 @click.group()
 def export() -> None:
-    """Write what others keep of a publication."""
+    """Write a publication's record for others."""
 
 
 @export.command()
@@ -316,7 +316,7 @@ def audit(to: Path | None, as_json: bool) -> None:
 )
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="Answer requests for this host too; repeatable.")
 def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[str, ...]) -> None:
-    """Open a local page on budgets, plans, published tables and the audit. It reads only what is public.
+    """Open a local page on budgets, plans, published tables and the audit. It reads only public data.
 
     The page can be opened on this machine alone, until the command is interrupted.
     """

@@ -12,7 +12,7 @@ from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print
 @click.command()
 @as_json
 def status(as_json: bool) -> None:
-    """Releases, their editions and last runs, and what each population has spent and has left."""
+    """Show releases, their editions and last runs, and the spent and the remaining budget of each population."""
     from orchestration.deployment import Deployment
     from orchestration.launch import open_instance
 
@@ -39,7 +39,7 @@ def status(as_json: bool) -> None:
 @click.command()
 @as_json
 def budget(as_json: bool) -> None:
-    """What was charged, by what, authorized by whom, and what is left."""
+    """Show every charge with its release and authorization, and the rest of each cap."""
     from assets.ledger.view import list_entry_records
     from assets.texts import show_line
     from orchestration.deployment import Deployment

@@ -127,6 +127,13 @@ class TableBuilder(DeclaresReleases):
         return answer(folders, question, arguments, by, where)
 
     @staticmethod
+    def read_statistic(folder: Path) -> Any:
+        """The publication of quantiles or moments in a folder, as `assets.table_builder.statistics_asking` reads it."""
+        from assets.table_builder.statistics_asking import read_statistic
+
+        return read_statistic(folder)
+
+    @staticmethod
     def describe_categories(folder: Path, *, codes: bool) -> Callable[[str, Any], str]:
         """How a category of a variable is written, as `--where` takes it, and with its label unless only codes are."""
         from assets.table_builder.asking import read_labels, write_category

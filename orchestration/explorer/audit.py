@@ -1,4 +1,4 @@
-"""The page *Audit*: what can be proved with the public key and the ledger alone, and how to prove it without this page.
+"""The page *Audit*: proofs with the public key and the ledger alone, and how to repeat them without this page.
 
 The seal of the ledger's end and the repetition of draws need the keys, which this process cannot open: `stirred audit`
 asks for them.

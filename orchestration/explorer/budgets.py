@@ -1,4 +1,4 @@
-"""The page *Budgets*: what each population was charged, by which release, what is left, and what one more would cost.
+"""The page *Budgets*: each population's charges by release, the rest of its cap, and the price of one more release.
 
 The facts are those of `assets.ledger.view`; `assets.charge.assessment` judges another charge.
 """

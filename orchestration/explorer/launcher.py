@@ -107,7 +107,8 @@ def list_left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Pa
 
 
 def make_environment(settings: Settings) -> dict[str, str]:
-    """The environment of the explorer's process: what it needs. No key, password or library's setting is in it."""
+    """The environment of the explorer's process: only the variables that it needs, and no key, password or library's
+    setting."""
     inherited = INHERITED.union(list_folder_variables())
     return {name: value for name, value in os.environ.items() if name in inherited} | {
         "HOME": settings.temporary,

@@ -1,4 +1,4 @@
-"""The page *Plan*: a declaration that was not made yet, what it would charge, how exact it would be, and what it takes.
+"""The page *Plan*: a draft declaration, with its charge, its accuracy, and its time, memory and disk.
 
 It asks `orchestration.planning`, which reads no record, and shows what a charge would state. Nothing is charged.
 """

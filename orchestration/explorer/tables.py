@@ -44,6 +44,7 @@ from orchestration.explorer.products import (
 )
 from orchestration.explorer.reading import find_file_problems
 from orchestration.explorer.settings import read_settings
+from orchestration.explorer.statistics import answers_questions, show_answer
 from orchestration.explorer.words import distinguish, escape, format_figure, join_levels
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
@@ -53,6 +54,8 @@ MOST_DRAWN = 500
 _MOST_BYTES = 100_000_000
 """Larger files are named with their path, instead of offered for download: the page would hold them in memory."""
 _UNCERTAIN = "too uncertain"
+_ASK = "?"
+"""The choice of no table, which is the name of none, but of a question."""
 _ERRORS = (LOWER, UPPER, STANDARD_ERROR)
 _OF_LINEAR = (
     "Beside each published count is the linear estimate from all noisy measurements, with a 90% interval around it: in "
@@ -103,7 +106,12 @@ def show() -> None:
         if readable[release].public:
             picture.info(escape(readable[release].public))
         products = {product.name: product for product in readable[release].products}
-        name = choose("Table", {key: product.title for key, product in products.items()}, link, "table", f"{release}:")
+        titles = {key: product.title for key, product in products.items()}
+        titles |= {_ASK: "Ask for another one"} if answers_questions(release) else {}
+        name = choose("Table", titles, link, "table", f"{release}:")
+        if name == _ASK:
+            show_answer(picture, release, link)
+            return
         product = products[name]
         if product.is_counted:
             _show_numbers(picture, product, f"{release}:{name}:", link)

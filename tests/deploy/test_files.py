@@ -525,6 +525,13 @@ def test_a_real_instance_loads_from_the_settings(tmp_path: Path) -> None:
     assert not [path for path in (made / "passwords").iterdir() if path.read_text() in kept]
 
 
+def test_the_queue_waits_for_the_code_location_in_each_deployment() -> None:
+    """The chart's own form of the queue would lose these settings without a word."""
+    queue = values()["dagsterDaemon"]["runCoordinator"]
+    assert queue["type"] == "CustomRunCoordinator"
+    assert queue["config"]["customRunCoordinator"] == instance_settings()["run_coordinator"]
+
+
 def test_runs_that_write_the_same_dataset_wait_for_each_other(tmp_path: Path) -> None:
     limits = instance_settings()["concurrency"]["runs"]["tag_concurrency_limits"]
     assert limits == [{"key": WRITES, "value": {"applyLimitPerUniqueValue": True}, "limit": 1}]
@@ -712,6 +719,7 @@ def test_the_slurm_script_keeps_the_secrets_of_zones_from_daemon_and_webserver(t
     site = tmp_path / "site.env"
     site.write_text(f"SECRETS={made}\nDAGSTER_HOME={tmp_path}/dagster\nSTIRRED_HOME={tmp_path}/home\n")
     variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PROJECT": str(project), "SITE": str(site)}
+    variables["TMPDIR"] = str(tmp_path / "of_the_node")
     done = subprocess.run(["bash", DEPLOY / "stirred.sbatch"], env=variables, capture_output=True, timeout=600)
     assert done.returncode == 1  # as a service has ended
     found = {
@@ -720,6 +728,7 @@ def test_the_slurm_script_keeps_the_secrets_of_zones_from_daemon_and_webserver(t
     key = (made / "passwords" / "s3_runs").read_text()
     assert f"AWS_SECRET_ACCESS_KEY={key}" in found["dagster"]
     assert f"STIRRED_HOME={tmp_path}/home" in found["dagster"]
+    assert f"STIRRED_SPILL_FOLDER={tmp_path}/of_the_node/stirred-{os.getuid()}/spill" in found["dagster"]
     assert f"PGSERVICEFILE={made}/services/runs" in found["dagster"]
     for name in ("dagster-daemon", "dagster-webserver"):
         assert "AWS" not in found[name]

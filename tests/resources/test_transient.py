@@ -134,6 +134,26 @@ def test_a_catalog_that_is_lost_while_it_is_read_or_written_says_nothing_of_the_
             transient(lambda: read(warehouse, table))
 
 
+@contextmanager
+def full_disk(lake: Lake, zone: Zone) -> Iterator[None]:
+    """Let PostgreSQL answer to whatever writes a catalog what it answers if its disk is full."""
+    lake.catalogs[zone].run(
+        "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        """RAISE 'could not extend file "base/16397/16759": No space left on device' USING ERRCODE = 'disk_full'; """
+        "END $$; CREATE TRIGGER fill BEFORE INSERT ON ducklake_snapshot EXECUTE FUNCTION fill()"
+    )
+    yield
+    lake.catalogs[zone].run("DROP FUNCTION fill CASCADE")
+
+
+def test_a_catalog_whose_disk_is_full_says_nothing_of_the_tables(lake: Lake) -> None:
+    """Told apart from: a refusal, after which somebody must launch the job again."""
+    warehouse = lake.warehouse()
+    with warehouse.session(writes=Zone.PUBLIC) as session, full_disk(lake, Zone.PUBLIC):
+        assert transient(lambda: put(session, SHOWN, "lost")).endswith("the disk of a server is full")
+    assert read(warehouse) == "before"
+
+
 def test_a_server_that_is_back_in_time_is_waited_for(
     lake: Lake, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Claims about quantiles and moments of hypercubes: what is measured, charged, published and refused."""
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from streamlit.testing.v1 import AppTest
 
 from assets.publication.signature import public_key
 from assets.release.plan import PlanRequest
@@ -25,6 +27,7 @@ from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.moments import Moments
 from orchestration import cli
 from orchestration.components.table_builder import SingleHypercube
+from orchestration.explorer.settings import VARIABLE, Settings
 from orchestration.planning import plan_declaration
 from resources.chain import RESERVE
 from resources.statements import Zone
@@ -288,6 +291,40 @@ def test_the_command_answers_the_same_for_everyone(ask: Callable[..., Any], publ
     code, printed = ask("village/tables_work_moments", "--correlate", "income,hours", "--where", "county=Avon")
     assert code == 0
     assert "sample standard error" in printed
+
+
+def page() -> None:
+    """The page alone, as Streamlit's test runs it."""
+    from orchestration.explorer.tables import show
+
+    show()
+
+
+def test_the_page_answers_as_the_command(published: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Settings(str(tmp_path), str(published.release.published), str(tmp_path), "", (), 1)
+    monkeypatch.setenv(VARIABLE, known.as_text())
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    tree, moments = read(published, "income_quantiles"), read(published, "moments")
+    test = AppTest.from_function(page, default_timeout=600)
+    test.query_params |= {
+        "release": "village/tables_work_income_quantiles",
+        "table": "?",
+        "by": "county",
+        "share": "90",
+    }
+    test.run()
+    assert not test.exception
+    wanted = tree.quantiles("income", [Fraction(9, 10)], ["county"], {})
+    assert list(test.table[0].value["estimate"]) == [f"{row:,.0f}" for row in wanted["estimate"].to_pylist()]
+    test = AppTest.from_function(page, default_timeout=600)
+    test.query_params |= {"release": "village/tables_work_moments", "table": "?", "question": "regression"}
+    test.query_params |= {"variable": "income", "other": "hours", "by": "total", "county": "Avon"}
+    test.run()
+    slope = moments.regression("income", ["hours"], [], {"county": ["Avon"]}).to_pylist()[1]
+    assert not test.exception
+    shown = test.table[0].value
+    assert list(shown["coefficient"]) == ["intercept", "hours"]
+    assert shown["estimate"][1].replace("\\", "") == f"{slope['estimate']:.4g}"
 
 
 @pytest.mark.parametrize(

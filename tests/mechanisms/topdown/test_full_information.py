@@ -1,13 +1,17 @@
 """On a whole synthetic census, full information gains what the documentation states, and its intervals cover."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from assets.topdown.workers import ReplicateTask
 from benchmarks.topdown_coverage import CENSUSES, make_census
 from benchmarks.topdown_information import (
+    LARGER,
     TREES,
     compare,
+    compare_parts,
     cover,
     cover_unions,
     estimate_linearly,
@@ -15,6 +19,8 @@ from benchmarks.topdown_information import (
 )
 
 pytestmark = pytest.mark.prove
+
+_SMALL = "group quarters, all", "two or more races"
 
 LEVELS = ["US", "state", "county", "tract", "block group", "block"]
 
@@ -44,6 +50,30 @@ def test_five_draws_lose_the_bias_and_have_the_errors_that_are_documented(census
     for measure, errors in documented.items():
         assert full.loc[(measure, "error"), LEVELS[3:]].to_list() == pytest.approx(errors, rel=0.02)
     assert full.loc[("race × Hispanic", "error"), "county"] < 0.7 * own.loc[("race × Hispanic", "error"), "county"]
+
+
+def test_each_part_of_full_information_gains_what_is_documented(census: ReplicateTask) -> None:
+    """Group quarters need the types to be held, and two or more races need the races. Then blocks that lean on their
+    housing units; and a larger census, whose upper levels vary more from draw to draw than the figures that are held
+    here."""
+    parts = compare_parts(census)
+    quarters, races = ([parts[name].loc[(each, "error"), "US"] for name in parts] for each in _SMALL)
+    assert quarters == pytest.approx([114, 9.0, 9.0], rel=0.05)
+    assert races == pytest.approx([44.4, 48.4, 7.4], rel=0.02)
+    leaning = compare(replace(census, design=replace(census.design, lean_on_housing_units=True)))
+    assert leaning.loc[("population", "error"), "block"] == pytest.approx(4.95, rel=0.02)
+    assert leaning.loc[("cells of P1", "error"), "block"] == pytest.approx(0.479, rel=0.02)
+    larger = compare(make_census(LARGER, "full")[0])
+    documented = {
+        "population": [1.47, 1.18, 6.94],
+        "group quarters, all": [5.04, 2.40, 0.128],
+        "two or more races": [4.38, 3.56, 3.68],
+        "cells of P1": [1.72, 1.15, 0.535],
+        "race × Hispanic": [0.95, 0.570, 0.144],
+    }
+    for measure, errors in documented.items():
+        assert larger.loc[(measure, "error"), LEVELS[3:]].to_list() == pytest.approx(errors, rel=0.03)
+    assert abs(larger.loc[("group quarters, all", "bias"), "US"]) < 15
 
 
 def test_the_linear_intervals_cover_what_they_state(census: ReplicateTask) -> None:

@@ -40,6 +40,8 @@ def five(variant: str = "two totals") -> Answered:
                 tuple(each for each in own if each.query != "hhinstlevels") for own in tree.measurements
             ),
         )
+    if variant == "unmeasured level":
+        return replace(tree, measurements=(tree.measurements[0], (), *tree.measurements[2:]))
     if variant == "third level":
         free = [np.full_like(each, FREE) for each in tree.totals]
         return replace(tree, totals=(free[0], free[1], np.array([40_000, 20_000, 50_000]), free[3]))
@@ -64,7 +66,7 @@ def functions_of(dense: Dense) -> tuple[np.ndarray, list[tuple[int, int, np.ndar
     return np.array(shown, dtype=float), named
 
 
-@pytest.mark.parametrize("variant", ["two totals", "third level", "without hhinstlevels"])
+@pytest.mark.parametrize("variant", ["two totals", "third level", "without hhinstlevels", "unmeasured level"])
 def test_the_linear_estimates_of_all_places_are_those_of_one_dense_problem(variant: str) -> None:
     _, found, dense = solved(variant)
     functions, named = functions_of(dense)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Moments, Sums, compute_intervals, find_starts, roll_up, roll_up_once
-from mechanisms.topdown.schema import PERSONS, Counts, Marginal
+from mechanisms.topdown.schema import PERSONS, Attribute, Counts, Schema
 from tests.depth import examples
 
 SETTINGS = settings(deadline=None, derandomize=True, max_examples=examples(60))
@@ -117,7 +117,7 @@ def test_counts_of_a_level_are_the_sums_of_the_level_below(seed: int, children: 
     expected = np.zeros((len(children), 6), dtype=np.int64)
     np.add.at(expected, parents[1], finest)
     root, middle, same = roll_up(sparse(finest), parents, 6)
-    six = Marginal("detailed", np.arange(6, dtype=np.int32), 6, frozenset())
+    six = Schema("six", (Attribute("code", 6),)).marginal("detailed")
     assert np.array_equal(same.answer(six, 0, sum(children)), finest)
     assert np.array_equal(middle.answer(six, 0, len(children)), expected)
     assert np.array_equal(root.answer(six, 0, 1), expected.sum(axis=0)[None])

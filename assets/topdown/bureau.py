@@ -1,0 +1,194 @@
+"""The Census Bureau's noisy measurement files of redistricting data as arrays, for anybody to estimate anew; nothing is
+charged. `asking` reads the publications of this project.
+
+There are folders of persons (`…_Person_PL_…`) and of units (`…_Unit_PL_…`), each with a folder `<level>.parquet` for
+every level. In its folders `DPQuery` and `Constraint` are Parquet files, partitioned by state, with a row for each
+place and query: `geocode`, `query_name`, a column for each attribute with how the query asks it (`*` if not at all),
+`value` with all answers in the order of the attributes, and `variance`. Constraints have the `sign` =, <= or >=. A
+place's geocode begins with that of the place above. Its first character is 1 in American Indian areas and otherwise 0,
+and the next two are the state.
+
+So a state that has such areas is two places of the level State. Here these are the level `State_Part`, below a level
+State, which nothing was measured for. The population of a state is exact, but no file has it, because its two parts are
+not: it is an argument.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from assets.topdown.asking import Measured
+from mechanisms.refusal import RefusedError
+from mechanisms.topdown.design import SCHEMAS, STATE, unbounded
+from mechanisms.topdown.estimation import Measurement
+from mechanisms.topdown.feasibility import Limits, propagate
+from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS
+
+LEVELS = ("US", STATE, "County", "Tract", "Block_Group", "Block")
+PART = "State_Part"
+
+_AXES = {PERSONS.name: [attribute.name for attribute in PERSONS.attributes], UNITS.name: ["h1"]}
+_WHOLE = "*"
+_LOWER, _UPPER, _TOTAL = "hhgq_total_lb_con", "hhgq_total_ub_con", "total_con"
+
+
+class FilesError(RefusedError, ValueError):
+    """Noisy measurement files that are not complete, or not in their layout. The message names the level."""
+
+
+def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str, Measured]:
+    """The noisy measurements of persons and of units in a folder, of a nation or of one state, with all that is exact.
+
+    Everything is in memory, 16 KB for each place and more, so that a state at a time suits a large machine.
+
+    Args:
+        folder: with the folders of persons and units in it, and the levels from US or from State to the finest.
+        populations: by the two digits of every state, its number of persons, as the census published it.
+
+    Raises FilesError if levels, places or queries are missing, or measurements of a level differ in their variance, and
+    InfeasibleError if the populations contradict the bounds of the files.
+    """
+    found = {}
+    for name in SCHEMAS:
+        files = _Files(Path(folder), name)
+        codes = {level: files.list_places(level) for level in files.levels}
+        if STATE in codes:
+            states = sorted({code[1:3] for code in codes[STATE]})
+            if missing := [state for state in states if state not in populations]:
+                raise FilesError(f"populations: {missing[0]} is missing; there are {', '.join(states)}")
+            codes = {
+                each: of_level
+                for level, own in codes.items()
+                for each, of_level in ({STATE: states, PART: own} if level == STATE else {level: own}).items()
+            }
+        levels = list(codes)
+        tree = {level: _find_parents(codes, depth) for depth, level in enumerate(levels)}
+        measurements = {level: files.read(level, codes[level]) for level in levels}
+        found[name] = Measured(SCHEMAS[name], tree, measurements, files.limit(codes, tree, populations), codes)
+    persons, units = (list(found[name].codes.values())[-1] for name in SCHEMAS)
+    if persons != units:
+        raise FilesError("persons and units are of different places")
+    return found
+
+
+class _Files:
+    """The files of a histogram."""
+
+    def __init__(self, folder: Path, histogram: str) -> None:
+        self._histogram, self._axes = histogram, _AXES[histogram]
+        names = [path for path in folder.iterdir() if f"_{histogram[:-1]}_".lower() in path.name.lower()]
+        if len(names) != 1:
+            raise FilesError(f"{folder}: {len(names)} folders of {histogram}, not one such as US_Person_PL_PROD")
+        (self._folder,) = names
+        self.levels = [level for level in LEVELS if (self._folder / f"{level}.parquet").is_dir()]
+        first = LEVELS.index(self.levels[0]) if self.levels else 0
+        if first > 1 or len(self.levels) < 2 or self.levels != list(LEVELS[first : first + len(self.levels)]):
+            raise FilesError(f"{self._folder.name}: levels from US or State down, without a gap; not {self.levels}")
+        self._rows: dict[tuple[str, str], pa.Table] = {}
+
+    def list_places(self, level: str) -> list[str]:
+        """The geocodes of a level, in the order of states, and within them of the places above."""
+        codes = pc.unique(self._read(level, "DPQuery")["geocode"]).to_pylist()
+        return sorted(codes, key=lambda code: (code[1:3], code))
+
+    def read(self, level: str, codes: Sequence[str]) -> tuple[Measurement, ...]:
+        """All measurements of a level, those with fewer cells first; none of the states, which are no places there."""
+        if level == STATE:
+            return ()
+        rows = self._read(STATE if level == PART else level, "DPQuery")
+        measured = []
+        for name in pc.unique(rows["query_name"]).to_pylist():
+            own = rows.filter(pc.equal(rows["query_name"], name))
+            query = self._name(own.slice(0, 1).to_pylist()[0])
+            marginal = SCHEMAS[self._histogram].marginal(query)
+            variances = pc.unique(own["variance"]).to_pylist()
+            if len(variances) != 1 or not variances[0] > 0:
+                raise FilesError(f"{self._histogram} {level} {query}: variances {variances[:3]}, not one above 0")
+            answers = self._arrange(level, own, codes, marginal.size)
+            # The Bureau's first code is vacant, and ours is occupied.
+            answers = answers[:, ::-1] if self._histogram == UNITS.name and query == DETAILED else answers
+            measured.append(Measurement(query, Fraction(float(variances[0])), np.ascontiguousarray(answers)))
+        if DETAILED not in {each.query for each in measured}:
+            raise FilesError(f"{self._histogram} {level}: the query {DETAILED} is missing")
+        return tuple(sorted(measured, key=lambda each: (each.answers.shape[1], each.query)))
+
+    def limit(
+        self, codes: Mapping[str, Sequence[str]], tree: Mapping[str, Sequence[int]], populations: Mapping[str, int]
+    ) -> tuple[Limits, ...]:
+        """The limits of all levels: bounds of the finest, totals where they are exact."""
+        levels, schema, finest = list(codes), SCHEMAS[self._histogram], list(codes.values())[-1]
+        most = unbounded(len(finest), schema.groups.size)
+        lower = np.zeros((len(finest), schema.groups.size), dtype=np.int64)
+        upper, totals = np.full_like(lower, most), list[NDArray[np.int64] | None]()
+        for level, own in codes.items():
+            exact = None if level == STATE else self._constrain(STATE if level == PART else level, _TOTAL, own, 1)
+            totals.append(None if exact is None else exact[:, 0])
+        if self._histogram == PERSONS.name:
+            if STATE in levels:
+                totals[levels.index(STATE)] = np.array([populations[code] for code in codes[STATE]], dtype=np.int64)
+            bounds = [self._constrain(levels[-1], name, finest, schema.groups.size) for name in (_LOWER, _UPPER)]
+            if bounds[0] is None or bounds[1] is None:
+                raise FilesError(f"{self._histogram} {levels[-1]}: the bounds {_LOWER} and {_UPPER} are missing")
+            lower, upper = bounds[0], np.minimum(bounds[1], most)
+            upper[:, schema.groups.answer(schema.possible[None].astype(np.int64))[0] == 0] = 0
+        parents = [np.asarray(places, dtype=np.int64) for places in list(tree.values())[1:]]
+        return propagate(levels, parents, lower, upper, totals)
+
+    def _constrain(self, level: str, name: str, codes: Sequence[str], size: int) -> NDArray[np.int64] | None:
+        """The values of a constraint in all places of a level; None if no place has it."""
+        rows = self._read(level, "Constraint")
+        own = rows.filter(pc.equal(rows["query_name"], name))
+        return self._arrange(level, own, codes, size) if own.num_rows else None
+
+    def _read(self, level: str, kind: str) -> pa.Table:
+        if (level, kind) not in self._rows:
+            paths = sorted((self._folder / f"{level}.parquet" / kind).rglob("*.parquet"))
+            # Files differ in the widths of integers and in how texts are stored.
+            texts = [(column, pa.string()) for column in ("geocode", "query_name", *self._axes)]
+            schema = pa.schema([*texts, ("value", pa.list_(pa.int64())), ("variance", pa.float64())])
+            parts = [pq.read_table(path, columns=schema.names, partitioning=None).cast(schema) for path in paths]
+            if not parts and kind == "DPQuery":
+                raise FilesError(f"{self._folder.name}: {level}: there are no files of measurements")
+            self._rows[level, kind] = pa.concat_tables([schema.empty_table(), *parts])
+        return self._rows[level, kind]
+
+    def _name(self, row: Mapping[str, str]) -> str:
+        asked = [row[axis] for axis in self._axes]
+        if all(each == _WHOLE for each in asked):
+            return TOTAL
+        if all(each == DETAILED for each in asked):
+            return DETAILED
+        return " * ".join(each for each in asked if each != _WHOLE)
+
+    def _arrange(self, level: str, rows: pa.Table, codes: Sequence[str], size: int) -> NDArray[np.int64]:
+        """The values of all places in order, shape (places, size)."""
+        geocodes = rows["geocode"].combine_chunks()
+        order = pc.index_in(pa.array(codes), value_set=geocodes)
+        values = rows["value"].combine_chunks().take(order).flatten().to_numpy()
+        if len(geocodes) != len(codes) or order.null_count or len(values) != len(codes) * size:
+            name = rows["query_name"][0]
+            raise FilesError(f"{self._histogram} {level} {name}: not every place has {size} values, once")
+        return np.asarray(values).reshape(len(codes), size)
+
+
+def _find_parents(codes: Mapping[str, Sequence[str]], depth: int) -> list[int]:
+    """The position of each place's parent: the only place above, the state, or the place whose code begins its own."""
+    level, above = list(codes)[depth], list(codes)[max(depth - 1, 0)]
+    position = {code: number for number, code in enumerate(codes[above])}
+    if depth < 2:
+        if len(position) > 1:
+            raise FilesError(f"{above}: {len(position)} places; without a level above, there is one")
+        return [0] * len(codes[level])
+    if level == PART:
+        return [position[code[1:3]] for code in codes[level]]
+    lengths = sorted({len(code) for code in position}, reverse=True)
+    parents = [next((position[code[:n]] for n in lengths if code[:n] in position), -1) for code in codes[level]]
+    if -1 in parents:
+        raise FilesError(f"{level}: {codes[level][parents.index(-1)]} lies in no place of {above}")
+    return parents

@@ -1,0 +1,102 @@
+"""Questions to published quantiles and moments, a part of the page *Tables*: those that `stirred table` answers.
+
+All choices are in the address of the page, so that whoever opens it sees the same answer.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from mechanisms.refusal import RefusedError
+from orchestration.components import TableBuilder
+from orchestration.explorer.display import choose, read_link, show_table
+from orchestration.explorer.products import NO_VALUE, TOTAL
+from orchestration.explorer.reading import find_published
+from orchestration.explorer.words import escape, format_figure
+
+QUANTILE, SUMMARY, CORRELATION, REGRESSION = "quantiles", "summary", "correlation", "regression"
+
+_WORDS = {
+    QUANTILE: "A quantile, such as the median",
+    SUMMARY: "Means, standard deviations and correlations",
+    CORRELATION: "A correlation",
+    REGRESSION: "A regression on one variable",
+}
+
+
+def answers_questions(release: str) -> bool:
+    return (find_published() / release / "scales.parquet").exists()
+
+
+def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> None:
+    """The controls of a question to a release, and its answer, or why there is none."""
+    folder, scope = find_published() / release, f"{release}:ask:"
+    try:
+        published, write = _read(folder, (folder / "SHA256SUMS").stat().st_mtime_ns)
+        asked = [QUANTILE] if published.has_quantiles else [SUMMARY, CORRELATION, REGRESSION]
+        question = choose("Question", {name: _WORDS[name] for name in asked}, link, "question", scope)
+        arguments = _choose_arguments(question, list(published.variables), link, scope)
+        categories = published.cells.categories
+        rows_by = {TOTAL: "All together", **{name: name.replace("_", " ") for name in categories}}
+        by = choose("One row for each", rows_by, link, "by", scope)
+        where: dict[str, list[str | None]] = {}
+        for name, values in categories.items():
+            if name != by:
+                texts = {_as_text(value): write(name, value) for value in values.to_pylist()}
+                chosen = choose(name.replace("_", " "), {TOTAL: "All together", **texts}, link, name, scope)
+                where |= {} if chosen == TOTAL else {name: [None if chosen == NO_VALUE else chosen]}
+        answer = getattr(published, question)(*arguments, [] if by == TOTAL else [by], where)
+    except (RefusedError, OSError) as error:
+        picture.error(escape(f"{error}"))
+        return
+    st.query_params.from_dict(link)
+    with picture:
+        st.markdown(f"**{escape(_WORDS[question])}**")
+        show_table(
+            [
+                {
+                    key.replace("_", " "): write(key, cell) if key in categories else _format(cell)
+                    for key, cell in row.items()
+                }
+                for row in answer.to_pylist()
+            ]
+        )
+        st.caption(
+            "The standard error and the interval, from lower to upper, are those of the noise. The error of the sample "
+            "stands beside them."
+        )
+
+
+@lru_cache(maxsize=8)
+def _read(folder: Path, changed: int) -> tuple[Any, Callable[[str, Any], str]]:
+    """A publication as of a change of its checksums, and how its categories are written."""
+    return TableBuilder.read_statistic(folder), TableBuilder.describe_categories(folder, codes=False)
+
+
+def _choose_arguments(question: str, variables: Sequence[str], link: dict[str, str], scope: str) -> list[Any]:
+    named = {name: name.replace("_", " ") for name in variables}
+    if question == SUMMARY:
+        return []
+    one = choose("Variable", named, link, "variable", scope)
+    if question == QUANTILE:
+        first = int(read_link("share", list(map(str, range(1, 100))), "50"))
+        share = int(st.number_input("Share of the records up to it (%)", 1, 99, first, key=f"{scope}share"))
+        link["share"] = str(share)
+        return [one, [Fraction(share, 100)]]
+    other = choose("And" if question == CORRELATION else "On", named, link, "other", scope, default=len(named) - 1)
+    return [one, other] if question == CORRELATION else [one, [other]]
+
+
+def _as_text(value: Any) -> str:
+    return NO_VALUE if value is None else str(value)
+
+
+def _format(cell: Any) -> str:
+    if isinstance(cell, str):
+        return cell
+    return "too uncertain" if cell is None else format_figure(cell) if abs(cell) >= 10 else f"{cell:.4g}"
