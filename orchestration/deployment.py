@@ -12,6 +12,7 @@ from assets.ledger.population import group_populations
 from assets.ledger.view import format_charge, list_budget_records
 from assets.publication.signature import CERTIFICATE, public_key, signed_identity
 from assets.release.dataset import DatasetDeclaration
+from orchestration.components.laboratory import Laboratory
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
 from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_folders, deployment_resources
@@ -49,6 +50,11 @@ class Deployment:
         if name not in known:
             raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(known))}")
         return known[name]
+
+    @property
+    def laboratories(self) -> set[str]:
+        """The names of the declared laboratories, `dataset/laboratory`."""
+        return {component.named for component in self.tree.get_all_components(Laboratory)}
 
     @cached_property
     def groups(self) -> dict[str, Sequence[ReleaseComponent]]:

@@ -27,6 +27,15 @@ TENURE: dict[str, Any] = {
 }
 """A hypercube of households whose margins are all measured."""
 
+STATISTICS: dict[str, Any] = {
+    "name": "sizes",
+    "variables": ["county", "tenure"],
+    "epsilon": 2,
+    "quantiles": {"size": {"bounds": [1, 9], "grid": 1, "branching": 3}},
+    "moments": ["size"],
+}
+"""A hypercube of households with quantiles and moments."""
+
 SWAP = {"name": "stirred", "withheld": True, "products": [], "saturated": False, "swap_rate": "1/2"}
 AFTER = {"name": "after", "swapped": "stirred", "variables": ["county", "tenure"], "epsilon": 1}
 """A swap of households that is withheld, and a hypercube that is counted from its records."""

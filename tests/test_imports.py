@@ -48,15 +48,20 @@ PRIVATE = re.compile(r"(^|\.)_(?!_|exit$)")
 
 MECHANISMS = {path.name for path in (ROOT / "mechanisms").iterdir() if (path / "__init__.py").exists()} - {
     "accounting",
+    "risk",
     "sampling",
 }
 """The mechanisms. Each has a package of its name in `mechanisms` and in `assets`, and a component."""
 
+LISTS_MECHANISMS = {
+    Path(name)
+    for name in ("mechanisms/compilation.py", "stirred/__init__.py", "orchestration/components/laboratory.py")
+}
+"""The modules that name mechanisms: what the set-up compiles, the public package, and the laboratory, which compares
+them."""
+
 OF_MECHANISM = {Path("stirred/dhc.py"): {"topdown"}}
 """Modules of a mechanism that have another name."""
-
-LISTS_MECHANISMS = {Path("mechanisms/compilation.py"), Path("stirred/__init__.py")}
-"""The modules that name mechanisms: what the set-up compiles, and the public package."""
 
 READS_ENVIRONMENT = {
     Path(name)

@@ -35,7 +35,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     home, published = deployment_folders()
     ledger = deployment_resources(home)["ledger"]
     assert isinstance(ledger, Ledger)
-    load = cache(partial(load_releases, release))
+    load = cache(partial(load_launched, release))
     config = _configure(release, authorization, load)
     steps, outcome, first = _run_jobs(home, release, config, load, quiet=as_json)
     if not outcome.run_id:
@@ -121,6 +121,18 @@ def load_releases(name: str) -> "Sequence[ReleaseComponent]":
     from orchestration.deployment import Deployment
 
     return Deployment().releases(name)
+
+
+def load_launched(name: str) -> "Sequence[ReleaseComponent]":
+    """The releases that a launch of a name makes: none, if it is the name of a laboratory."""
+    from orchestration.deployment import Deployment
+
+    try:
+        return load_releases(name)
+    except click.UsageError:
+        if name in Deployment().laboratories:
+            return []
+        raise
 
 
 def list_charges(charges: Mapping[str, Loss]) -> str:
@@ -254,7 +266,8 @@ def _run_job(
                 # A terminal has the bar.
                 if not console.is_terminal and any(asset == other.asset for other in steps if other.kind == "planned"):
                     show("", asset)
-            elif step.kind == "made":
+            elif step.kind == "made" and sum(step.asset == other.asset for other in steps if other.kind == "made") == 1:
+                # Of an asset in partitions, all are made by one step.
                 progress.advance(bar)
                 show(f" {step.seconds:>7.1f} s", step.asset)
             elif step.kind == "failed":

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestration.explorer.confinement import confine, end_with_parent, exclude
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
+from resources.confinement import SYSTEM, confine, end_with_parent, exclude
 from resources.project import CODE, DECLARATIONS
 
 APP, SERVER = (Path(__file__).with_name(name) for name in ("app.py", "server.py"))
@@ -20,29 +20,6 @@ PROGRAMS = [
     *(CODE / name for name in ("orchestration", "assets", "mechanisms", "resources", "sql", "docs", "pyproject.toml")),
     DECLARATIONS,
 ]
-_SYSTEM = (
-    "/usr",
-    "/var/cache/fontconfig",
-    "/lib",
-    "/lib64",
-    "/bin",
-    "/etc/ld.so.cache",
-    "/etc/fonts",
-    "/etc/localtime",
-    "/etc/machine-id",
-    "/etc/mime.types",
-    "/etc/passwd",
-    "/etc/ssl/openssl.cnf",
-    "/dev/null",
-    "/dev/urandom",
-    "/proc/self/cgroup",
-    "/proc/meminfo",
-    "/proc/stat",
-    "/proc/sys/vm/overcommit_memory",
-    "/sys/devices/system/cpu",
-    "/proc/cpuinfo",
-    "/sys/fs/cgroup",
-)
 
 
 def main() -> None:
@@ -60,7 +37,7 @@ def main() -> None:
 
 def list_readable(settings: Settings) -> Sequence[Path]:
     boundaries = [settings.boundaries] if settings.boundaries else []
-    others = [Path(path) for path in (*_SYSTEM, sys.prefix, sys.base_prefix, *boundaries)]
+    others = [Path(path) for path in (*SYSTEM, sys.prefix, sys.base_prefix, *boundaries)]
     logs = [database.with_name(f"{database.name}.wal") for database in settings.databases]
     allowed = exclude([*others, *PROGRAMS], [Path(path) for path in settings.left_out])
     return [*allowed, Path(settings.published), *settings.databases, *logs]

@@ -25,7 +25,7 @@ import duckdb
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Request, expect, sync_playwright
 
-from orchestration.explorer.confinement import find_landlock_version
+from resources.confinement import find_landlock_version
 from tests.browser.deployment import CHROMIUM, FLAGS, IN_A_BROWSER, PATIENCE, ROOT
 
 RELEASE = "ma1940/tenure_by_county"

@@ -27,7 +27,7 @@ from tests.pair_swapping_deployments import PRODUCTS as PAIR_PRODUCTS
 from tests.pair_swapping_deployments import pair_swapping_deployment
 from tests.phsafe_deployments import FEW, Files, census, changed, phsafe_deployment
 from tests.safetab_deployments import PERSONS, safetab_deployment
-from tests.table_builder_deployments import TENURE, hypercube_deployment
+from tests.table_builder_deployments import STATISTICS, TENURE, hypercube_deployment
 from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, with_quarters
 
 Build = Callable[..., Deployment[Any]]
@@ -99,6 +99,17 @@ def _hypercubes(
 ) -> Deployment[Any]:
     units = village(guess)
     return hypercube_deployment(root, units=units, persons=members(households()), dataset=dataset, **changes)
+
+
+def _statistics(tested: int) -> Build:
+    def build(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any) -> Deployment[Any]:
+        given = {"hypercubes": [STATISTICS]} | changes
+        cubes, persons = given.pop("hypercubes"), members(households())
+        return hypercube_deployment(
+            root, *cubes, units=village(guess), persons=persons, dataset=dataset, tested=tested, **given
+        )
+
+    return build
 
 
 def _guessed(files: Files, guess: int) -> Files:
@@ -191,6 +202,20 @@ KINDS: dict[str, Kind] = {
         1,
         "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
         "UPDATE confidential.village__tables_tenure.counts SET count = count + 1 WHERE draw_order = 0",
+    ),
+    "quantiles": Kind(
+        _statistics(1),
+        {"hypercubes": [_backwards(STATISTICS) | {"quantiles": STATISTICS["quantiles"]}]},
+        1,
+        "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
+        "UPDATE confidential.village__tables_sizes_size_quantiles.counts SET count = count + 1 WHERE draw_order = 0",
+    ),
+    "moments": Kind(
+        _statistics(2),
+        {"hypercubes": [_backwards(STATISTICS) | {"quantiles": STATISTICS["quantiles"]}]},
+        1,
+        "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
+        "UPDATE confidential.village__tables_sizes_moments.counts SET count = count + 1 WHERE draw_order = 0",
     ),
     "pair swapping": Kind(
         _pair_swapping,

@@ -58,7 +58,15 @@ QUICK = "laplace tables"
 """The kind whose tests are quick; the others have tests of their own, too."""
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[] if name == QUICK else pytest.mark.deep) for name in KINDS])
+PROVED = ("quantiles", "moments")
+"""Kinds that are hypercubes but for their numbers, which `make prove` tests."""
+
+
+def mark(name: str) -> list[pytest.MarkDecorator]:
+    return [] if name == QUICK else [pytest.mark.prove if name in PROVED else pytest.mark.deep]
+
+
+@pytest.fixture(params=[pytest.param(name, marks=mark(name)) for name in KINDS])
 def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
@@ -207,7 +215,7 @@ def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(
     right = type(method).write
     with monkeypatch.context() as patch:
         patch.setattr(type(method), "write", lambda *given: right(*given)[::-1])
-        assert "what was stored is not what was drawn" in deployment.refusal(method.draw_stage)
+        assert "the stored output differs from the draw" in deployment.refusal(method.draw_stage)
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
     assert file.read_text() == committed
     deployment.run(*(stage for stage in to_publication(method) if stage not in before_draw(method)))

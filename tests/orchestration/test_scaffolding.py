@@ -25,6 +25,7 @@ FOLDERS = {
     "TopDown": "rehearsal/redistricting",
     "PairSwapping2010": "rehearsal/pairs",
     "TableBuilder": "town/tables",
+    "Laboratory": "rehearsal/risk",
     "PublisherSettings": "publisher",
 }
 """Where each component is scaffolded."""
@@ -55,6 +56,7 @@ def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_it
         "TopDown": "redistricting",
         "PairSwapping2010": "pairs",
         "TableBuilder": "tables",
+        "Laboratory": "risk",
     }
     for name, text in written.items():
         assert "docs/" in text or name == "SyntheticCensus"

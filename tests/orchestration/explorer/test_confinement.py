@@ -11,10 +11,10 @@ import duckdb
 import pytest
 
 from orchestration.explorer import launcher
-from orchestration.explorer.confinement import exclude, find_landlock_version
 from orchestration.explorer.launcher import ExplorerError, explore, find_port, list_left_out, make_environment
 from orchestration.explorer.process import list_flags
 from orchestration.explorer.settings import Settings
+from resources.confinement import exclude, find_landlock_version
 
 SECRET = "secret, and known to nobody"
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,7 +23,7 @@ ATTEMPTS = Path(__file__).with_name("attempts.py")
 CONFINED = """
 import json, sys
 from pathlib import Path
-from orchestration.explorer import confinement
+from resources import confinement
 from orchestration.explorer.process import list_readable
 from orchestration.explorer.settings import read_settings
 known, given = read_settings(), json.loads(sys.argv[1])

@@ -1,9 +1,9 @@
-"""The files that the explorer's process can open: an allow-list, which the kernel enforces where it can.
+"""The files that a confined process can open: an allow-list, which the kernel enforces where it can.
 
 On Linux with Landlock (5.13 or newer), the process gives up every access to files that is not on the list, and, from
-Linux 6.7 on, every TCP connection but those that come in at its own port. It cannot take that back, and neither can
-whatever it starts. On other systems an audit hook of Python refuses the files of the deployment that the explorer must
-not read; that keeps mistakes of Python code out, and not code that means to get around it.
+Linux 6.7 on, every TCP connection but those that come in at its own port, if it has one. It cannot take that back, and
+neither can whatever it starts. On other systems an audit hook of Python refuses the files of the deployment that it
+must not read; that keeps mistakes of Python code out, and not code that means to get around it.
 
 Landlock has no rule that takes a part of an allowed folder away, so `exclude` lists its neighbors instead. A rule
 belongs to the file that had the name when the rule was made, not to the name.
@@ -41,6 +41,31 @@ _READS = _EXECUTE | _READ_FILE | _READ_FOLDER
 _NETWORK, _BIND, _CONNECT = 4, 1, 2
 """The first version of Landlock with rights about TCP, and these rights."""
 
+SYSTEM = (
+    "/usr",
+    "/var/cache/fontconfig",
+    "/lib",
+    "/lib64",
+    "/bin",
+    "/etc/ld.so.cache",
+    "/etc/fonts",
+    "/etc/localtime",
+    "/etc/machine-id",
+    "/etc/mime.types",
+    "/etc/passwd",
+    "/etc/ssl/openssl.cnf",
+    "/dev/null",
+    "/dev/urandom",
+    "/proc/self/cgroup",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys/vm/overcommit_memory",
+    "/sys/devices/system/cpu",
+    "/proc/cpuinfo",
+    "/sys/fs/cgroup",
+)
+"""What the libraries of a confined process read of the system."""
+
 
 class ConfinementError(Exception):
     """The process could not be confined, although its kernel has Landlock."""
@@ -53,14 +78,14 @@ def find_landlock_version() -> int:
     return max(0, _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ABI)))
 
 
-def confine(readable: Collection[Path], writable: Collection[Path], refused: Collection[Path], port: int) -> str:
+def confine(readable: Collection[Path], writable: Collection[Path], refused: Collection[Path], port: int | None) -> str:
     """Give up access to all files but these, for good. Returns in words what holds from now on.
 
     Args:
         readable: files and folders that can be read. Those that do not exist are left out.
         writable: folders in which files can be read, made and removed too.
         refused: what must not be opened, for systems without Landlock, where everything else stays open.
-        port: the TCP port at which connections may come in.
+        port: the TCP port at which connections may come in; None for none.
 
     Raises ConfinementError if the kernel has Landlock and refuses the rules, or other threads run already.
     """
@@ -113,7 +138,7 @@ def _list_covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
                 yield from _list_covering(child, out)
 
 
-def _confine_by_kernel(version: int, readable: Collection[Path], writable: Collection[Path], port: int) -> None:
+def _confine_by_kernel(version: int, readable: Collection[Path], writable: Collection[Path], port: int | None) -> None:
     rights = _RIGHTS[max(since for since in _RIGHTS if since <= version)]
     network = _BIND | _CONNECT if version >= _NETWORK else 0
     attributes = struct.pack("=QQ", rights, network) if network else struct.pack("=Q", rights)
@@ -123,7 +148,11 @@ def _confine_by_kernel(version: int, readable: Collection[Path], writable: Colle
     for paths, allowed in ((readable, _READS & rights), (writable, rights & ~_EXECUTE & ~_DEVICE)):
         for path in paths:
             _allow(ruleset, path, allowed)
-    if network and _call(_ADD_RULE, ruleset, _PORT, struct.pack("=QQ", _BIND, port), ctypes.c_uint32(0)):
+    if (
+        network
+        and port is not None
+        and _call(_ADD_RULE, ruleset, _PORT, struct.pack("=QQ", _BIND, port), ctypes.c_uint32(0))
+    ):
         raise ConfinementError(f"the kernel refuses the rule for port {port}")
     if ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or _call(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0)):
         raise ConfinementError("the kernel does not confine the process")
@@ -165,8 +194,8 @@ def _refuse_in_python(refused: Collection[Path], *allowed: Collection[Path]) -> 
                 if isinstance(name, str | bytes | os.PathLike):
                     path = os.path.realpath(os.fsdecode(name))
                     if within(path, refused_paths) and not within(path, open_paths):
-                        raise PermissionError(13, "the explorer does not open this file", path)
+                        raise PermissionError(13, "this process does not open this file", path)
         elif event == "socket.connect" and isinstance(arguments[1], tuple):
-            raise PermissionError(13, "the explorer makes no connections")
+            raise PermissionError(13, "this process makes no connections")
 
     sys.addaudithook(hook)

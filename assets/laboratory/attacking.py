@@ -1,0 +1,106 @@
+"""Starts the process of attacks, and gives it one publication after the other."""
+
+import io
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from assets.laboratory.process import LENGTH
+from assets.laboratory.publication import Guesses, NamedPersons, Publication, Reconstruction
+from mechanisms.refusal import RefusedError
+from resources.project import IMPORTED_FROM, PROJECT
+
+
+class AttackError(RefusedError):
+    """An attack cannot be found, failed, or returned no guesses."""
+
+
+@dataclass(frozen=True)
+class OwnAttack:
+    """An attack of a researcher's own: its import path `module:function`, and the file or package that it is in."""
+
+    target: str
+    path: Path
+
+    @classmethod
+    def find(cls, target: str) -> "OwnAttack":
+        """Find the module in the deployment's folder or among what Python imports, without importing it. Raises
+        AttackError if there is none."""
+        top = target.partition(":")[0].split(".")[0]
+        spec = PathFinder.find_spec(top, [str(PROJECT), *sys.path])
+        if spec is None or spec.origin is None:
+            raise AttackError(
+                f"{target}: there is no module {top} in the deployment's folder or among what is installed"
+            )
+        origin = Path(spec.origin).resolve()
+        return cls(target, origin.parent if spec.submodule_search_locations else origin)
+
+    @property
+    def version(self) -> str:
+        """The SHA-256 of its code."""
+        files = sorted(self.path.rglob("*.py")) if self.path.is_dir() else [self.path]
+        return sha256(b"".join(sha256(file.read_bytes()).digest() for file in files)).hexdigest()
+
+
+class Attacker:
+    """The process of attacks, as a context. `left_out` must not be opened by it: where keys, databases and sources lie,
+    for systems without Landlock."""
+
+    def __init__(self, own: Mapping[str, OwnAttack], left_out: Sequence[Path]) -> None:
+        listed = [[name, str(attack.path), attack.target] for name, attack in own.items()]
+        arguments = [json.dumps(list(map(str, left_out))), json.dumps(listed)]
+        self._command = [sys.executable, "-W", "ignore", "-m", f"{__package__}.process", *arguments]
+
+    def __enter__(self) -> Self:
+        environment = {"PYTHONPATH": str(IMPORTED_FROM), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            self._command, cwd="/", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def guess(self, attack: str, publication: Publication, persons: NamedPersons) -> Guesses:
+        """What an attack guesses. Raises AttackError."""
+        return Guesses(**self._ask(attack, publication, persons))
+
+    def reconstruct(self, publication: Publication, *, provable: bool) -> Reconstruction:
+        """The records behind exact tables. Raises AttackError."""
+        return Reconstruction(**self._ask("reconstruct", publication, provable))
+
+    def _ask(self, attack: str, *given: Any) -> dict[str, np.ndarray]:
+        content = pickle.dumps((attack, *given))
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(LENGTH.pack(True, len(content)) + content)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise AttackError(
+                f"attack {attack}: its process ended before it began; its module cannot be imported"
+            ) from None
+        header = self._process.stdout.read(LENGTH.size)
+        if len(header) < LENGTH.size:
+            raise AttackError(
+                f"attack {attack}: its process ended; is its module importable with nothing but its own files?"
+            )
+        succeeded, length = LENGTH.unpack(header)
+        answer = self._process.stdout.read(length)
+        if not succeeded:
+            raise AttackError(f"attack {attack}: it failed ({answer.decode()})")
+        with np.load(io.BytesIO(answer), allow_pickle=False) as arrays:
+            return dict(arrays)

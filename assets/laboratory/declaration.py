@@ -1,0 +1,106 @@
+"""The fields of a laboratory in YAML, but for its methods, which `orchestration.components.laboratory` knows."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from assets.laboratory.points import Exact, Point
+from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Declaration, describe_field
+from assets.release.names import Name, ReleaseName
+from assets.release.release import DeclarationError
+
+BUILT_IN = ("link", "margin")
+"""The attacks of `assets.laboratory.attacks`, which every laboratory has."""
+
+ImportPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$", max_length=300)]
+
+
+class LaboratoryDeclaration(Declaration):
+    """A comparison of methods on one synthetic dataset."""
+
+    declares = "laboratory"
+
+    name: ReleaseName
+    dataset: str = Field(description="The name of a synthetic dataset in the layout of the census.")
+    title: str = Field(min_length=1, description="The comparison's name in words.")
+    description: str = Field("", description="What is compared, and why.")
+    tier: Literal["T1", "T2"] = Field(
+        description="Which tables are published of each block, the same of all methods. T1: race and ethnicity, of all "
+        "and of adults (P1 to P4). T2: these, and sex by age, also by race (P12, P12A to P12I, P14); the dataset needs "
+        "detailed_codes, which have the sex."
+    )
+    tracts: int = Field(
+        5, ge=1, le=1000, strict=True, description="The number of tracts, spread over all of the dataset."
+    )
+    draws: int = Field(
+        20, ge=1, le=1000, strict=True, description="The number of draws of each method with each of its parameters."
+    )
+    targets: int = Field(
+        20,
+        ge=0,
+        le=10_000,
+        strict=True,
+        description="The number of persons of each tract and draw whose gain is measured in the world without them: "
+        "half of those whom the tables expose most, half of others. 0 leaves it out.",
+    )
+    attacks: dict[Name, ImportPath] = Field(
+        default_factory=dict,
+        description="Attacks of your own, by name: the import path module:function of a function that takes a "
+        "publication and an attacker's file and returns guesses.",
+    )
+
+    @property
+    @abstractmethod
+    def grid(self) -> Sequence[Point]:
+        """The points of all methods, besides no protection."""
+
+    @classmethod
+    def named(cls, given: Any) -> str:
+        return f"{describe_field(given, 'dataset')}/{describe_field(given, 'name')}"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if taken := [name for name in self.attacks if name in BUILT_IN]:
+            raise ValueError(f"attacks: {taken[0]}: a built-in attack has this name")
+        keys = [point.key for point in self.points]
+        if repeated := {key for key in keys if keys.count(key) > 1}:
+            raise ValueError(f"methods: {min(repeated)}: it is declared twice")
+        for point in self.points:
+            if self.tier not in point.tiers:
+                raise ValueError(
+                    f"methods: {point.method} is not built for tier {self.tier}; it is for {', '.join(point.tiers)}"
+                )
+        return self
+
+    @property
+    def points(self) -> Sequence[Point]:
+        """All points, first that of no protection."""
+        return [Exact(), *self.grid]
+
+    @property
+    def attack_names(self) -> list[str]:
+        return [*BUILT_IN, *self.attacks]
+
+    @property
+    def group(self) -> str:
+        """The schema of its tables, and the group of its assets, `<dataset>__<name>`."""
+        return f"{self.dataset}__{self.name}"
+
+    def require_dataset(self, dataset: DatasetDeclaration) -> None:
+        """Raise DeclarationError unless the dataset is synthetic and has what the tier needs."""
+        where = f"laboratory {self.dataset}/{self.name}: dataset"
+        if not dataset.synthetic:
+            raise DeclarationError(
+                f"{where}: {dataset.name} is not declared synthetic. A laboratory publishes its draws to attacks and "
+                "shows how far they are right, charging nothing; so it takes no confidential records, nor public ones "
+                "about real people"
+            )
+        units, persons = (dataset.tables.get(name) for name in ("units", "persons"))
+        needed = {"RTYPE", "TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"}
+        of_persons = {"QAGE", "CENRACE", "CENHISP"} | (set() if self.tier == "T1" else {"QSEX"})
+        columns = set(units.columns if units else ()), set(persons.columns if persons else ())
+        if missing := sorted((needed - columns[0]) | (of_persons - columns[1])):
+            raise DeclarationError(f"{where}: {dataset.name} has no {', '.join(missing)}, which tier {self.tier} needs")

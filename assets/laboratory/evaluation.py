@@ -1,0 +1,254 @@
+"""Compares guesses, reconstructions and publications with the records: the only module that does.
+
+Every measure is a row for a subset of persons of a tract. Subsets are the evaluator's: no attack is told them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assets.laboratory.points import Draw
+from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publication, Reconstruction
+from assets.laboratory.records import Tract
+from mechanisms.risk.baselines import guess_by_mode, guess_by_share
+from mechanisms.risk.matching import measure_agreement
+from mechanisms.risk.reconstruction import System, measure_variability
+from mechanisms.risk.tiers import RACES, Counts, Shares
+
+BLOCK_SIZES = (1, 10, 50, 100, 250, 500, 1000)
+"""The least persons of each class of blocks, as the Census Bureau reports them."""
+_CELL_SIZES = (0, 1, 3, 10, 100, 1000)
+"""The least true count of each class of cells."""
+
+ALL, MODAL, NONMODAL, UNIQUE = "all persons", "modal", "nonmodal", "nonmodal, unique"
+DETERMINED = "nonmodal, unique, in blocks of one solution"
+ANY_SIZE = "all"
+BASELINE, TABLES = "none", "tables"
+"""In place of an attack: guessers without a publication, and what is measured of the publication itself."""
+
+MEASURES: Mapping[str, str] = {
+    "named": "share of persons whom the attack names a category for",
+    "confirmed": "share of persons whose category it names rightly",
+    "precision": "confirmed / named",
+    "accuracy": "confirmed, where the attack names its fallback for all whom it cannot match",
+    "gain": "accuracy in the world with the person less accuracy in the world without the person, same randomness",
+    "mode of others": "accuracy of naming the most frequent category among the others of the block",
+    "share of others": "accuracy of drawing a category from the others of the block",
+    "share of tract": "accuracy of drawing a category from the others of the tract",
+    "agreement": "share of records that a reconstruction has right: Σ min / N",
+    "solution variability": "share of records in which some other reconstruction differs, weighted by persons",
+    "determined": "share of persons in blocks of one solution",
+    "provable": "share of records that are certain to be among those that were tabulated",
+    "mean absolute error": "mean of |published − true| over the cells of this true size, by race, ethnicity and frame",
+    "total variation": "½ Σ |published share − true share| of the categories of a block, weighted by persons",
+    "ln ratio, median": "median of |ln of the likelihood ratio| of two worlds that differ by one exchange",
+    "ln ratio, greatest": "the greatest of these",
+    "ln ratio, infinite": "the share of these that are infinite",
+    "ln ratio, bound": "what the method's theorem says that none exceeds",
+}
+"""What each measure is."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of a draw of a tract, on a subset of its persons (or cells, or pairs), of which there are `persons`."""
+
+    attack: str
+    subset: str
+    block_size: str
+    measure: str
+    value: float
+    persons: int
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A tract, as the evaluator sees it."""
+
+    tract: Tract
+
+    @cached_property
+    def counts(self) -> Counts:
+        return self.tract.count()
+
+    @property
+    def file(self) -> NamedPersons:
+        """The attacker's file with the best possible knowledge: the true block and frame of everybody."""
+        return NamedPersons(self.tract.place, self.tract.frame)
+
+    @cached_property
+    def subsets(self) -> dict[str, NDArray[np.bool_]]:
+        """By subset, whether each person is in it. A person is modal who has the most frequent category of the block,
+        and unique who alone has the frame there."""
+        tract = self.tract
+        margins = self.counts.sum(axis=1)
+        modal = margins[tract.place, tract.category] == margins.max(axis=1)[tract.place]
+        everybody = np.ones_like(modal)
+        unique = self.counts.sum(axis=2)[tract.place, tract.frame] == 1
+        subsets = {ALL: everybody, MODAL: modal, NONMODAL: ~modal}
+        if tract.tier.name != "T1":
+            subsets[UNIQUE] = ~modal & unique
+            subsets[DETERMINED] = subsets[UNIQUE] & self.determined[tract.place]
+        return subsets
+
+    @cached_property
+    def determined(self) -> NDArray[np.bool_]:
+        """By block, whether no other records have its exact tables."""
+        only = np.zeros(len(self.counts), dtype=np.bool_)
+        for block, counts in enumerate(self.tract.tier.tabulate(self.counts)):
+            system = System.of(self.tract.tier, counts)
+            solution = self.counts[block].ravel()[system.types]
+            only[block] = measure_variability(solution, system.differ_most(solution)) == 0
+        return only
+
+    @cached_property
+    def block_sizes(self) -> dict[str, NDArray[np.bool_]]:
+        """By class, whether each person's block is of it."""
+        persons = self.counts.sum(axis=(1, 2))[self.tract.place]
+        classes = np.searchsorted(BLOCK_SIZES, persons, side="right") - 1
+        named = {_name_class(BLOCK_SIZES, number): classes == number for number in range(len(BLOCK_SIZES))}
+        return {ANY_SIZE: np.ones(len(persons), dtype=np.bool_)} | named
+
+    def cells(self) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
+        for subset, members in self.subsets.items():
+            for size, of_size in self.block_sizes.items():
+                chosen = members & of_size
+                if chosen.any():
+                    yield subset, size, chosen
+
+    def score(self, guesses: Guesses, persons: NDArray[np.int64] | None = None) -> tuple[Shares, Shares, Shares]:
+        """For each person, the probabilities to be named, to be named rightly, and to be right with the fallback."""
+        category = self.tract.category if persons is None else self.tract.category[persons]
+        named, confirmed = guesses.shares.sum(axis=1), guesses.shares[np.arange(len(category)), category]
+        return named, confirmed, confirmed + (1 - named) * (guesses.fallback == category)
+
+
+def measure_guesses(truth: Truth, attack: str, guesses: Guesses) -> Iterator[Measure]:
+    named, confirmed, accuracy = truth.score(guesses)
+    for subset, size, chosen in truth.cells():
+        number = int(chosen.sum())
+        means = {
+            "named": named[chosen].mean(),
+            "confirmed": confirmed[chosen].mean(),
+            "accuracy": accuracy[chosen].mean(),
+        }
+        if means["named"] > 0:
+            means["precision"] = means["confirmed"] / means["named"]
+        yield from (Measure(attack, subset, size, name, float(value), number) for name, value in means.items())
+
+
+def measure_baselines(truth: Truth) -> Iterator[Measure]:
+    tract = truth.tract
+    categories = tract.tier.shape[1]
+    right = {
+        "mode of others": guess_by_mode(tract.place, tract.category, categories),
+        "share of others": guess_by_share(tract.place, tract.category, categories),
+        "share of tract": guess_by_share(np.zeros_like(tract.place), tract.category, categories),
+    }
+    for subset, size, chosen in truth.cells():
+        for name, shares in right.items():
+            yield Measure(BASELINE, subset, size, name, float(shares[chosen].mean()), int(chosen.sum()))
+
+
+def measure_gain(
+    truth: Truth, attack: str, targets: NDArray[np.int64], within: Guesses, without: Guesses
+) -> Iterator[Measure]:
+    """The gain of some targets, from the guesses about them in the worlds with and without each of them."""
+    gains = truth.score(within, targets)[2] - truth.score(without, targets)[2]
+    for subset, members in truth.subsets.items():
+        chosen = members[targets]
+        # Targets are not chosen as all persons are.
+        if subset != ALL and chosen.any():
+            yield Measure(attack, subset, ANY_SIZE, "gain", float(gains[chosen].mean()), int(chosen.sum()))
+
+
+def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> Iterator[Measure]:
+    persons = found.histograms.sum(axis=(1, 2))
+    number = int(persons.sum())
+    shares = {
+        "agreement": measure_agreement(found.histograms, truth.counts),
+        "solution variability": float((found.variability * persons).sum() / max(1, number)),
+        "determined": float(persons[found.variability == 0].sum() / max(1, number)),
+    }
+    if not np.any(found.provable == NONE):
+        shares["provable"] = float(found.provable.sum() / max(1, number))
+    for name, value in shares.items():
+        yield Measure(attack, ALL, ANY_SIZE, name, value, number)
+
+
+def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]:
+    """The errors of what is published: of tables, those of P1 to P4; of types, the same tables as sums."""
+    tier, true = truth.tract.tier, truth.counts
+    published = publication.counts if publication.law is None else tier.tabulate(publication.counts)
+    tables = np.isin(tier.table_of_cell, [list(tier.tables).index(name) for name in ("P1", "P2", "P3", "P4")])
+    exact = tier.tabulate(true)
+    for level, ours, theirs in (("block", published, exact), ("tract", published.sum(0)[None], exact.sum(0)[None])):
+        errors, classes = (
+            np.abs(ours - theirs)[:, tables],
+            np.searchsorted(_CELL_SIZES, theirs[:, tables], side="right") - 1,
+        )
+        for number in range(len(_CELL_SIZES)):
+            if (chosen := classes == number).any():
+                subset = f"cells of a {level}, {_name_class(_CELL_SIZES, number)}"
+                value, size = float(errors[chosen].mean()), int(chosen.sum())
+                yield Measure(TABLES, subset, ANY_SIZE, "mean absolute error", value, size)
+        if (chosen := classes > 0).any():
+            subset, value = f"cells of a {level}, not 0", float(errors[chosen].mean())
+            yield Measure(TABLES, subset, ANY_SIZE, "mean absolute error", value, int(chosen.sum()))
+    margins = _margin(tier.table_of_cell, list(tier.tables), published)
+    persons = true.sum(axis=(1, 2))
+    distances = 0.5 * np.abs(_shares(margins) - _shares(true.sum(axis=1))).sum(axis=1)
+    value = float((distances * persons).sum() / persons.sum())
+    yield Measure(TABLES, "blocks", ANY_SIZE, "total variation", value, int(persons.sum()))
+
+
+def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterator[Measure]:
+    """Likelihood ratios: those that the method states itself, or of counts under a law, those of worlds in which one
+    person of each pair has the category of the other. `pairs` are positions of persons, shape (pairs, 2)."""
+    law, ratios = draw.publication.law, draw.log_ratios
+    if law is not None:
+        tract = truth.tract
+        first, other = pairs.T
+        place, frame = tract.place[first], tract.frame[first]
+        moved = tract.category[first] != tract.category[other]
+        ratios = np.zeros(len(pairs))
+        with np.errstate(divide="ignore"):
+            for category, step in ((tract.category[first], -1), (tract.category[other], 1)):
+                count = truth.counts[place, frame, category]
+                published = draw.publication.counts[place, frame, category]
+                likely = np.log(law.likelihoods(published, int(count.max()) + 1))
+                each = np.arange(len(pairs))
+                ratios += likely[each, count] - likely[each, np.maximum(count + step, 0)]
+        ratios = ratios[moved]
+    if not len(ratios):
+        return
+    sizes = np.abs(ratios)
+    infinite, number = np.isinf(sizes), len(sizes)
+    values = {"ln ratio, infinite": float(infinite.mean())}
+    if not infinite.all():
+        values["ln ratio, median"] = float(np.median(sizes[~infinite]))
+        values["ln ratio, greatest"] = float(sizes[~infinite].max())
+    if draw.bound is not None:
+        values["ln ratio, bound"] = draw.bound
+    yield from (Measure(TABLES, "pairs", ANY_SIZE, name, value, number) for name, value in values.items())
+
+
+def _margin(table_of_cell: NDArray[np.int64], names: list[str], counts: Counts) -> Counts:
+    races, others = (counts[:, table_of_cell == names.index(name)] for name in ("P1", "P2"))
+    return np.hstack([others[:, :RACES], races - others[:, :RACES]])
+
+
+def _shares(counts: Counts) -> Shares:
+    sums = counts.sum(axis=1, keepdims=True)
+    return np.asarray(counts / np.where(sums > 0, sums, 1))
+
+
+def _name_class(starts: tuple[int, ...], number: int) -> str:
+    first = starts[number]
+    if number + 1 == len(starts):
+        return f"{first} or more"
+    last = starts[number + 1] - 1
+    return str(first) if first == last else f"{first} to {last}"

@@ -1,0 +1,125 @@
+"""One part of the grid: one draw of a point, of every tract, attacked and evaluated."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assets.laboratory.attacking import Attacker
+from assets.laboratory.declaration import LaboratoryDeclaration
+from assets.laboratory.evaluation import (
+    NONMODAL,
+    UNIQUE,
+    Measure,
+    Truth,
+    measure_gain,
+    measure_guesses,
+    measure_ratios,
+    measure_reconstruction,
+    measure_utility,
+)
+from assets.laboratory.points import Point
+from assets.laboratory.publication import Guesses, NamedPersons, Publication
+from mechanisms.sampling.stream import RandomStream
+from resources.custody import Custody
+
+VERSION = 1
+"""Increase it when the same records, parameters and key would give other measures."""
+
+_PAIRS = 500
+"""The pairs of persons of whom likelihood ratios are computed for counts under a law."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the grid, and what names its randomness: `made_of` is a digest of all that its measures follow from."""
+
+    point: Point
+    draw: int
+    made_of: str
+
+
+def measure_part(
+    declaration: LaboratoryDeclaration, part: Part, truths: Mapping[str, Truth], attacker: Attacker, custody: Custody
+) -> pa.Table:
+    """All measures of a part. By name of the tract, `truths` has its records. No draw is published or charged: its key
+    is derived for the laboratory alone, from what it is made of."""
+    columns = {"point": part.point.key, "draw": part.draw, "made_of": part.made_of}
+    rows = [
+        columns | {"tract": name} | vars(measure)
+        for name, truth in truths.items()
+        for measure in _measure_tract(declaration, part, name, truth, attacker, custody)
+    ]
+    return pa.Table.from_pylist(rows)
+
+
+def _measure_tract(
+    declaration: LaboratoryDeclaration, part: Part, name: str, truth: Truth, attacker: Attacker, custody: Custody
+) -> Iterator[Measure]:
+    key = custody.derive(f"laboratory: {part.made_of}: draw {part.draw} of tract {name}")
+    # The same targets for every method, so that they are compared on the same persons.
+    chosen = custody.derive(f"laboratory: {declaration.group}: targets {part.draw} of tract {name}")
+    draw = part.point.draw(truth.tract, key)
+    targets = choose_targets(truth, declaration.targets, chosen)
+    pairs = RandomStream(chosen, "pairs").words(2 * _PAIRS) % np.uint64(len(truth.tract.household))
+    yield from measure_utility(truth, draw.publication)
+    yield from measure_ratios(truth, draw, pairs.astype(np.int64).reshape(-1, 2))
+    if draw.publication.law is None:
+        found = attacker.reconstruct(draw.publication, provable=part.draw == 1)
+        yield from measure_reconstruction(truth, "reconstruct", found)
+    without = remove_each(truth, part.point, key, targets)
+    for attack in declaration.attack_names:
+        guesses = attacker.guess(attack, draw.publication, truth.file)
+        yield from measure_guesses(truth, attack, guesses)
+        if without:
+            then = attacker.guess(attack, without.publication, without.persons)
+            yield from measure_gain(truth, attack, targets, select(guesses, targets), select(then, without.places))
+
+
+def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
+    """Different persons, in random order: half of them among those whom the tables expose most, as far as there are."""
+    order = np.argsort(RandomStream(key, "targets").words(len(truth.tract.household)), kind="stable")
+    exposed = truth.subsets[most_exposed(truth.subsets)][order]
+    first = order[exposed][: number // 2]
+    return np.concatenate([first, order[~exposed][: number - len(first)]])
+
+
+def most_exposed(subsets: Sequence[str] | Mapping[str, object]) -> str:
+    """Of subsets, the one that is exposed most: nonmodal persons, those of them who are unique if frames are many."""
+    return UNIQUE if UNIQUE in subsets else NONMODAL
+
+
+class Worlds(NamedTuple):
+    """For each target, its block as published in the world without the target; the attacker's file of these blocks, in
+    which the target still is; and each target's position in that file."""
+
+    publication: Publication
+    persons: NamedPersons
+    places: NDArray[np.int64]
+
+
+def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int64]) -> Worlds | None:
+    """The worlds without each of the targets, with the same randomness; None if there are no targets."""
+    if not len(targets):
+        return None
+    tract = truth.tract
+    publications = [point.draw(tract.without(person), key).publication for person in targets.tolist()]
+    neighbors = [np.flatnonzero(tract.place == block) for block in tract.place[targets]]
+    sizes = [len(persons) for persons in neighbors]
+    counts, totals = (
+        np.array([getattr(each, name)[block] for each, block in zip(publications, tract.place[targets], strict=True)])
+        for name in ("counts", "totals")
+    )
+    within = [np.searchsorted(persons, target) for persons, target in zip(neighbors, targets, strict=True)]
+    return Worlds(
+        replace(publications[0], counts=counts, totals=totals),
+        NamedPersons(np.repeat(np.arange(len(targets)), sizes), tract.frame[np.concatenate(neighbors)]),
+        np.cumsum([0, *sizes[:-1]]) + np.array(within),
+    )
+
+
+def select(guesses: Guesses, persons: NDArray[np.int64]) -> Guesses:
+    return Guesses(guesses.shares[persons], guesses.fallback[persons])

@@ -1,0 +1,120 @@
+"""What a method of disclosure avoidance fills in to be compared: its grid of parameters, and how it publishes a tract.
+
+A mechanism's own module `laboratory` has both. `Exact` and `Rounded` need no mechanism.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from assets.laboratory.publication import Publication
+from assets.laboratory.records import Tract
+from assets.release.declaration import Part
+from mechanisms.risk.posterior import Law, RoundedLaw
+from mechanisms.risk.tiers import Counts
+
+_NOT_PLAIN = re.compile(r"[^a-z0-9.]+")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A draw of a method.
+
+    Attributes:
+        log_ratios: ln of how much more likely the draw is than in worlds that differ by two records' exchange of
+            places, as far as the method says so itself.
+        bound: what its theorem says that no such logarithm exceeds; None if it says nothing.
+    """
+
+    publication: Publication
+    log_ratios: NDArray[np.float64]
+    bound: float | None
+
+
+class Point(ABC):
+    """A method with its parameters: a point of the picture."""
+
+    method: ClassVar[str]
+    tiers: ClassVar[Sequence[str]] = ("T1",)
+    """The tiers of which it can publish the tables."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> str:
+        """The parameters in words; empty if there are none."""
+
+    @abstractmethod
+    def draw(self, tract: Tract, key: bytes) -> Draw:
+        """Publish a tract. The key, of 32 bytes, is that of all randomness: the same for the world without a person,
+        so that as much as possible is the same there."""
+
+    @property
+    def key(self) -> str:
+        """Its name among the partitions, of which Dagster wants plain characters."""
+        return _NOT_PLAIN.sub("-", f"{self.method} {self.parameters}".lower()).strip("-")
+
+    def publish_tables(self, tract: Tract, block: NDArray[np.int64] | None = None) -> Publication:
+        """The tables of the tier, exact for records whose households are in these blocks."""
+        counts = tract.tier.tabulate(tract.count(block))
+        return self._publish(tract, counts, None)
+
+    def publish_types(self, tract: Tract, counts: Counts, law: Law) -> Publication:
+        """The counts of all types, which a law changed; the tables of T1 follow from them."""
+        return self._publish(tract, counts, law)
+
+    def _publish(self, tract: Tract, counts: Counts, law: Law | None) -> Publication:
+        totals = np.broadcast_to(counts.sum(axis=0), counts.shape)
+        return Publication(tract.tier.name, self.method, self.parameters, counts, totals, tract.blocks, law)
+
+
+class Grid(Part, ABC):
+    """The declared parameters of a method, each a point."""
+
+    @abstractmethod
+    def points(self) -> Sequence[Point]: ...
+
+
+@dataclass(frozen=True)
+class Exact(Point):
+    """Exact tables of the records: no protection, an end of every picture."""
+
+    method = "no protection"
+    tiers = ("T1", "T2")
+    parameters = ""
+
+    def draw(self, tract: Tract, key: bytes) -> Draw:
+        return Draw(self.publish_tables(tract), np.zeros(0), None)
+
+
+@dataclass(frozen=True)
+class Rounded(Point):
+    """Counts of all types, each rounded to the nearest multiple of a base; tables are sums of them."""
+
+    base: int
+
+    method = "rounding"
+
+    @property
+    def parameters(self) -> str:
+        return f"to {self.base}"
+
+    def draw(self, tract: Tract, key: bytes) -> Draw:
+        law = RoundedLaw(self.base)
+        return Draw(self.publish_types(tract, law.round(tract.count()), law), np.zeros(0), None)
+
+
+class RoundingGrid(Grid):
+    """Rounding, for each of the bases."""
+
+    bases: tuple[Annotated[int, Field(ge=2, le=1000, strict=True)], ...] = Field(
+        min_length=1, description="The bases, such as 3 and 5."
+    )
+
+    def points(self) -> Sequence[Point]:
+        return [Rounded(base) for base in self.bases]

@@ -1,0 +1,125 @@
+"""The results of a laboratory: a table with labels and standard errors, its dictionary, and the pictures."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from assets.laboratory.declaration import LaboratoryDeclaration
+from assets.laboratory.evaluation import ALL, ANY_SIZE, BASELINE, DETERMINED, MEASURES, MODAL, NONMODAL, TABLES, UNIQUE
+from assets.laboratory.grid import most_exposed
+from assets.pictures import INK, QUIET, SERIES, VERMILION, blank, png
+
+COLUMNS: Mapping[str, str] = {
+    "method": "the method of disclosure avoidance",
+    "parameters": "its parameters",
+    "attack": "the attack; none: a guesser without a publication; tables: what is measured of the publication itself",
+    "subset": "of which persons of a tract, or of which cells or pairs",
+    "block_size": "of blocks of how many persons",
+    "measure": "what is measured, as below",
+    "value": "its mean over tracts and draws",
+    "standard_error": "of the mean: over tracts, or over the draws of a single one",
+    "sd_of_draws": "the standard deviation between draws of one tract",
+    "sd_of_tracts": "the standard deviation between tracts, of means over draws",
+    "tracts": "the number of tracts",
+    "draws": "the number of draws of each tract",
+    "persons": "the persons, cells or pairs of all tracts together",
+}
+"""The columns of the table of results, with their descriptions."""
+
+SUBSETS: Mapping[str, str] = {
+    ALL: "everybody in the tract",
+    MODAL: "persons who have the most frequent category of their block",
+    NONMODAL: "all others",
+    UNIQUE: "of these, persons who alone have their sex and age in the block",
+    DETERMINED: "of these, persons in blocks whose exact tables only one set of records has",
+}
+
+_ERROR = (TABLES, "cells of a block, not 0", ANY_SIZE, "mean absolute error")
+
+Row = Mapping[str, Any]
+
+
+def label_results(rows: Sequence[Row], declaration: LaboratoryDeclaration) -> pa.Table:
+    """The table of results, in the order of the declaration, from rows by the key of the point; "" for none."""
+    points = {"": ("", ""), **{point.key: (point.method, point.parameters) for point in declaration.points}}
+    order = list(points)
+    ordered = sorted(rows, key=lambda row: order.index(row["point"]))
+    labelled = [dict(zip(("method", "parameters"), points[row["point"]], strict=True)) | dict(row) for row in ordered]
+    return pa.Table.from_pylist([{name: row[name] for name in COLUMNS} for row in labelled])
+
+
+def write_results(folder: Path, results: pa.Table, pictures: Mapping[str, bytes]) -> list[Path]:
+    """Write the table as CSV and Parquet, its dictionary, and the pictures. Returns the files."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    pyarrow.csv.write_csv(results, folder / "results.csv")
+    pyarrow.parquet.write_table(results, folder / "results.parquet")
+    with (folder / "dictionary.csv").open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.writer(lines)
+        writer.writerow(["kind", "name", "description"])
+        for kind, described in (("column", COLUMNS), ("measure", MEASURES), ("subset", SUBSETS)):
+            writer.writerows([kind, *item] for item in described.items())
+    for name, content in pictures.items():
+        (folder / f"{name}.png").write_bytes(content)
+    names = ["results.csv", "results.parquet", "dictionary.csv", *(f"{name}.png" for name in pictures)]
+    return [folder / name for name in names]
+
+
+def draw_pictures(results: pa.Table, declaration: LaboratoryDeclaration) -> dict[str, tuple[bytes, str]]:
+    """By name, the pictures of risk against error with what they show in words: a point for each method with each of
+    its parameters, with its standard errors."""
+    found = {tuple(row[name] for name in (*_KEY, "measure")): row for row in results.to_pylist()}
+    subset = most_exposed([row["subset"] for row in results.to_pylist()])
+    tier = f"Tier {declaration.tier}, {subset} persons. Bars: one standard error."
+    guesser = found.get(("", "", BASELINE, subset, ANY_SIZE, "share of others"))
+    pictures = {}
+    for name, title, measure, line in (
+        ("accuracy", "Persons whose race and ethnicity the attacker names rightly", "accuracy", guesser),
+        ("gain", "What taking part adds to that share", "gain", {"value": 0.0}),
+    ):
+        points = {}
+        for point in declaration.points:
+            named = point.method, point.parameters
+            x, y = (found.get((*named, *rest)) for rest in (_ERROR, ("link", subset, ANY_SIZE, measure)))
+            if x and y:
+                points[point.key] = point.method, point.parameters, x, y
+        if points:
+            words = "; ".join(
+                f"{key}: {y['value']:.3f} at error {x['value']:.3g}" for key, (_, _, x, y) in points.items()
+            )
+            pictures[name] = _draw(title, tier, points, line["value"] if line else None), f"{title}, {subset}. {words}"
+    return pictures
+
+
+_KEY = ("method", "parameters", "attack", "subset", "block_size")
+
+
+def _draw(title: str, remark: str, points: Mapping[str, tuple[str, str, Row, Row]], guesser: float | None) -> bytes:
+    figure, axes = blank(title, remark, height=5.8)
+    methods = list(dict.fromkeys(method for method, *_ in points.values()))
+    colors = dict(zip(methods, [INK, *SERIES], strict=False))
+    for method in methods:
+        rows = [(parameters, x, y) for of, parameters, x, y in points.values() if of == method]
+        (x_values, x_errors), (y_values, y_errors) = (
+            ([row["value"] for row in column], [row["standard_error"] or 0.0 for row in column])
+            for column in ([x for _, x, _ in rows], [y for _, _, y in rows])
+        )
+        look: dict[str, Any] = {"fmt": "o", "markersize": 5, "elinewidth": 1, "color": colors[method]}
+        axes.errorbar(x_values, y_values, xerr=x_errors, yerr=y_errors, label=method, **look)
+        for parameters, x, y in rows:
+            place = x["value"], y["value"]
+            axes.annotate(parameters, place, xytext=(5, 4), textcoords="offset points", fontsize=7.5, color=QUIET)
+        if method == methods[0]:
+            axes.axhline(y_values[0], color=INK, linewidth=1, linestyle="--", label=f"as {method}")
+    if guesser is not None:
+        axes.axhline(guesser, color=VERMILION, linewidth=1.2, label="guesser who knows all others of the block")
+    axes.set_xlabel("mean absolute error of a block's counts that are not 0")
+    axes.set_ylabel("share of persons")
+    axes.margins(x=0.12)
+    look = {"fontsize": 9, "facecolor": "white", "edgecolor": "none", "labelcolor": INK}
+    figure.legend(loc="outside lower left", ncols=3, **look)
+    return png(figure)

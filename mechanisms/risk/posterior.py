@@ -1,0 +1,125 @@
+"""What an attacker concludes from counts that were changed one by one, each by a known law: the exact posterior.
+
+The attacker knows how many persons are in a frame of a block, n, and not how many of them, m_c, are of each category.
+A priori each person's category is drawn from π, independently, so that the m_c are multinomial. Each published count
+y_c has a known probability given m_c. So P(m | y) is proportional to Π_c π_c^m_c / m_c! · P(y_c | m_c) on Σ m_c = n.
+The products over the categories before and after c, as polynomials in n, give the distribution of each m_c.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.risk.tiers import Counts, Shares
+
+_NEGLIGIBLE = 1e-14
+"""The probability, relative to the greatest one, of counts that are left out."""
+
+
+class Law(Protocol):
+    """How a published count depends on the true one."""
+
+    def likelihoods(self, published: Counts, most: int) -> Shares:
+        """P(published | m) for m = 0, …, `most`, up to a factor for each published count; shape (…, most + 1)."""
+
+    @property
+    def standard_deviation(self) -> float:
+        """About how far a published count lies from the true one."""
+
+
+@dataclass(frozen=True)
+class LaplaceLaw:
+    """Discrete Laplace noise of a scale: P(y | m) is proportional to e^(−|y − m| / scale)."""
+
+    scale: float
+
+    def likelihoods(self, published: Counts, most: int) -> Shares:
+        return np.asarray(np.exp(-np.abs(published[..., None] - np.arange(most + 1)) / self.scale))
+
+    @property
+    def standard_deviation(self) -> float:
+        return float(np.sqrt(2) * self.scale)
+
+
+@dataclass(frozen=True)
+class TabulatedLaw:
+    """The law of a p-table: `changes`, of shape (rows, 2D + 1), has the probabilities of the changes −D, …, D of the
+    counts 0, 1, …; the last row is that of all greater counts."""
+
+    changes: NDArray[np.float64]
+
+    def likelihoods(self, published: Counts, most: int) -> Shares:
+        counts, largest = np.arange(most + 1), self.changes.shape[1] // 2
+        change = published[..., None] - counts
+        rows = np.minimum(counts, len(self.changes) - 1)
+        chances = self.changes[rows, np.clip(change + largest, 0, 2 * largest)]
+        return np.asarray(np.where(np.abs(change) <= largest, chances, 0.0))
+
+    @property
+    def standard_deviation(self) -> float:
+        steps = np.arange(self.changes.shape[1]) - self.changes.shape[1] // 2
+        return float(np.sqrt((self.changes * steps**2).sum(axis=1).max()))
+
+
+@dataclass(frozen=True)
+class RoundedLaw:
+    """Every count is rounded to the nearest multiple of a base, halves up."""
+
+    base: int
+
+    def round(self, counts: Counts) -> Counts:
+        return np.asarray((2 * counts + self.base) // (2 * self.base) * self.base)
+
+    def likelihoods(self, published: Counts, most: int) -> Shares:
+        return np.asarray((self.round(np.arange(most + 1)) == published[..., None]).astype(np.float64))
+
+    @property
+    def standard_deviation(self) -> float:
+        return self.base / 2
+
+
+def expect_shares(law: Law, published: Counts, prior: Shares, persons: int) -> Shares:
+    """E[m_c] / n, the probability of each category for one of n persons, shape (categories,).
+
+    Args:
+        published: the counts of a frame of a block by category, shape (categories,).
+        prior: π, positive, shape (categories,).
+        persons: n, which the attacker knows. If it contradicts what is published, the answer is the prior.
+    """
+    counts = np.arange(persons + 1)
+    # The factor n^m is the same for all m on Σ m = n. With it, the likely sums of the factors are near n.
+    logs = counts * np.log(max(1, persons) * prior)[:, None] - np.cumsum(np.log(np.maximum(counts, 1)))
+    with np.errstate(divide="ignore"):
+        logs = logs + np.log(law.likelihoods(published, persons))
+    tops = logs.max(axis=1, keepdims=True)
+    if np.any(np.isneginf(tops)):
+        return prior / prior.sum()
+    factors = np.exp(logs - tops)
+    ends = [int(np.flatnonzero(row > _NEGLIGIBLE)[-1]) + 1 for row in factors]
+    parts = [row[:end] for row, end in zip(factors, ends, strict=True)]
+    before, after = _multiply(parts, persons), _multiply(parts[::-1], persons)[::-1]
+    expected = np.zeros(len(parts))
+    for place, part in enumerate(parts):
+        # The other categories have n − m persons together.
+        others = _convolve(before[place], after[place + 1], persons)[persons - len(part) + 1 :][::-1]
+        weights = part * others
+        if not weights.sum() > 0:
+            return prior / prior.sum()
+        expected[place] = (weights * np.arange(len(part))).sum() / weights.sum()
+    return np.asarray(expected / expected.sum())
+
+
+def _multiply(parts: list[NDArray[np.float64]], most: int) -> list[NDArray[np.float64]]:
+    """The products of the first 0, 1, … parts, each shape (most + 1,) and scaled to a greatest entry of 1."""
+    products = [np.eye(1, most + 1)[0]]
+    for part in parts:
+        products.append(_convolve(products[-1], part, most))
+    return products
+
+
+def _convolve(one: NDArray[np.float64], other: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    product = np.convolve(one, other)[: most + 1]
+    top = product.max()
+    return np.asarray(product / top if top > 0 else product)

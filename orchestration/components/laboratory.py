@@ -1,0 +1,89 @@
+"""The component of a laboratory: methods with their parameters, compared on one synthetic dataset."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from assets.laboratory.declaration import LaboratoryDeclaration
+from assets.laboratory.points import Grid, Point, RoundingGrid
+from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
+from assets.release.release import DeclarationError
+from assets.swapping.laboratory import SwappingGrid
+from assets.table_builder.laboratory import HypercubeGrid, PTableGrid
+from orchestration.components.release import declared_datasets
+from orchestration.components.scaffolding import DeclaredComponent
+from orchestration.environment import deployment_folders
+
+PARTITION_RANGE_START, PARTITION_RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+"""Dagster's tags of a run that makes a range of partitions: of the whole grid, from its first part to its last."""
+
+
+class Methods(Part):
+    """The methods that are compared, each with its parameters. No protection is always among them."""
+
+    swapping: SwappingGrid | SkipJsonSchema[None] = Field(None, description="Permutation swapping of households.")
+    hypercubes: HypercubeGrid | SkipJsonSchema[None] = Field(None, description="Hypercubes with noise, tier T1.")
+    p_tables: PTableGrid | SkipJsonSchema[None] = Field(None, description="Perturbation tables, tier T1.")
+    rounding: RoundingGrid | SkipJsonSchema[None] = Field(None, description="Rounding to multiples, tier T1.")
+
+    @property
+    def points(self) -> Sequence[Point]:
+        grids: list[Grid | None] = [self.swapping, self.hypercubes, self.p_tables, self.rounding]
+        return [point for grid in grids if grid for point in grid.points()]
+
+
+class LaboratoryAttributes(LaboratoryDeclaration):
+    """The YAML attributes of a laboratory."""
+
+    methods: Methods
+
+    @property
+    def grid(self) -> Sequence[Point]:
+        return self.methods.points
+
+
+@dataclass
+class Laboratory(DeclaredComponent):
+    """A comparison of methods on synthetic records: what an attacker learns, and how far tables are from the truth."""
+
+    declared_by = LaboratoryAttributes
+    produces = ("asset", "job")
+
+    @property
+    def named(self) -> str:
+        return f"{self.declaration.dataset}/{self.declaration.name}"
+
+    def dataset(self, datasets: Mapping[str, DatasetDeclaration]) -> DatasetDeclaration:
+        """The dataset that it compares methods on. Raises DeclarationError if there is none of that name, it is not
+        synthetic, or it lacks columns."""
+        dataset = datasets.get(self.declaration.dataset)
+        if dataset is None:
+            raise DeclarationError(
+                f"laboratory {self.named}: dataset: there is no dataset {self.declaration.dataset}; declared are "
+                f"{', '.join(sorted(datasets))}"
+            )
+        self.declaration.require_dataset(dataset)
+        return dataset
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        from assets.laboratory.asset import build_laboratory, list_parts
+        from orchestration.automation import define_job
+
+        declaration, dataset = self.declaration, self.dataset(declared_datasets(context))
+        folder = deployment_folders(context.project_root)[0] / "laboratory" / dataset.name / declaration.name
+        assets = build_laboratory(declaration, dataset, context.project_root, folder)
+        selection = dg.AssetSelection.assets(*(key for asset in assets for key in asset.keys)).upstream()
+        parts = list_parts(declaration).get_partition_keys()
+        job = define_job(
+            declaration.group,
+            selection,
+            f"{declaration.title}: all parts of the grid that are not stored yet, and the results. Single parts are "
+            "partitions of the asset grid.",
+            writes=dataset.name,
+            tags={PARTITION_RANGE_START: parts[0], PARTITION_RANGE_END: parts[-1]},
+        )
+        return dg.Definitions(assets=assets, jobs=[job])

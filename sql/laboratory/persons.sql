@@ -1,0 +1,14 @@
+-- The persons of a tract, in an order that follows from their values: block, unit, age, race and ethnicity as numbers
+-- from 0, and the sex, 0 if the records have none.
+SELECT
+    dense_rank() OVER (ORDER BY TABBLK) - 1 AS block,
+    dense_rank() OVER (ORDER BY MAFID) - 1 AS unit,
+    RTYPE = '4' AS quarters,
+    QAGE AS age,
+    CENRACE::BIGINT - 1 AS race,
+    CENHISP::BIGINT - 1 AS hispanic,
+    {% if sex %}QSEX::BIGINT - 1{% else %}0{% endif %} AS sex
+FROM {{ units }}
+JOIN {{ persons }} USING (MAFID)
+WHERE TABBLKST = $state AND TABBLKCOU = $county AND TABTRACTCE = $tract
+ORDER BY ALL

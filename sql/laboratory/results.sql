@@ -1,0 +1,25 @@
+-- The mean of each measure over tracts and draws, and how far it varies. With several tracts, the standard error is that
+-- of the mean of independent tracts, which has the variation of draws in it; with one, that of its draws.
+WITH by_tract AS (
+    SELECT
+        point, attack, subset, block_size, measure, tract,
+        avg(value) AS mean,
+        var_samp(value) AS variance,
+        count(*) AS draws,
+        avg(persons) AS persons
+    FROM {{ measures }}
+    GROUP BY ALL
+)
+SELECT
+    point, attack, subset, block_size, measure,
+    avg(mean) AS value,
+    CASE WHEN count(*) > 1 THEN stddev_samp(mean) / sqrt(count(*)) ELSE sqrt(max(variance) / max(draws)) END
+        AS standard_error,
+    sqrt(avg(variance)) AS sd_of_draws,
+    stddev_samp(mean) AS sd_of_tracts,
+    count(*) AS tracts,
+    max(draws) AS draws,
+    round(sum(persons))::BIGINT AS persons
+FROM by_tract
+GROUP BY ALL
+ORDER BY ALL

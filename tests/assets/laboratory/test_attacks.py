@@ -1,0 +1,188 @@
+"""Attacks: what they are given, what they can open, and what they gain where there is nothing to gain."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from assets.laboratory.attacking import Attacker, AttackError, OwnAttack
+from assets.laboratory.attacks import link
+from assets.laboratory.evaluation import ALL, ANY_SIZE, NONMODAL, UNIQUE, Measure, Truth, measure_gain, measure_guesses
+from assets.laboratory.grid import choose_targets, remove_each, select
+from assets.laboratory.points import Draw, Exact, Point
+from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publication
+from assets.laboratory.records import Tract
+from assets.swapping.laboratory import Swapped
+from mechanisms.risk.baselines import guess_by_share
+from mechanisms.risk.posterior import LaplaceLaw
+from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE, Tier
+
+KEY = bytes(32)
+
+
+def make_truth(tier: Tier, households: int = 240, blocks: int = 8) -> Truth:
+    """A tract whose households are mostly of one race."""
+    rng = np.random.default_rng(5)
+    household = np.repeat(np.arange(households), rng.integers(1, 6, households))
+    race = rng.choice([0, 1, 3, 6, 64], households, p=[0.6, 0.2, 0.1, 0.05, 0.05])
+    adult = rng.random(len(household)) < 0.7
+    age = np.where(adult, 18, 0) + rng.integers(0, 18, len(adult))
+    frame = adult.astype(np.int64) if tier is REDISTRICTING else age
+    category = np.where(rng.random(len(household)) < 0.9, race[household], rng.integers(0, 12, len(household)))
+    nobody = np.zeros(households, dtype=bool)
+    return Truth(Tract(tier, blocks, rng.integers(0, blocks, households), nobody, household, adult, frame, category))
+
+
+def find(measures: Iterable[Measure], subset: str, measure: str) -> float:
+    (row,) = (row for row in measures if (row.subset, row.block_size, row.measure) == (subset, ANY_SIZE, measure))
+    return row.value
+
+
+class Blank(Point):
+    """A publication that ignores the records: no counts, and shares of the nation."""
+
+    method, parameters = "blank", ""
+
+    def draw(self, tract: Tract, key: bytes) -> Draw:
+        totals = np.zeros((tract.blocks, *tract.tier.shape), dtype=np.int64)
+        totals[:, 0, :4] = [6000, 2000, 1000, 1000]
+        law = LaplaceLaw(1e9)
+        published = Publication(tract.tier.name, "blank", "", np.zeros_like(totals), totals, 0, law)
+        return Draw(published, np.zeros(0), None)
+
+
+def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser_and_no_gain() -> None:
+    """Told apart from: an attack whose prior is that of the true records of the block, the target among them."""
+    truth = make_truth(REDISTRICTING)
+    publication = Blank().draw(truth.tract, KEY).publication
+    guesses = Guesses.of(link(publication, truth.file), len(truth.tract.household), 126)
+    shares = np.full(126, 0.5)
+    shares[:4] = [6000, 2000, 1000, 1000]
+    expected = (shares / shares.sum())[truth.tract.category].mean()
+    precision = find(measure_guesses(truth, "link", guesses), ALL, "precision")
+    assert precision == pytest.approx(expected)
+    targets = choose_targets(truth, 40, KEY)
+    worlds = remove_each(truth, Blank(), KEY, targets)
+    assert worlds is not None
+    without = link(worlds.publication, worlds.persons)
+    gains = list(measure_gain(truth, "link", targets, select(guesses, targets), select(without, worlds.places)))
+    assert len(gains) == 2
+    assert all(row.value == 0 for row in gains)
+
+    def peek(tract: Tract) -> Guesses:
+        margins = tract.count().sum(axis=1)[truth.tract.place[targets]]
+        return Guesses(margins / margins.sum(axis=1, keepdims=True), np.full(len(targets), NONE))
+
+    worse = [
+        row.value
+        for person, target in enumerate(targets.tolist())
+        for row in measure_gain(
+            truth, "peek", targets[[person]], select(peek(truth.tract), np.array([person])),
+            select(peek(truth.tract.without(target)), np.array([person])),
+        )
+    ]  # fmt: skip
+    assert np.mean(worse) > 0
+
+
+def test_a_person_who_is_left_out_changes_the_swaps_of_two_strata_alone() -> None:
+    """Told apart from: one random stream for all strata, which a missing person shifts in all that come later."""
+    size = np.repeat([5, 1], 60)
+    household = np.repeat(np.arange(120), size)
+    category = np.where(size[household] == 1, 7 + household % 2, 0)
+    block = np.random.default_rng(1).integers(0, 6, 120)
+    adult, frame = np.ones(360, dtype=bool), np.ones(360, dtype=np.int64)
+    tract = Tract(REDISTRICTING, 6, block, np.zeros(120, dtype=bool), household, adult, frame, category)
+    point = Swapped(Fraction(1, 2), ("persons",))
+    before, after = (point.draw(one, KEY).publication.counts for one in (tract, tract.without(0)))
+    of_singles = REDISTRICTING.tabulate((np.arange(252).reshape(1, 2, 126) % 126 == 7).astype(np.int64))[0] > 0
+    of_singles &= REDISTRICTING.tabulate((np.arange(252).reshape(1, 2, 126) % 126 != 7).astype(np.int64))[0] == 0
+    assert of_singles.sum() == 2, "P2 and P4 have a cell of persons who are not Hispanic"
+    assert np.array_equal(before[:, of_singles], after[:, of_singles])
+    assert not np.array_equal(before, after)
+    assert not np.array_equal(before[:, of_singles], Exact().draw(tract, KEY).publication.counts[:, of_singles])
+
+
+def test_more_swapping_names_fewer_unique_persons_and_a_little_more_than_the_guesser() -> None:
+    truth = make_truth(SUMMARY_FILE, 240, 20)
+    accuracy = []
+    for point in (Exact(), *(Swapped(Fraction(rate), ("persons",)) for rate in ("1/5", "4/5"))):
+        guesses = link(point.draw(truth.tract, KEY).publication, truth.file)
+        accuracy.append(find(measure_guesses(truth, "link", guesses), UNIQUE, "accuracy"))
+    tract = truth.tract
+    guesser = guess_by_share(tract.place, tract.category, 126)[truth.subsets[UNIQUE]].mean()
+    assert accuracy[0] > accuracy[1] > max(accuracy[2], guesser)
+    assert truth.subsets[UNIQUE].sum() > 20
+    assert truth.subsets[NONMODAL].sum() > truth.subsets[UNIQUE].sum()
+
+
+OWN = """
+import sys
+import numpy as np
+SECRETS, calls = {secrets!r}, []
+def count_opened(publication, persons):
+    opened = 0
+    for path in SECRETS:
+        try:
+            open(path, "rb").read(1)
+            opened += 1
+        except OSError:
+            pass
+    opened += any(name.endswith(("records", "evaluation")) for name in sys.modules if name.startswith("assets."))
+    calls.append(1)
+    return np.full(len(persons.block), opened + 10 * len(calls))
+def fail(publication, persons):
+    raise ValueError("secret")
+def shout(publication, persons):
+    print("not an answer")
+    return [[0.5]]
+"""
+
+
+def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told apart from: an attack that runs in the process of the evaluation, and one process for all publications."""
+    secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "source.csv")]
+    for path in secrets:
+        path.write_text("secret")
+    (tmp_path / "own").mkdir()
+    module = tmp_path / "own" / "my_attacks.py"
+    module.write_text(OWN.format(secrets=list(map(str, secrets))))
+    monkeypatch.syspath_prepend(str(tmp_path / "own"))
+    own = {name: OwnAttack.find(f"my_attacks:{name}") for name in ("count_opened", "fail", "shout")}
+    truth = make_truth(REDISTRICTING, 20, 2)
+    publication = Exact().draw(truth.tract, KEY).publication
+    with Attacker(own, secrets) as attacker:
+        for _ in range(2):
+            shares = attacker.guess("count_opened", publication, truth.file).shares
+            assert set(shares.argmax(axis=1)) == {10}, "none opened, and called for the first time"
+        with pytest.raises(AttackError, match=r"^attack fail: it failed \(ValueError\)$"):
+            attacker.guess("fail", publication, truth.file)
+        with pytest.raises(AttackError, match="ValueError"):
+            attacker.guess("shout", publication, truth.file)
+        linked = attacker.guess("link", publication, truth.file)
+        assert np.array_equal(linked.shares, link(publication, truth.file).shares)
+    from my_attacks import count_opened  # type: ignore[import-not-found]
+
+    assert count_opened(publication, truth.file)[0] == 14, "in this process, it opens all and finds the records' module"
+    version = own["fail"].version
+    module.write_text(module.read_text() + "\n")
+    assert OwnAttack.find("my_attacks:fail").version != version
+    with pytest.raises(AttackError, match="there is no module nowhere"):
+        OwnAttack.find("nowhere.at_all:attack")
+
+
+def test_what_an_attack_returns_is_checked() -> None:
+    shares = np.array([[0.5, 0.5], [1, 0]])
+    assert np.array_equal(Guesses.of(np.array([0, NONE]), 2, 2).shares, [[1, 0], [0, 0]])
+    assert np.array_equal(Guesses.of(shares, 2, 2).shares, shares)
+    for wrong in (shares * 2, -shares, shares[:1], np.array(["a", "b"])):
+        with pytest.raises((ValueError, TypeError)):
+            Guesses.of(wrong, 2, 2)
+
+
+def test_an_attackers_file_is_counted_by_block_and_frame() -> None:
+    file = NamedPersons(np.array([0, 0, 1]), np.array([1, 1, 0]))
+    assert np.array_equal(file.count(3, 2), [[0, 2], [1, 0], [0, 0]])
+    assert replace(file, frame=np.zeros(3, dtype=np.int64)).count(3, 2)[0, 0] == 2

@@ -1,0 +1,162 @@
+"""A laboratory from its declaration to its results, on a small synthetic census."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import dagster as dg
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from assets.cef.synthetic import SyntheticPopulation, synthetic_census
+from assets.laboratory.evaluation import MEASURES, NONMODAL
+from assets.laboratory.results import COLUMNS
+from assets.release.dataset import DatasetDeclaration
+from assets.release.release import DeclarationError
+from orchestration.components.dataset import Dataset
+from orchestration.components.laboratory import Laboratory, LaboratoryAttributes
+from orchestration.release_definitions import without_configuration
+from resources.custody import Custody
+from resources.warehouse import Warehouse
+from tests.deployments import small_dataset
+
+METHODS = {"swapping": {"rates": [0.5]}, "hypercubes": {"epsilons": [1]}, "rounding": {"bases": [3]}}
+
+
+def declare(**changes: Any) -> Laboratory:
+    declared: dict[str, Any] = {
+        "name": "risk", "dataset": "town", "title": "Risk", "tier": "T1", "tracts": 1, "draws": 2, "targets": 4,
+        "methods": METHODS,
+    }  # fmt: skip
+    return Laboratory(LaboratoryAttributes.model_validate(declared | changes))
+
+
+def town(**changes: Any) -> DatasetDeclaration:
+    population = SyntheticPopulation(seed=1, households=250, states=["01"], detailed_codes=True)
+    return synthetic_census(population, name="town", cap=100).model_copy(update=changes)
+
+
+@dataclass
+class Deployed:
+    """A laboratory with its dataset and resources below a folder."""
+
+    root: Path
+    definitions: dg.Definitions
+    instance: dg.DagsterInstance
+
+    def run(self, first: str, last: str) -> Mapping[str, dg.MetadataValue[Any]]:
+        """Make all parts of the grid from one to another, and the results; the metadata of both."""
+        ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+        job = self.definitions.get_repository_def().get_job("town__risk")
+        config = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        result = job.execute_in_process(run_config=config, instance=self.instance, tags=ends)
+        metadata: dict[str, dg.MetadataValue[Any]] = {}
+        for event in result.get_asset_materialization_events():
+            metadata |= event.materialization.metadata
+        return metadata
+
+    @property
+    def measures(self) -> list[tuple[Any, ...]]:
+        with duckdb.connect(str(self.root / "warehouse" / "confidential.duckdb"), read_only=True) as connection:
+            return connection.execute("FROM town__risk.measures ORDER BY ALL").fetchall()
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "var" / "laboratory" / "town" / "risk"
+
+
+@pytest.fixture
+def deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
+    monkeypatch.setenv("STIRRED_HOME", str(tmp_path / "var"))
+    components = [Dataset(town()), declare()]
+    tree = SimpleNamespace(get_all_components=lambda kind: [each for each in components if isinstance(each, kind)])
+    context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=tmp_path, component_tree=tree))
+    warehouse = Warehouse(folder=str(tmp_path / "warehouse"), threads=1)
+    custody = Custody(folder=str(tmp_path / "custody"), databases=warehouse.folder, variable="STIRRED_TEST_MASTER_KEY")
+    resources = dg.Definitions(
+        resources=without_configuration({"warehouse": warehouse, "custody": custody}), executor=dg.in_process_executor
+    )
+    definitions = dg.Definitions.merge(*(each.build_defs(context) for each in components), resources)
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Deployed(tmp_path, definitions, instance)
+
+
+def test_a_grid_is_made_in_any_number_of_runs_with_the_same_numbers(deployed: Deployed) -> None:
+    """Told apart from: draws that depend on the order or the time of runs, and runs that make again what is stored."""
+    first = deployed.run("0001|no-protection", "0001|swapping-0.5-by-persons")
+    assert (first["made now"].value, first["parts of the grid"].value) == (2, "2 of 8")
+    some = deployed.measures
+    whole = deployed.run("0001|no-protection", "0002|rounding-to-3")
+    assert (whole["made now"].value, whole["stored before"].value) == (6, 2)
+    assert whole["parts of the grid"].value == "8 of 8"
+    measures = deployed.measures
+    assert set(some) < set(measures)
+    with duckdb.connect(str(deployed.root / "warehouse" / "confidential.duckdb")) as connection:
+        connection.execute("DELETE FROM town__risk.measures WHERE draw = 2 OR point = 'hypercube-1'")
+    assert deployed.run("0001|no-protection", "0002|rounding-to-3")["made now"].value == 5
+    assert deployed.measures == measures
+    _require_results(deployed.folder)
+
+
+def _require_results(folder: Path) -> None:
+    results = pq.read_table(folder / "results.parquet")
+    assert results.column_names == list(COLUMNS)
+    with (folder / "dictionary.csv").open(newline="") as lines:
+        described = {(row["kind"], row["name"]) for row in csv.DictReader(lines)}
+    rows = results.to_pylist()
+    assert {("column", name) for name in COLUMNS} | {("measure", row["measure"]) for row in rows} <= described
+    assert {row["measure"] for row in rows} <= set(MEASURES)
+    assert (folder / "results.csv").read_text().count("\n") == len(rows) + 1
+    found = {tuple(row[name] for name in ("method", "attack", "subset", "block_size", "measure")): row for row in rows}
+    exact = found["no protection", "tables", "cells of a block, not 0", "all", "mean absolute error"]
+    assert (exact["value"], exact["draws"], exact["tracts"]) == (0, 2, 1)
+    assert found["no protection", "reconstruct", "all persons", "all", "agreement"]["value"] == 1, "T1 is saturated"
+    assert found["no protection", "reconstruct", "all persons", "all", "provable"]["value"] == 1
+    noisy = found["hypercube", "tables", "cells of a block, not 0", "all", "mean absolute error"]
+    assert noisy["value"] > 0 < noisy["standard_error"]
+    for method in ("swapping", "hypercube"):
+        ratios = {name: found[method, "tables", "pairs", "all", f"ln ratio, {name}"] for name in ("greatest", "bound")}
+        assert ratios["greatest"]["value"] <= ratios["bound"]["value"] * (1 + 1e-12)
+    accuracy = [found[method, "link", NONMODAL, "all", "accuracy"]["value"] for method in ("no protection", "swapping")]
+    assert accuracy[0] > accuracy[1]
+    assert all((folder / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in ("accuracy", "gain"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"tier": "T2"}, "methods: hypercube is not built for tier T2"),
+        ({"tier": "T3"}, "tier"),
+        ({"draws": 0}, "draws"),
+        ({"attacks": {"link": "a:b"}}, "a built-in attack has this name"),
+        ({"attacks": {"mine": "no import path"}}, "attacks.mine"),
+        ({"methods": {"rounding": {"bases": [3, 3]}}}, "rounding-to-3: it is declared twice"),
+        ({"methods": {"rounding": {"bases": [1]}}}, "bases"),
+        ({"methods": {"swapping": {"rates": [1]}}}, "strictly between 0 and 1"),
+        ({"methods": {"shuffling": {}}}, "methods.shuffling"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_name(changes: Mapping[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match="laboratory town/risk") as refused:
+        declare(**changes)
+    assert says in str(refused.value)
+
+
+def test_only_synthetic_records_with_the_columns_of_the_tier_are_taken(tmp_path: Path) -> None:
+    """Told apart from: a laboratory that takes confidential or public records of real people."""
+    methods = {"swapping": METHODS["swapping"]}
+    declare(tier="T2", methods=methods).dataset({"town": town()})
+    for dataset, says in (
+        (town(synthetic=False), "is not declared synthetic"),
+        (small_dataset(tmp_path, synthetic=True, name="town"), "has no CENHISP"),
+        (synthetic_census(SyntheticPopulation(households=9, states=["01"]), name="town", cap=1), "has no QSEX"),
+    ):
+        with pytest.raises(DeclarationError, match=says):
+            declare(tier="T2", methods=methods).dataset({"town": dataset})
+    with pytest.raises(DeclarationError, match="there is no dataset town"):
+        declare().dataset({"village": town()})

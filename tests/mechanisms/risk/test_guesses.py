@@ -1,0 +1,75 @@
+"""Matching, baselines and posteriors: each is compared with an enumeration, and with a program that is often mistaken
+for it."""
+
+from itertools import permutations, product
+from math import factorial, prod
+
+import numpy as np
+import pytest
+
+from mechanisms.risk.baselines import guess_by_mode, guess_by_share
+from mechanisms.risk.matching import match_persons
+from mechanisms.risk.posterior import LaplaceLaw, Law, RoundedLaw, TabulatedLaw, expect_shares
+
+
+@pytest.mark.parametrize(("persons", "records"), [(4, [2, 1]), (2, [2, 1, 1]), (3, [1, 2]), (3, [0, 0]), (1, [3, 1])])
+def test_expected_matches_are_the_mean_over_all_matchings_without_replacement(persons: int, records: list[int]) -> None:
+    """Told apart from: matching with replacement, which names everybody if there is any record."""
+    labels = [category for category, number in enumerate(records) for _ in range(number)]
+    slots = [*labels, *[None] * max(0, persons - len(labels))]
+    matchings = list(permutations(slots, persons))
+    enumerated = [sum(one[0] == category for one in matchings) / len(matchings) for category in range(len(records))]
+    shares = match_persons(np.array(persons), np.array(records))
+    assert shares == pytest.approx(enumerated)
+    with_replacement = np.array(records) / max(1, sum(records))
+    assert np.allclose(shares, with_replacement) == (sum(records) >= persons or not sum(records))
+
+
+def test_guessers_leave_the_target_out() -> None:
+    """Nine of one category and one of another: 90% by mode and 80% by shares. Told apart from: guessers that count the
+    target too, which draw it with 82%."""
+    category, place = np.array([0] * 9 + [1]), np.zeros(10, dtype=np.int64)
+    assert guess_by_mode(place, category, 2).mean() == pytest.approx(0.9)
+    assert guess_by_share(place, category, 2).mean() == pytest.approx(0.8)
+    assert guess_by_mode(place, category, 2)[9] == 0
+
+
+def test_someone_who_is_alone_is_guessed_from_the_others_elsewhere_and_ties_are_broken_at_random() -> None:
+    category, place = np.array([1, 0, 0, 1, 1]), np.array([0, 1, 1, 1, 1])
+    assert guess_by_mode(place, category, 2)[0] == 0.5
+    assert guess_by_share(place, category, 2)[0] == 0.5
+    assert guess_by_mode(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), 2)[0] == 0.5
+
+
+LAWS: list[tuple[Law, list[int]]] = [
+    (LaplaceLaw(0.7), [2, 0, -1, 3]),
+    (RoundedLaw(3), [3, 0, 0, 3]),
+    (TabulatedLaw(np.array([[0, 0, 1, 0, 0], [0, 0.3, 0.4, 0.3, 0], [0.1, 0.2, 0.4, 0.2, 0.1]])), [2, 0, 1, 3]),
+]
+
+
+@pytest.mark.parametrize(("law", "published"), LAWS)
+def test_posterior_shares_are_those_of_bayes_over_all_compositions(law: Law, published: list[int]) -> None:
+    """Told apart from: a posterior of each count by itself, which does not know that they sum to n."""
+    prior, persons = np.array([0.5, 0.3, 0.15, 0.05]), 5
+    likely = law.likelihoods(np.array(published), persons)
+    compositions = [one for one in product(range(persons + 1), repeat=4) if sum(one) == persons]
+    weights = np.array(
+        [prod(prior[c] ** m / factorial(m) * likely[c, m] for c, m in enumerate(one)) for one in compositions]
+    )
+    enumerated = weights @ np.array(compositions) / weights.sum() / persons
+    assert expect_shares(law, np.array(published), prior, persons) == pytest.approx(enumerated)
+
+
+def test_a_posterior_of_many_persons_neither_underflows_nor_ignores_what_is_published() -> None:
+    """Told apart from: products of π^m/m! without the factor n^m, which are 0 as floats near n = 200."""
+    rng = np.random.default_rng(3)
+    prior = np.full(126, 1 / 126)
+    counts = rng.multinomial(400, rng.dirichlet(np.full(126, 0.1)))
+    shares = expect_shares(LaplaceLaw(0.05), counts, prior, 400)
+    assert shares == pytest.approx(counts / 400, abs=1e-3)
+
+
+def test_what_contradicts_the_attackers_knowledge_leaves_the_prior() -> None:
+    prior = np.array([0.75, 0.25])
+    assert expect_shares(RoundedLaw(3), np.array([9, 9]), prior, 2) == pytest.approx(prior)

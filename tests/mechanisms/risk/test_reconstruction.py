@@ -1,0 +1,96 @@
+"""Reconstruction of blocks: every answer is compared with the enumeration of all histograms with the same tables."""
+
+import numpy as np
+import pytest
+
+from mechanisms.risk.matching import measure_agreement
+from mechanisms.risk.reconstruction import NotSolvedError, System, measure_variability
+from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE, Counts, Tier
+
+RACES_DRAWN = (0, 1, 3, 6, 63, 64)
+
+
+def draw_block(tier: Tier, persons: int, seed: int, frames: int = 12) -> Counts:
+    """A histogram of one block, shape (1, frames, categories)."""
+    rng = np.random.default_rng(seed)
+    histogram = np.zeros((1, *tier.shape), dtype=np.int64)
+    types = rng.integers(0, min(frames, tier.shape[0]), persons), rng.choice(RACES_DRAWN, persons)
+    np.add.at(histogram[0], types, 1)
+    return histogram
+
+
+def enumerate_solutions(system: System) -> list[Counts]:
+    """All histograms of a system, by depth first: a branch ends as soon as a row has too many or can have too few."""
+    solutions: list[Counts] = []
+
+    def extend(chosen: Counts, place: int) -> None:
+        sums = system.members @ chosen
+        most = sums + system.members[:, place:] @ system.upper[place:]
+        if np.any(sums > system.counts) or np.any(most < system.counts):
+            return
+        if place == len(chosen):
+            solutions.append(chosen.copy())
+            return
+        for number in range(int(system.upper[place]) + 1):
+            chosen[place] = number
+            extend(chosen, place + 1)
+        chosen[place] = 0
+
+    extend(np.zeros(len(system.types), dtype=np.int64), 0)
+    return solutions
+
+
+CASES = [(3, 7, 76), (7, 1, 3), (8, 2, 3), (9, 3, 3), (10, 4, 4), (10, 5, 76)]
+"""Persons, seed, and frames of blocks."""
+
+
+def test_variability_and_provable_records_are_those_of_the_enumeration() -> None:
+    """Told apart from: the distance to any other solution instead of the farthest; a big-M that lets y and w differ;
+    records that only some solutions have."""
+    numbers = []
+    for persons, seed, frames in CASES:
+        tables = SUMMARY_FILE.tabulate(draw_block(SUMMARY_FILE, persons, seed, frames))
+        system = System.of(SUMMARY_FILE, tables[0])
+        solutions = enumerate_solutions(system)
+        numbers.append(len(solutions))
+        solution = system.reconstruct()
+        assert any(np.array_equal(solution, one) for one in solutions)
+        other = system.differ_most(solution)
+        assert any(np.array_equal(other, one) for one in solutions)
+        assert measure_variability(solution, other) == max(measure_variability(solution, one) for one in solutions)
+        assert system.count_provable(solution, other) == np.minimum.reduce(solutions).sum()
+    assert min(numbers) == 1
+    assert max(numbers) > 100
+
+
+def test_a_block_of_one_person_is_determined_and_provable() -> None:
+    for seed in range(5):
+        histogram = draw_block(SUMMARY_FILE, 1, seed, frames=76)
+        system = System.of(SUMMARY_FILE, SUMMARY_FILE.tabulate(histogram)[0])
+        solution = system.reconstruct()
+        other = system.differ_most(solution)
+        assert measure_variability(solution, other) == 0
+        assert system.count_provable(solution, other) == 1
+
+
+@pytest.mark.parametrize(("tier", "persons"), [(REDISTRICTING, 60), (SUMMARY_FILE, 4)])
+def test_the_records_of_a_determined_block_are_reconstructed(tier: Tier, persons: int) -> None:
+    """P1 to P4 determine the records of T1, so there every block is."""
+    determined = 0
+    for seed in range(6):
+        histogram = draw_block(tier, persons, seed, frames=76)
+        system = System.of(tier, tier.tabulate(histogram)[0])
+        solution = system.reconstruct()
+        if measure_variability(solution, system.differ_most(solution)) == 0:
+            determined += 1
+            found = np.zeros_like(histogram).reshape(-1)
+            found[system.types] = solution
+            assert measure_agreement(found.reshape(histogram.shape), histogram) == 1
+    assert determined == 6 if tier is REDISTRICTING else determined >= 1
+
+
+def test_tables_that_contradict_each_other_have_no_solution() -> None:
+    counts = REDISTRICTING.tabulate(draw_block(REDISTRICTING, 5, 0))[0]
+    counts[np.flatnonzero(counts)[0]] += 1
+    with pytest.raises(NotSolvedError):
+        System.of(REDISTRICTING, counts).reconstruct()
