@@ -284,6 +284,7 @@ def find_tables_of_other_states(session: Session, release: TopDownRelease, state
     of_levels = [release.estimates(level) for level in release.levels]
     of_parts = [*SCHEMAS, *([] if release.design.full else [INFORMATION])]
     apart = [release.estimates(level, "", name) for level in release.levels for name in of_parts]
+    apart += [] if release.design.full else [INFORMATION]
     stored = session.tables(Zone.PUBLIC, release.schema)
     return [
         name

@@ -247,7 +247,7 @@ class Reading:
                 counts = read_counts(session, above.tables(release)[0], *parents, histogram=histogram)
                 histograms = counts.answer(schema.marginal(DETAILED), *parents)
             if self._informed:
-                table, _ = information_tables(release, level, part.state)
+                table = information_table(release, level, part.state)
                 information = read_information(session, table, schema, first, last, self._read[histogram])
             families[histogram] = Families(
                 schema,
@@ -335,10 +335,9 @@ def _both_present(information: Information) -> NDArray[np.bool_]:
     return np.broadcast_to(both, information.variance.shape)
 
 
-def information_tables(release: TopDownRelease, level: str, state: int | None) -> tuple[Table, Table]:
-    """The table of the information about the places of a level, or of those in the state of a number; its account."""
-    name = release.estimates(level, "" if state is None else str(state), INFORMATION)
-    return release.public(name), release.public(f"{name}_made")
+def information_table(release: TopDownRelease, level: str, state: int | None) -> Table:
+    """The table of the information about the places of a level, or of those in the state of a number."""
+    return release.public(release.estimates(level, "" if state is None else str(state), INFORMATION))
 
 
 def read_households(session: Session, estimates: Table, first: int, last: int) -> NDArray[np.int64]:

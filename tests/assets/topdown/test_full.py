@@ -291,7 +291,7 @@ def test_an_altered_interval_is_noticed(full: Full, tmp_path: Path) -> None:
 
 def test_information_that_was_altered_is_refused_and_made_again(copied: Full) -> None:
     custody, release = custody_of(copied.warehouse), copied.release
-    table, _ = reading.information_tables(release, "County", 0)
+    table = reading.information_table(release, "County", 0)
     with copied.warehouse.session(writes=Zone.PUBLIC) as session:
         session.run(
             SQL("test/shift", "UPDATE {{ table }} SET estimate = list_transform(estimate, x -> x + 1)"), table=table
