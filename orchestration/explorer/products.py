@@ -21,11 +21,6 @@ from orchestration.explorer.reading import ask_files, find_published
 from orchestration.explorer.words import distinguish, join_levels
 from resources.statements import SQL, Fragment, quote_literal, render
 
-_BESIDE = SQL(
-    "explorer/beside",
-    "(SELECT shown.*{% for name, own in columns %}, beside.{{ own | id }} AS {{ name | id }}{% endfor %}"
-    " FROM {{ shown }} AS shown LEFT JOIN {{ beside }} AS beside USING ({{ place | ids }}))",
-)
 _FIRST = SQL("explorer/first", "FROM {{ source }} LIMIT $most")
 
 DICTIONARY = "datapackage.json"
@@ -181,7 +176,7 @@ class Product:
             columns |= dict.fromkeys(OF_LINEAR)
             names: dict[str, Any] = {"columns": [(name, f"{number}_{name}") for name in OF_LINEAR]}
             names |= {"shown": _read(self.file), "beside": _read(self.linear), "place": [self.level, *self.place]}
-            source = Fragment(render(_BESIDE, names))
+            source = Fragment(render("explorer/beside", names))
         return self._ask("explorer/rows", most, list(columns), equal, source)
 
     def read_first(self, most: int) -> list[dict[str, Any]]:
