@@ -20,9 +20,10 @@ from orchestration.components.dataset import Dataset
 from orchestration.components.laboratory import Laboratory
 from orchestration.components.publisher import PublisherSettings
 from orchestration.components.release import COMPONENTS, DeclaresReleases, dataset_of
-from orchestration.defs_files import list_files, require_unambiguous_text
+from orchestration.defs_files import require_unambiguous_text
 from orchestration.release_definitions import define_stages
 from resources.faults import name_error
+from resources.project import list_files
 
 _WITH_CELLS = ("units", "persons", "recoded_units", "recoded_persons", "place_names")
 _NO_CELLS = frozenset({"path", "geography_path", "source", "pattern", "title", "description"})

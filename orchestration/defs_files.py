@@ -4,8 +4,7 @@ A YAML parser takes the last of two equal keys in silence, so that one of two ca
 8 and 1:30 as 90. The components see only the result.
 """
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ import yaml
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
 from orchestration.components.release import COMPONENTS
-
-NAMES = ("defs.yaml", "defs.yml", "component.yaml")
-"""The names of the files that Dagster reads declarations from."""
+from resources.project import list_files
 
 _KEPT_AS_TEXT = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge"}
 """The kinds of scalars that Dagster reads as text, or not at all."""
@@ -45,12 +42,6 @@ def read_documents(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Each file of declarations in a folder and below it, with each of its documents. They have been checked."""
     for path in list_files(folder):
         yield from ((path, document) for document in yaml.load_all(path.read_text(encoding="utf-8"), _QuickLoader))
-
-
-def list_files(folder: Path, names: Sequence[str] = NAMES) -> list[Path]:
-    """The files of some names in a folder and below it, through symbolic links too, as Dagster reads them."""
-    found = (Path(top, file) for top, _, files in os.walk(folder, followlinks=True) for file in files)
-    return sorted(path for path in found if any(path.match(name) for name in names))
 
 
 def require_unambiguous_text(text: str, file: str) -> None:

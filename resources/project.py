@@ -2,6 +2,7 @@
 its databases, keys and publications. In a checkout, both are the checkout. Nothing heavy is imported here."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 CODE = Path(__file__).resolve().parents[1]
@@ -18,3 +19,12 @@ PROJECT = Path(os.environ.get("STIRRED_PROJECT") or (Path.cwd() if INSTALLED els
 
 DECLARATIONS = PROJECT / "orchestration" / "defs"
 """The folder of the deployment's declarations."""
+
+NAMES = ("defs.yaml", "defs.yml", "component.yaml")
+"""The names of the files that Dagster reads declarations from."""
+
+
+def list_files(folder: Path, names: Sequence[str] = NAMES) -> list[Path]:
+    """The files of some names in a folder and below it, through symbolic links too, as Dagster reads them."""
+    found = (Path(top, file) for top, _, files in os.walk(folder, followlinks=True) for file in files)
+    return sorted(path for path in found if any(path.match(name) for name in names))

@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from assets.release.numbers import positive_fraction
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.sampling.noise import Noise
-from mechanisms.table_builder import asking
+from mechanisms.table_builder import asking, comparison
 from mechanisms.table_builder.asking import Question, QuestionError
 from mechanisms.table_builder.entropy import MadeTable, Parameters, make
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.grid_values import PLACES, Grid
 from mechanisms.table_builder.hypercube import MECHANISM, Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.judging import Judgment, judge
+from mechanisms.table_builder.keys import record_keys
 from mechanisms.table_builder.p_table import PTable, Row
 from mechanisms.table_builder.reading import read_ons, read_sdctools
 from stirred.accounting import Number, pure
@@ -41,7 +42,9 @@ __all__ = [
     "judge_p_table",
     "make_p_table",
     "measure",
+    "multiply_by_noise",
     "perturb",
+    "perturb_coefficients",
     "read_ons",
     "read_sdctools",
     "sub_table",
@@ -232,6 +235,49 @@ def perturb(counts: ArrayLike, table: PTable, *, randomness: Randomness) -> NDAr
     integers, and ValueError if one is negative."""
     exact = read_counts(counts)
     return table.draw(exact.ravel(), randomness.next_stream()).reshape(exact.shape)
+
+
+def multiply_by_noise(
+    sums: ArrayLike,
+    records: Sequence[ArrayLike],
+    most: Number,
+    *,
+    average_weights: ArrayLike = 1.0,
+    unbounded_releases: str = "",
+    randomness: Randomness,
+) -> NDArray[np.float64]:
+    """Sums with multiplicative noise by keys, for comparison: Ŷ(1 + p·w̄) with p from −most to most. ε = ∞.
+
+    `records` has, by sum, the whole numbers that identify its records: the same set of records has the same p in every
+    call with the same key. Raises UnboundedError unless `unbounded_releases` is "allowed", as a dataset declares it.
+    """
+    comparison.require_allowed(unbounded_releases == "allowed")
+    key, largest = randomness.next_key(), positive_fraction(most)
+    cells = np.array([_add_keys(key, np.asarray(each, dtype=np.uint64)) for each in records], dtype=np.uint64)
+    p = comparison.perturbations(key, cells.reshape(-1, 2), largest)
+    return comparison.multiply(np.asarray(sums, dtype=np.float64), p, np.asarray(average_weights, dtype=np.float64))
+
+
+def _add_keys(key: bytes, identifiers: NDArray[np.uint64]) -> tuple[int, int]:
+    """The sum modulo 2^128 of the keys of records, its upper half first."""
+    keys = record_keys(key, np.stack([np.zeros_like(identifiers), identifiers], axis=1))
+    upper, lower = divmod(sum((int(high) << 64) + int(low) for high, low in keys) % 2**128, 2**64)
+    return upper, lower
+
+
+def perturb_coefficients(
+    predictors: ArrayLike, outcome: ArrayLike, most: Number, *, unbounded_releases: str = "", randomness: Randomness
+) -> NDArray[np.float64]:
+    """Least-squares coefficients with noise on the score functions, for comparison: β + (X'X)⁻¹s, where s is the
+    greatest residual times a p from −most to most for each coefficient. ε = ∞. X has a column for each coefficient.
+
+    Raises UnboundedError unless `unbounded_releases` is "allowed", as a dataset declares it.
+    """
+    comparison.require_allowed(unbounded_releases == "allowed")
+    x, key = np.asarray(predictors, dtype=np.float64), randomness.next_key()
+    places = np.arange(2 * x.shape[1], dtype=np.uint64).reshape(-1, 2)
+    p = comparison.perturbations(key, places, positive_fraction(most))
+    return comparison.perturb_coefficients(x, np.asarray(outcome, dtype=np.float64), p)
 
 
 def sub_table(folder: Path | str, by: Sequence[str] = (), where: Mapping[str, Sequence[Any]] | None = None) -> Any:

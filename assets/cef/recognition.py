@@ -9,6 +9,7 @@ import csv
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -27,13 +28,14 @@ from assets.cef.validation import Finding, SourceError
 from assets.release.dialect import SEPARATORS, UTF_8, Compression, Dialect, parse_dialect
 from mechanisms.delimited import Rule
 
+_UTF_32 = "in UTF-32; write it in UTF-8"
 _OTHER_FILES = {
     b"PK\x03\x04": "a zip archive, as Excel's workbooks are; export the table as CSV, or unpack it",
     b"PAR1": "a Parquet file; name it .parquet",
     b"BZh": "compressed by bzip2; unpack it, or compress it by gzip or zstd",
     b"\xfd7zXZ": "compressed by xz; unpack it, or compress it by gzip or zstd",
     b"\xd0\xcf\x11\xe0": "a workbook of Excel; export the table as CSV",
-    codecs.BOM_UTF32_LE: "in UTF-32; write it in UTF-8",
+    **dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), _UTF_32),
 }
 _MARKS = {codecs.BOM_UTF8: UTF_8, codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
@@ -177,6 +179,10 @@ def _find_encoding(path: Path, dialect: Dialect) -> tuple[str, list[str]]:
     for mark, encoding in _MARKS.items():
         if beginning.startswith(mark):
             return encoding, []
+    for encoding in ("utf-32-le", "utf-32-be"):
+        with suppress(UnicodeError):
+            if "\0" not in beginning[: len(beginning) // 4 * 4].decode(encoding) and len(beginning) >= 4:
+                raise _refuse(path, f"is {_UTF_32}")
     # In UTF-16, one byte of each letter of ASCII is 0.
     first, second = beginning[::2], beginning[1::2]
     for name, zeros, letters in (("utf-16-le", second, first), ("utf-16-be", first, second)):

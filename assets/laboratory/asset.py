@@ -19,6 +19,7 @@ from assets.laboratory.attacking import Attacker, OwnAttack
 from assets.laboratory.declaration import LaboratoryDeclaration
 from assets.laboratory.evaluation import Truth, measure_baselines
 from assets.laboratory.grid import VERSION, Part, measure_part
+from assets.laboratory.points import Exact
 from assets.laboratory.records import list_tracts, read_tract
 from assets.laboratory.results import draw_pictures, label_results, write_results
 from assets.pictures import picture
@@ -108,7 +109,9 @@ def build_laboratory(
                 for measure in measure_baselines(truth)
             ]
             together = pa.concat_tables([measures, pa.Table.from_pylist(baselines, schema=measures.schema)])
-            rows = session.arrow("laboratory/results", measures=session.register("together", together)).to_pylist()
+            registered = session.register("together", together)
+            values = {"unprotected": Exact().key}
+            rows = session.arrow("laboratory/results", values, measures=registered).to_pylist()
             labelled = label_results(rows, declaration)
             stored = Table(Zone.CONFIDENTIAL, declaration.group, RESULTS)
             with session.transaction():

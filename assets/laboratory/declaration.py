@@ -94,7 +94,7 @@ class LaboratoryDeclaration(Declaration):
         where = f"laboratory {self.dataset}/{self.name}: dataset"
         if not dataset.synthetic:
             raise DeclarationError(
-                f"{where}: {dataset.name} is not declared synthetic. A laboratory publishes its draws to attacks and "
+                f"{where}: {dataset.name} is not declared synthetic. A laboratory gives its draws to attacks and "
                 "shows how far they are right, charging nothing; so it takes no confidential records, nor public ones "
                 "about real people"
             )

@@ -23,6 +23,8 @@ COLUMNS: Mapping[str, str] = {
     "measure": "what is measured, as below",
     "value": "its mean over tracts and draws",
     "standard_error": "of the mean: over tracts, or over the draws of a single one",
+    "difference": "the value less that of no protection, of the same tracts",
+    "difference_error": "the standard error of the difference, over tracts; empty for a single one",
     "sd_of_draws": "the standard deviation between draws of one tract",
     "sd_of_tracts": "the standard deviation between tracts, of means over draws",
     "tracts": "the number of tracts",

@@ -87,7 +87,7 @@ def plan_metadata(
         metadata["declared total"] = format_total(before)
     try:
         release = planned.method.release
-        metadata["budget"], refusal = predict_budget(release.dataset, release.name, plan.loss, ledger.read())
+        metadata["budget"], refusal = predict_budget(release.dataset, release.name, plan.specification, ledger.read())
     except LedgerError as error:
         # What is planned does not depend on it; a charge will be refused.
         metadata["budget"], refusal = f"not known: {error}", ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from resources.project import DECLARATIONS
+from resources.project import DECLARATIONS, list_files
 
 
 class DeclaredName(click.ParamType):
@@ -32,7 +32,7 @@ def list_declared_names() -> Iterator[str]:
     that is not YAML is passed over: `stirred check` names it."""
     import yaml
 
-    for path in sorted(DECLARATIONS.rglob("*.y*ml")):
+    for path in list_files(DECLARATIONS):
         try:
             documents = list(yaml.load_all(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         except (OSError, UnicodeError, yaml.YAMLError, ValueError):

@@ -24,7 +24,7 @@ from orchestration.explorer.settings import REPLAYS, read_settings
 from resources import chain
 from resources.chain import Entry
 from resources.ledger import LedgerError, read_stored_entries
-from resources.project import DECLARATIONS
+from resources.project import DECLARATIONS, list_files
 from resources.statements import Zone
 from resources.storage import TransientError
 from resources.warehouse import Session, Warehouse, WarehouseError
@@ -123,7 +123,7 @@ def load_publisher() -> Publisher:
 
 
 def _load_deployment() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent], Publisher]:
-    files = sorted(DECLARATIONS.rglob("*.yaml"))
+    files = list_files(DECLARATIONS)
     try:
         return _load_files(tuple((str(path), path.stat().st_mtime_ns) for path in files))
     except Exception as error:

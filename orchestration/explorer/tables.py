@@ -42,9 +42,9 @@ from orchestration.explorer.products import (
     as_option,
     list_publications,
 )
+from orchestration.explorer.questions import answers_questions, show_answer
 from orchestration.explorer.reading import find_file_problems
 from orchestration.explorer.settings import read_settings
-from orchestration.explorer.statistics import answers_questions, show_answer
 from orchestration.explorer.words import distinguish, escape, format_figure, join_levels
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"

@@ -9,17 +9,28 @@ WITH by_tract AS (
         avg(persons) AS persons
     FROM {{ measures }}
     GROUP BY ALL
+),
+-- Beside each tract's mean, that of the same tract without protection: tracts differ more than methods do.
+compared AS (
+    SELECT by_tract.*, by_tract.mean - unprotected.mean AS difference
+    FROM by_tract
+    LEFT JOIN by_tract AS unprotected
+        ON unprotected.point = $unprotected
+        AND (unprotected.attack, unprotected.subset, unprotected.block_size, unprotected.measure, unprotected.tract)
+            = (by_tract.attack, by_tract.subset, by_tract.block_size, by_tract.measure, by_tract.tract)
 )
 SELECT
     point, attack, subset, block_size, measure,
     avg(mean) AS value,
     CASE WHEN count(*) > 1 THEN stddev_samp(mean) / sqrt(count(*)) ELSE sqrt(max(variance) / max(draws)) END
         AS standard_error,
+    avg(difference) AS difference,
+    stddev_samp(difference) / sqrt(count(difference)) AS difference_error,
     sqrt(avg(variance)) AS sd_of_draws,
     stddev_samp(mean) AS sd_of_tracts,
     count(*) AS tracts,
     max(draws) AS draws,
     round(sum(persons))::BIGINT AS persons
-FROM by_tract
+FROM compared
 GROUP BY ALL
 ORDER BY ALL

@@ -21,7 +21,7 @@ from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -66,12 +66,9 @@ def _changed(kind: str, **changes: Any) -> Build:
     return lambda root, guess=0, **further: KINDS[kind].build(root, guess, **(changes | further))
 
 
-def _cube(declared: Mapping[str, Any], of_dataset: Mapping[str, Any], tested: int = 0) -> Build:
-    """The kind of the table builder with another hypercube, counted from a withheld swap if it names one; or with the
-    first or second of its statistics."""
-    make: Any = after_swap_deployment if "swapped" in declared else hypercube_deployment
-    if tested:
-        make = partial(hypercube_deployment, tested=tested)
+def _cube(declared: Mapping[str, Any], of_dataset: Mapping[str, Any]) -> Build:
+    """The kind of the table builder with another hypercube, counted from a withheld swap if it names one."""
+    make = after_swap_deployment if "swapped" in declared else hypercube_deployment
 
     def build(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any) -> Deployment[Any]:
         return make(root, declared, units=village(guess), dataset={**of_dataset, **(dataset or {})}, **changes)
@@ -107,18 +104,14 @@ HYPERCUBES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Any]] = {
 """Hypercubes with the kinds of noise, consistency and margins that the one of `KINDS` does not have: what is declared
 of them and of their dataset, and the cap."""
 
-_STATISTICS = {
-    **{"name": "sizes", "variables": ["county"], "epsilon": 1},
-    **{"quantiles": {"size": {"bounds": [0, 8], "grid": 1, "branching": 2}}, "moments": ["size"]},
-}
-"""A hypercube with quantiles and moments, each a release of its own."""
-
 _CAPS: Mapping[str, Any] = {
     "swapping": 10,
     "phsafe": {"rho": 1},
     "safetab": {"rho": 20},
     "topdown": {"rho": 5},
     "table builder": 10,
+    "quantiles": 10,
+    "moments": 10,
     "pair swapping": None,
     "laplace tables": 4,
 }
@@ -131,8 +124,6 @@ RELEASES: Mapping[str, Disturbed] = {
     "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),
     "topdown, partitions": Disturbed(_changed("topdown", **THREE_LEVELS, partitions="state"), _CAPS["topdown"]),
     **{f"hypercube, {name}": Disturbed(_cube(cube, of), cap) for name, (cube, of, cap) in HYPERCUBES.items()},
-    "quantiles": Disturbed(_cube(_STATISTICS, {}, 1), 5),
-    "moments": Disturbed(_cube(_STATISTICS, {}, 2), 5),
 }
 """The releases that are disturbed: every kind of the contract tests, and what differs within a kind."""
 

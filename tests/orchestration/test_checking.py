@@ -36,6 +36,14 @@ attributes:
   swap: [county]
   swap_rate: 1/2
 """
+LABORATORY = """type: orchestration.components.Laboratory
+attributes:
+  name: {name}
+  dataset: good
+  title: Methods
+  tier: T1
+  methods: {{}}
+"""
 
 FILES = {
     "a_gap": DATASET.format(name="gap", large=4),
@@ -73,7 +81,12 @@ def test_each_broken_declaration_is_told_with_its_file_and_line_and_hides_no_oth
     mended = {name: text for name, text in FILES.items() if name[0] in "bgh"}
     (nowhere,) = problems(mended)
     assert nowhere.startswith("g_unknown/defs.yaml:4: release nowhere/four: dataset: ")
-    assert problems({name: mended[name] for name in ("b_good", "h_good")}) == []
+    good = {name: mended[name] for name in ("b_good", "h_good")}
+    assert problems(good) == []
+    (confidential,) = problems(good | {"j": LABORATORY.format(name="six")})
+    assert confidential.startswith("j/defs.yaml:4: laboratory good/six: dataset: good is not declared synthetic")
+    twice, _ = problems(good | {"j": LABORATORY.format(name="five")})
+    assert twice == "j/defs.yaml:3: release good/five: it is declared in h_good/defs.yaml too"
 
 
 FORMULAS = """type: orchestration.components.Dataset

@@ -51,6 +51,7 @@ def test_the_script_of_each_shell_asks_the_command(shell: str) -> None:
 
 
 def test_files_that_are_no_declarations_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders that are linked are not. Told apart from: pathlib's `rglob`, which does not follow links."""
     texts = [
         "a: [",
         "- 1",
@@ -59,8 +60,13 @@ def test_files_that_are_no_declarations_are_passed_over(tmp_path: Path, monkeypa
         "attributes: 3",
         "\0",
     ]
+    (tmp_path / "elsewhere").mkdir()
     for number, text in enumerate(texts):
-        (tmp_path / f"{number}.yaml").write_text(text)
-    (tmp_path / "binary.yaml").write_bytes(b"\xff")
-    monkeypatch.setattr(releases, "DECLARATIONS", tmp_path)
+        folder = tmp_path / ("elsewhere" if number == 3 else "defs") / str(number)
+        folder.mkdir(parents=True)
+        (folder / "defs.yaml").write_text(text)
+    (tmp_path / "defs" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "defs" / "component.yaml").write_bytes(b"\xff")
+    (tmp_path / "defs" / "other.yaml").write_text(texts[2])
+    monkeypatch.setattr(releases, "DECLARATIONS", tmp_path / "defs")
     assert list(releases.list_declared_names()) == ["town", "town/swapped"]

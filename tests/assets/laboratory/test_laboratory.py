@@ -124,6 +124,9 @@ def _require_results(folder: Path) -> None:
         assert ratios["greatest"]["value"] <= ratios["bound"]["value"] * (1 + 1e-12)
     accuracy = [found[method, "link", NONMODAL, "all", "accuracy"]["value"] for method in ("no protection", "swapping")]
     assert accuracy[0] > accuracy[1]
+    difference = found["swapping", "link", NONMODAL, "all", "accuracy"]["difference"]
+    assert difference == pytest.approx(accuracy[1] - accuracy[0])
+    assert found["no protection", "link", NONMODAL, "all", "accuracy"]["difference"] == 0
     assert all((folder / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in ("accuracy", "gain"))
 
 

@@ -419,7 +419,8 @@ def test_an_imagined_charge_is_refused_as_the_ledger_would(tmp_path: Path) -> No
     assert budget.left == "ε = 40.0000"
 
     def imagine(loss: Loss) -> tuple[str, str]:
-        return predict_budget(population.datasets[0], "next", loss, Reading((), ()))
+        flavor = Flavor("", (), "unit", None, loss.output_premetric)
+        return predict_budget(population.datasets[0], "next", Specification(flavor, loss), Reading((), ()))
 
     words, refusal = imagine(PureLoss(Fraction(40)))
     assert not refusal
