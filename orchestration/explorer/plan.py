@@ -129,7 +129,7 @@ def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> 
     elif way == _MARGIN and plan:
         margins = _choose_margin(plan.lines, name)
     if swaps:
-        question = "b, the number of records in the largest stratum (0: that of the published edition)"
+        question = "b, the number of records in the largest stratum (0: b of the published edition)"
         largest = int(st.number_input(question, 0, step=1000, key=f"{name}:b"))
     with st.expander("Other fields of the declaration, as in defs.yaml"):
         text = st.text_area("Fields to replace (YAML); null removes a field", key=f"{name}:fields")
