@@ -16,7 +16,7 @@ from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
 from assets.texts import describe_public, show_line
-from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
+from mechanisms.accounting.losses import CurveLoss, InfiniteLoss, Loss, format_loss
 from mechanisms.accounting.specification import Specification
 from resources.chain import (
     DIFFERENT_PEOPLE,
@@ -39,6 +39,8 @@ AUTHORIZED_BY_COMMAND = "command that authorizes it"
 NOBODY = "<your name>"
 NO_REASON = "<why these are different people>"
 NOT_PUBLIC_YET = "<why these records are public>"
+
+BY_CURVE = "A cap by the curve is no guarantee if this budget was chosen after a look at noisy results"
 
 _LONGEST = 80
 """The most letters of a parameter's value in a sentence."""
@@ -208,7 +210,8 @@ def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Spec
         words = f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these."
         return f"{words} {budget.warning}".rstrip()
     after = reading.compose(population, cap, also=[charge])
-    return f"{words} before this charge and {remaining(after, cap)} after it. {budget.warning}".rstrip()
+    condition = f"{BY_CURVE}. " if isinstance(cap, CurveLoss) else ""
+    return f"{words} before this charge and {remaining(after, cap)} after it. {condition}{budget.warning}".rstrip()
 
 
 def find_charged(method: Method[Any, Any, Any], entries: Sequence[Entry]) -> Entry | None:

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from assets.charge.assessment import (
     AUTHORIZED_BY_COMMAND,
+    BY_CURVE,
     NO_REASON,
     NOBODY,
     NOT_PUBLIC_YET,
@@ -33,7 +34,7 @@ from assets.release.release import Release
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
 from assets.texts import find_unfit_name, find_unseen, show_line
 from mechanisms.accounting.composition import warn_of_infinite
-from mechanisms.accounting.losses import format_loss, format_number
+from mechanisms.accounting.losses import CurveLoss, format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from resources.chain import NOT_CHARGED, PUBLIC_BECAUSE, Details, Entry
 from resources.custody import Custody
@@ -79,7 +80,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         release,
         CHARGE,
         StageKind.CHARGE,
-        PROSE("charge", method=method, dataset=release.dataset, cap=_format_cap(release)),
+        PROSE("charge", method=method, dataset=release.dataset, cap=_format_cap(release), terms=_find_terms(release)),
         [CEF, *method.charge_follows],
         kinds={"duckdb", "ledger"},
         code_version="2",
@@ -146,6 +147,10 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 
 def _format_cap(release: Release) -> str:
     return NOT_CHARGED if release.dataset.cap is None else format_loss(release.dataset.cap)
+
+
+def _find_terms(release: Release) -> str:
+    return f" {BY_CURVE}." if isinstance(release.dataset.cap, CurveLoss) else ""
 
 
 def _budget_facts(release: Release, reading: Reading, entry: Entry) -> dict[str, str]:

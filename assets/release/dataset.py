@@ -234,8 +234,8 @@ class DatasetDeclaration(Declaration):
         None,
         description="The upper bound on the loss of all releases from the datasets of the population together, if they "
         "are not public: ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
-        "1/10000000000}, with by: curve on the privacy curve of all charges together, whose budgets must not follow "
-        "from noisy results.",
+        "1/10000000000}, with by: curve on the privacy curve of all charges together, which is no guarantee if a "
+        "budget is chosen after a look at noisy results.",
     )
     copies: Copies = Field(
         1,

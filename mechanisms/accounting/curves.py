@@ -138,6 +138,8 @@ class Curve:
         CurveError otherwise."""
         if self._infinite + self._cut >= delta:
             return Bounds(math.inf if self._infinite >= delta else 0.0, math.inf)
+        if self._moments.most <= 0:
+            return Bounds(0.0, 0.0)
         # δ(0) is that of each part or more.
         if all(part.estimate_distance() <= delta for part in self._atoms) and self.bound_delta(0.0, gap).upper <= delta:
             return Bounds(0.0, 0.0)

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from assets.charge.assessment import Assessment, assess, find_charged
-from assets.charge.asset import reserve
+from assets.charge.assessment import BY_CURVE, Assessment, assess, find_charged, predict_budget
+from assets.charge.asset import build_charge, reserve
 from assets.swapping.release import SwappingRelease
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
+from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details, make_withdrawal
 from resources.ledger import Ledger, Reading
 from tests.deployments import Deployment, households, small_dataset, small_deployment, write_csv
@@ -197,6 +198,21 @@ def test_a_draw_that_another_run_charges_meanwhile_is_not_refused_beside_its_own
     assert (again.budget, again.reason) == (mine.budget, mine.reason), "all that is said is of one reading"
     after = assess(context.method, context.warehouse, context.custody, context.ledger)
     assert after.budget != mine.budget
+
+
+def test_a_cap_by_the_curve_states_its_condition_where_a_person_decides(tmp_path: Path) -> None:
+    """In the sentence on the budget and on the page. Fails for a cap on the curve that looks like any other."""
+    flavor = Flavor("", (), "unit", None, PureLoss.output_premetric)
+    charge = Specification(flavor, PureLoss(Fraction(1)))
+    for cap, states in (
+        ({"epsilon": 20, "delta": 1e-30, "by": "curve"}, True),
+        ({"epsilon": 20, "delta": 1e-30}, False),
+    ):
+        deployment = small_deployment(tmp_path, dataset={"cap": cap})
+        words, refusal = predict_budget(deployment.release.dataset, "next", charge, Reading((), ()))
+        (page,) = build_charge(deployment.context.method).descriptions_by_key.values()
+        assert not refusal
+        assert (BY_CURVE in words, BY_CURVE in page) == (states, states)
 
 
 @pytest.mark.parametrize("loss", [PureLoss.logarithm(30), PureLoss.logarithm(2), ConcentratedLoss(Fraction(1))])

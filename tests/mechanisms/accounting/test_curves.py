@@ -263,7 +263,8 @@ def test_bounds_of_a_loss_alone() -> None:
     approximate = LossPair(ApproximateLoss(PureLoss(Fraction(1)), Fraction(1, 10**6)))
     assert Curve([approximate] * 2).bound_epsilon(1e-6) == Bounds(math.inf, math.inf)
     assert Curve([approximate, LossPair(InfiniteLoss())]).bound_delta(50.0) == pytest.approx((1, 1))
-    assert Curve([]).bound_epsilon(1e-10) == Bounds(0.0, 0.0)
+    for nothing in ([], [LossPair(PureLoss())]):
+        assert Curve(nothing).bound_epsilon(1e-30) == Bounds(0.0, 0.0), "without a division by 0 at any δ"
 
 
 @pytest.mark.parametrize("rho", [Fraction(1, 10**24), Fraction(1, 10**12), Fraction(1, 100), Fraction(30)])
