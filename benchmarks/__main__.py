@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import commands, ingestion, nation, samplers, stages, statistics, swap_stage, table_builder
+from benchmarks import accounting, commands, ingestion, nation, samplers, stages, statistics, swap_stage, table_builder
 from benchmarks.harness import Result
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -25,6 +25,7 @@ MEASUREMENTS: Mapping[str, Callable[[], list[Result]]] = {
     "safetab": nation.measure_detailed_groups,
     "topdown_steps": stages.measure_steps,
     "topdown_information": stages.measure_information,
+    "topdown_full": stages.measure_full,
     "topdown_accuracy": stages.measure_improvement,
     "topdown_estimation": stages.measure_estimation,
     "topdown_replicates": stages.measure_replicates,
@@ -35,6 +36,7 @@ MEASUREMENTS: Mapping[str, Callable[[], list[Result]]] = {
     "survey_generation": ingestion.measure_survey,
     "cell_keys": table_builder.measure_cell_keys,
     "hypercubes": table_builder.measure_hypercubes,
+    "accounting": accounting.measure,
     "statistics": statistics.measure,
     "command": commands.measure,
     "launch": commands.measure_launch,

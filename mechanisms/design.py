@@ -12,9 +12,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
-from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.losses import ConcentratedLoss, Loss
+from mechanisms.accounting.pairs import Pair, SpreadPair
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.noise import Noise
+from mechanisms.sampling.noise import DiscreteGaussian
+from mechanisms.sampling.quantiles import Uncapped
 from mechanisms.states import PUERTO_RICO, STATES
 
 BOUNDED_FACTOR = 2
@@ -48,6 +51,11 @@ class LinesDesign(ABC):
     def budgets_by_line(self) -> Sequence[tuple[str, Fraction]]:
         """The labels and budgets of all lines, in order."""
 
+    @property
+    @abstractmethod
+    def changes_by_line(self) -> Sequence[tuple[Uncapped, int]]:
+        """Of all lines, in order: the least noise of a number, and the most numbers that one changed record changes."""
+
     @abstractmethod
     def domain(self, dataset: str) -> str:
         """The possible data sets, in words, by the name of the dataset."""
@@ -79,7 +87,13 @@ class LinesDesign(ABC):
     @property
     def lines(self) -> tuple[Line, ...]:
         """The losses for one record changed, which are charged."""
-        return tuple(Line(label, self.noise.loss(BOUNDED_FACTOR * budget)) for label, budget in self.budgets_by_line)
+        lines = []
+        for (label, budget), (noise, numbers) in zip(self.budgets_by_line, self.changes_by_line, strict=True):
+            loss, pairs = self.noise.loss(BOUNDED_FACTOR * budget), tuple[Pair, ...]()
+            if isinstance(loss, ConcentratedLoss) and isinstance(noise, DiscreteGaussian):
+                pairs = (SpreadPair(loss.rho, noise.variance, numbers),)
+            lines.append(Line(label, loss, pairs))
+        return tuple(lines)
 
     @cached_property
     def unbounded(self) -> Loss:

@@ -82,7 +82,7 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     price = define_job(
         f"{PREFLIGHT}__{release.schema}",
         preflight.upstream() - others,
-        f"{title}: what the next charge would be, and why. Draws nothing and charges nothing.",
+        f"{title}: the next charge and its reason. Draws and charges nothing.",
         writes=writes,
     )
     return dg.Definitions.merge(dg.Definitions(jobs=[job, price]), by_partition)

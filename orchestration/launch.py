@@ -257,7 +257,8 @@ def _follow(
     ask = partial(_ask, report)
     while True:
         over = ended is None or ended.is_set()
-        runs = ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+        if ended is None or not run_id:
+            runs = ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if runs and runs[-1].run_id != run_id:
             run_id, cursor = runs[-1].run_id, None
             ask(_locate, instance, run_id)

@@ -23,10 +23,10 @@ from assets.release.numbers import positive_fraction
 from assets.release.plan import Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
 from assets.release.risks import add_risk
-from mechanisms.accounting.composition import DoesNotCompose, compose_like, fits
+from mechanisms.accounting.composition import DoesNotCompose, fits
 from mechanisms.accounting.curves import Curve
 from mechanisms.accounting.losses import InfiniteLoss, format_loss
-from mechanisms.accounting.risks import bound_posterior, find_pairs
+from mechanisms.accounting.risks import bound_posterior, compose_charges, find_pairs
 from mechanisms.accounting.rounding import format_decimal
 from orchestration.components.release import ReleaseComponent
 
@@ -242,16 +242,16 @@ def _parse_number(field: str, value: object) -> Fraction:
 
 def _find_problem(method: Method[Any, Any, Any], plan: Plan) -> str:
     """Why a charge would be refused whatever else is charged, as a sentence; "" if it would not."""
-    release, loss = method.release, plan.loss
+    release, charge = method.release, plan.specification
     try:
         release.require_allowed()
     except DeclarationError as error:
         return str(error)
-    if loss is None or release.dataset.cap is None or isinstance(loss, InfiniteLoss):
+    if charge is None or release.dataset.cap is None or isinstance(loss := charge.charge, InfiniteLoss):
         return ""
     cap, price = release.dataset.cap, f"release {release.dataset.name}/{release.name}: a charge of {format_loss(loss)}"
     try:
-        fit = fits(compose_like(cap, [loss]), cap)
+        fit = fits(compose_charges(cap, [charge]), cap)
     except DoesNotCompose as error:
         return f"{price} cannot be counted under the cap of {format_loss(cap)}: {error}"
     return "" if fit else f"{price} does not fit under the cap of {format_loss(cap)}, even without any other charge"

@@ -51,6 +51,8 @@ class Details:
         sketch: the name of the sketch of its records (`Custody.keep_sketch`); "" if they are built in, and in entries
             of earlier versions.
         public: where the records were published before, if the draw is not charged because of that; "" otherwise.
+        bound: under a cap on the privacy curve, the bound of ε at δ of the population's charges together, with their
+            number: `charges`, `epsilon` and `delta`.
     """
 
     population: str
@@ -59,10 +61,11 @@ class Details:
     authorization: Mapping[str, str] = field(default_factory=dict)
     sketch: str = ""
     public: str = ""
+    bound: Mapping[str, Any] = field(default_factory=dict)
 
     def as_text(self) -> str:
         fields = asdict(self) | {"contents": list(self.contents)}
-        for name in ("sketch", "public"):
+        for name in ("sketch", "public", "bound"):
             if not fields[name]:
                 del fields[name]
         return canonicalize(fields).decode()
@@ -110,6 +113,7 @@ class Entry:
             fields.get("authorization", {}),
             fields.get("sketch", ""),
             fields.get("public", ""),
+            fields.get("bound", {}),
         )
 
     def parse_specification(self) -> Specification:

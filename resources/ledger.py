@@ -26,8 +26,17 @@ from pathlib import Path
 
 from dagster import ConfigurableResource, ResourceDependency
 
-from mechanisms.accounting.composition import DoesNotCompose, compose_like, drop_infinite, fits
-from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
+from mechanisms.accounting.composition import DoesNotCompose, compose_like, fits
+from mechanisms.accounting.losses import (
+    ApproximateLoss,
+    ConcentratedLoss,
+    CurveLoss,
+    InfiniteLoss,
+    Loss,
+    PureLoss,
+    format_loss,
+)
+from mechanisms.accounting.risks import compose_charges
 from mechanisms.accounting.rounding import DECIMALS, round_up
 from mechanisms.accounting.specification import Specification
 from mechanisms.people import SHARE, compute_overlap, from_bytes
@@ -100,23 +109,27 @@ class Reading:
     def find_withdrawal(self, draw_id: str) -> Entry | None:
         return chain.find(self.require_intact(), WITHDRAW, draw_id)
 
-    def compose(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
+    def compose(
+        self, population: str, cap: Loss, through: int | None = None, also: Sequence[Specification] = ()
+    ) -> Loss:
         """The composition of a population's finite charges, settled or not, which is compared with the cap.
 
         Args:
-            like: the cap; the result has its output premetric, and its δ if it has one.
+            cap: the result has its output premetric, and its δ if it has one.
             through: the last sequence number that counts; None for all entries.
-            also: losses that are counted as if they were charged too.
+            also: what is counted as if it were charged too.
 
         Raises:
             DoesNotCompose: if a charge cannot be stated in that output premetric.
         """
-        return compose_like(like, drop_infinite([*self._list_charges(population, through), *also]))
+        charges = self._list_charges(population, through)
+        recorded = None if also else find_bound(charges, cap)
+        return recorded or compose_charges(cap, [*(entry.parse_specification() for entry in charges), *also])
 
     def count_infinite(self, population: str) -> int:
         """The number of a population's charges with an infinite loss, which no cap bounds."""
         charges = self._list_charges(population)
-        return len(charges) - len(drop_infinite(charges))
+        return sum(isinstance(entry.parse_specification().charge, InfiniteLoss) for entry in charges)
 
     def require_chargeable(
         self,
@@ -126,11 +139,12 @@ class Reading:
         cap: Loss | None,
         details: Details,
         unbounded_releases: bool = False,
-    ) -> None:
-        """Refuse a new charge as `Ledger.reserve` does, with the same errors."""
+    ) -> Details:
+        """Refuse a new charge as `Ledger.reserve` does, with the same errors. Return the details to record, which have
+        the bound of all charges if the cap is on their curve."""
         if details.public:
             self.require_never_charged(dataset, details)
-            return
+            return details
         self._require_one_population(dataset, details)
         if isinstance(specification.charge, InfiniteLoss):
             if not unbounded_releases:
@@ -140,10 +154,16 @@ class Reading:
                     "declare unbounded_releases: allowed"
                 )
         elif cap is not None:
-            self.require_fit(details.population, f"{dataset}/{release}", specification.charge, cap)
+            total = self.require_fit(details.population, f"{dataset}/{release}", specification, cap)
+            if isinstance(total, CurveLoss):
+                count = len(self._list_charges(details.population)) + 1
+                bound = {"charges": count, "epsilon": str(total.epsilon), "delta": str(total.delta)}
+                return replace(details, bound=bound)
+        return details
 
-    def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
-        """Refuse a further finite charge that does not fit under a cap, with the price in one sentence.
+    def require_fit(self, population: str, release: str, specification: Specification, cap: Loss) -> Loss:
+        """Refuse a further finite charge that does not fit under a cap, with the price in one sentence. Return the
+        total with it.
 
         Args:
             release: the release, as `dataset/release`.
@@ -151,19 +171,25 @@ class Reading:
         Raises:
             CapExceeded: if it does not fit, or cannot be stated in the cap's output premetric.
         """
+        charge = specification.charge
         price = f"population {population}: release {release} would charge {format_loss(charge)}, "
         try:
-            charged, total = self.compose(population, cap), self.compose(population, cap, also=[charge])
+            total = self.compose(population, cap, also=[specification])
         except DoesNotCompose as error:
             raise CapExceeded(f"{price}which cannot be counted under the cap of {format_loss(cap)}: {error}") from None
         if not fits(total, cap):
-            counted = (
-                "" if isinstance(charge, type(cap)) else f"counted as {format_loss(compose_like(cap, [charge]))}, "
-            )
+            charged = self.compose(population, cap)
+            if isinstance(cap, CurveLoss):
+                counted = f"with which all charges together have {total.symbol} = {total.round_up()}, "
+            elif isinstance(charge, type(cap)):
+                counted = ""
+            else:
+                counted = f"counted as {format_loss(compose_like(cap, [charge]))}, "
             raise CapExceeded(
                 f"{price}{counted}which does not fit under the cap of {cap.symbol} = {cap} ({cap.round_up()}): "
                 f"{format_loss(charged)} is charged so far and {cap.symbol} = {remaining(charged, cap)} remains"
             )
+        return total
 
     def refuse_withdrawn(self, draw_id: str) -> None:
         """Raise LedgerError if a draw was withdrawn."""
@@ -174,9 +200,8 @@ class Reading:
                 "name is a new draw, with a new charge"
             )
 
-    def _list_charges(self, population: str, through: int | None = None) -> list[Loss]:
-        reservations = _list_reservations(self.require_intact()[:through], population)
-        return [entry.parse_specification().charge for entry in reservations]
+    def _list_charges(self, population: str, through: int | None = None) -> list[Entry]:
+        return list(_list_reservations(self.require_intact()[:through], population))
 
     def find_public_words(self, dataset: str, details: Details) -> str:
         """Why these records, from the same source, are public, as an earlier draw was authorized; "" if none was."""
@@ -278,7 +303,7 @@ class Ledger(ConfigurableResource):
         with self._open_to_append() as (open_ledger, reading):
             reservation = reading.find_reservation(draw_id)
             if reservation is None:
-                reading.require_chargeable(dataset, release, specification, cap, details, unbounded_releases)
+                details = reading.require_chargeable(dataset, release, specification, cap, details, unbounded_releases)
                 resemblance = self.find_resemblance(reading, dataset, details)
                 if resemblance and (details.public or not details.authorization.get(DIFFERENT_PEOPLE)):
                     raise PopulationError(resemblance)
@@ -650,6 +675,22 @@ def of_population(entries: Sequence[Entry], population: str) -> tuple[Entry, ...
 
 def _list_reservations(entries: Sequence[Entry], population: str) -> Iterator[Entry]:
     return (entry for entry in entries if entry.kind == RESERVE and entry.parse_details().population == population)
+
+
+def find_bound(reservations: Sequence[Entry], cap: Loss) -> CurveLoss | None:
+    """The bound that the last finite charge recorded for all of these, if it is at the δ of a cap on their curve.
+
+    The ledger has it instead of the reader, because floating point does not give every machine the same last digits.
+    """
+    if not isinstance(cap, CurveLoss):
+        return None
+    for count, entry in zip(range(len(reservations), 0, -1), reversed(reservations), strict=True):
+        bound = entry.parse_details().bound
+        if bound.get("charges") == count and Fraction(bound["delta"]) == cap.delta:
+            return CurveLoss(PureLoss(Fraction(bound["epsilon"])), cap.delta)
+        if not isinstance(entry.parse_specification().charge, InfiniteLoss):
+            return None
+    return None
 
 
 def remaining(charged: Loss, cap: Loss) -> Decimal:

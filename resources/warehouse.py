@@ -73,8 +73,6 @@ _SCHEMAS = SQL(
     "warehouse/schemas",
     "SELECT schema_name FROM duckdb_schemas() WHERE database_name = $zone AND NOT internal ORDER BY schema_name",
 )
-_THREADS = SQL("warehouse/threads", "SELECT current_setting('threads')")
-_USE_THREADS = SQL("warehouse/use_threads", "SET threads = {{ threads }}")
 _SORTED = SQL("warehouse/sorted", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }} ORDER BY ALL")
 # The extension `httpfs` is loaded only for its cipher.
 _STAY_OFF_NETWORK = SQL(
@@ -101,6 +99,10 @@ _CIPHER = "httpfs"
 
 REQUESTS_REPEATED = 7
 """How often DuckDB repeats a request to an S3 server that does not answer, or answers that it cannot."""
+
+_SMALL = 8 << 20
+"""Bytes of databases and sources up to which a session has one thread. If another one runs a statement, DuckDB's client
+asks without a pause whether it has ended, which costs more than two threads save in short statements."""
 
 LARGE = 100_000
 
@@ -308,19 +310,6 @@ class Session:
         with self.translate_errors("commit"):
             self._connection.commit()
 
-    @contextmanager
-    def on_one_thread(self) -> Iterator[None]:
-        """Run the statements of the block on the thread that waits for them.
-
-        It saves half of the processor time of a statement that cannot be divided: if another thread runs one, DuckDB's
-        client asks without a pause whether it has ended. A confined session cannot do that. After an error, the session
-        stays on one thread; no other has its instance of DuckDB then.
-        """
-        (threads,) = self.row(_THREADS)
-        self.run(_USE_THREADS, threads=1)
-        yield
-        self.run(_USE_THREADS, threads=threads)
-
     def columns(self, table: Table | Fragment) -> dict[str, str]:
         """Names and DuckDB types of a table's columns, in order; empty if there is no such table."""
         if isinstance(table, Table) and table.zone not in self.zones:
@@ -484,7 +473,7 @@ class Warehouse(ConfigurableResource):
     Attributes:
         folder: the folder of the database files.
         memory_limit: the memory limit of each session, in DuckDB's notation; beyond it DuckDB spills to disk.
-        threads: the number of threads of each session; 0 for all cores.
+        threads: the number of threads of each session; 0 for one if all it reads is small, and all cores otherwise.
         spill_folder: the parent of the folders that sessions spill into; empty for `spill/` inside `folder`.
         patience: the number of seconds that a session waits for a database in use by another process.
         lake: where the Parquet files lie of each zone that is kept in a lake: a folder, or `s3://bucket/prefix`. All
@@ -520,7 +509,11 @@ class Warehouse(ConfigurableResource):
 
     @contextmanager
     def session(
-        self, reads: Collection[Zone] = (), writes: Zone | None = None, folder: Path | None = None
+        self,
+        reads: Collection[Zone] = (),
+        writes: Zone | None = None,
+        folder: Path | None = None,
+        source_bytes: int | None = None,
     ) -> Iterator[Session]:
         """Open a connection to the named zones only. This sets the umask of the process to 077.
 
@@ -532,6 +525,7 @@ class Warehouse(ConfigurableResource):
             writes: the one zone that can be written (a DuckDB transaction writes only one database).
             folder: the one folder whose files statements can read and write. Without it, none if the public zone is
                 attached: a writer of the public database could leave a view there that reads a key.
+            source_bytes: the size of the source that fills the confidential zone; None if it is not known.
 
         Raises:
             TransientError: if a server cannot be reached, which is tried several times, or another process holds a
@@ -542,17 +536,18 @@ class Warehouse(ConfigurableResource):
         """
         storages = [self._storage(zone) for zone in reads if zone is not writes]
         written = [self._storage(writes)] if writes else []
-        opened, session = keep_trying(partial(self._open, storages, written, folder))
+        threads = self.threads or self._count_threads(storages, written, folder, source_bytes)
+        opened, session = keep_trying(partial(self._open, storages, written, folder, threads))
         with opened:
             yield session
 
     def _open(
-        self, storages: Sequence[Storage], written: Sequence[Storage], folder: Path | None
+        self, storages: Sequence[Storage], written: Sequence[Storage], folder: Path | None, threads: int
     ) -> tuple[ExitStack, Session]:
         """A session, and what is to be closed after it. Errors: see `session`."""
         zones = {storage.zone for storage in (*storages, *written)}
         with ExitStack() as opened:
-            connection = opened.enter_context(self._attach(storages, written, folder))
+            connection = opened.enter_context(self._attach(storages, written, folder, threads))
             session = Session(
                 connection,
                 zones,
@@ -563,6 +558,17 @@ class Warehouse(ConfigurableResource):
             with session.translate_errors("warehouse/carried"):
                 _refuse_additions(connection, [*storages, *written])
             return opened.pop_all(), session
+
+    def _count_threads(
+        self, read: Sequence[Storage], written: Sequence[Storage], folder: Path | None, source_bytes: int | None
+    ) -> int:
+        """One thread if all that a session reads is small; all cores if not, or if that is not known."""
+        storages = [*read, *written]
+        fills = written and (folder or [storage.zone for storage in storages] == [Zone.CONFIDENTIAL])
+        if (fills and source_bytes is None) or not all(storage.paths for storage in storages):
+            return count_cores()
+        sizes = (_measure(path) for storage in storages for path in storage.paths)
+        return 1 if sum(sizes) + (source_bytes or 0) <= _SMALL else count_cores()
 
     @contextmanager
     def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
@@ -606,7 +612,7 @@ class Warehouse(ConfigurableResource):
 
     @contextmanager
     def _attach(
-        self, read: Sequence[Storage], written: Sequence[Storage], folder: Path | None
+        self, read: Sequence[Storage], written: Sequence[Storage], folder: Path | None, threads: int
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection with these zones attached, which reaches nothing else if it is confined (see `session`)."""
         _keep_private()
@@ -627,12 +633,12 @@ class Warehouse(ConfigurableResource):
             confinement = render("warehouse/confine", {"folders": _quote_list(folders), "paths": _quote_list(paths)})
         with ExitStack() as opened:
             if in_files := all(storage.paths for storage in storages):
-                settings = (self.memory_limit, self.threads, self.by_statistics, self._spill, confinement)
-                open_instance = partial(self._open_instance, storages, SESSIONS, confinement)
+                settings = (self.memory_limit, threads, self.by_statistics, self._spill, confinement)
+                open_instance = partial(self._open_instance, storages, SESSIONS, confinement, threads)
                 connection = opened.enter_context(borrow_instance(settings, open_instance))
             else:
                 # From a server, a confined session attaches nothing.
-                connection = self._open_instance(storages, 1, "", opened).pop()
+                connection = self._open_instance(storages, 1, "", threads, opened).pop()
             for storage in storages:
                 storage.attach(connection, read_only=storage in read)
             if confinement and not in_files:
@@ -643,7 +649,7 @@ class Warehouse(ConfigurableResource):
             yield connection
 
     def _open_instance(
-        self, storages: Sequence[Storage], sessions: int, confinement: str, opened: ExitStack
+        self, storages: Sequence[Storage], sessions: int, confinement: str, threads: int, opened: ExitStack
     ) -> list[duckdb.DuckDBPyConnection]:
         """Connections to a new instance of DuckDB, with the extensions that the storages need and nothing attached."""
         try:
@@ -656,7 +662,7 @@ class Warehouse(ConfigurableResource):
                 **_SETTINGS,
                 "memory_limit": self.memory_limit,
                 "temp_directory": str(spill_folder),
-                "threads": self.threads or count_cores(),
+                "threads": threads,
             }
             if not self.by_statistics:
                 settings |= _WITHOUT_STATISTICS
@@ -697,7 +703,11 @@ class _WarehouseSnapshot(Warehouse):
 
     @contextmanager
     def session(
-        self, reads: Collection[Zone] = (), writes: Zone | None = None, folder: Path | None = None
+        self,
+        reads: Collection[Zone] = (),
+        writes: Zone | None = None,
+        folder: Path | None = None,
+        source_bytes: int | None = None,
     ) -> Iterator[Session]:
         """Raises ValueError if it would write a zone, or reach another zone or another folder."""
         if writes or folder not in (None, self._folder) or not self._session.zones.issuperset(reads):
@@ -728,6 +738,13 @@ def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
     if table.zone is not Zone.PUBLIC:
         raise ValueError(f"{table} is not public; parts are not encrypted")
     session.create(table, _PARTS, {"files": [str(part) for part in parts]})
+
+
+def _measure(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _quote_list(texts: Iterable[object]) -> Fragment:

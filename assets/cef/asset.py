@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 
 from assets.cef.ingestion import ingest
-from assets.cef.readers import source_paths
+from assets.cef.readers import measure_source, source_paths
 from assets.cef.validation import Finding, cef_findings, form_findings, structure_findings, structure_offenders
 from assets.conventions import StageKind, check_result, escape_markdown, markdown_table, write_count
 from assets.release.columns import Column, Role
@@ -54,7 +54,8 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         read_from = hash_source(declaration, code_version(declaration), files, key)
         version = find_unchanged_version(warehouse, custody, declaration, read_from)
         if version is None:
-            with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+            size = measure_source(declaration, root)
+            with warehouse.session(writes=Zone.CONFIDENTIAL, source_bytes=size) as session:
                 versions = ingest(session, declaration, root, key, files)
             publish_contents(warehouse, custody, declaration, versions, files, read_from)
             version = versions.content

@@ -5,7 +5,6 @@ The steps are: open, read, write, validate, and then commit or roll back. The ru
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from assets.cef.validation import (
     Finding,
     SourceError,
     copy_findings,
+    count_repeated_keys,
     describe_domain_rule,
     key_findings,
     row_findings,
@@ -214,7 +214,7 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
 
     Records that are generated are not generated just to be counted.
     """
-    if source.generated and not any(column.conversion for column in source.columns.values()):
+    if source.typed:
         return _ReadSource(source, (), Counter())
     try:
         source.stage(session)
@@ -315,9 +315,10 @@ def _write(
     )
     values = {**source.values, **bound}
     names: dict[str, Any] = {"relation": source.relation, "columns": columns}
-    if geography is None:
-        with session.on_one_thread() if source.by_one_thread else nullcontext():
-            session.create(table, "cef/converted", values, **names)
+    if source.typed:
+        session.create(table, "cef/typed", values, **names)
+    elif geography is None:
+        session.create(table, "cef/converted", values, **names)
     else:
         key = str(records.key)
         places_columns, places_bound = describe_conversion(geography.source.columns, geography.source.dialect)
@@ -328,7 +329,7 @@ def _write(
             relation=geography.source.relation,
             columns=places_columns,
         )
-        (repeated,) = session.row("cef/count_repeated_keys", key=key, table=places)
+        repeated = count_repeated_keys(session, places, key)
         names |= {"places": places, "repeated": repeated, "key": key}
         names |= {"stored": list(records.stored), "located": list(records.places)}
         session.create(table, "cef/converted_with_places", values, **names)

@@ -11,6 +11,7 @@ it, so that every value is taken as it is written.
 """
 
 import csv
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -98,8 +99,7 @@ class Source:
         household: the columns of `every_column` that identify the household, if the file is rectangular.
         every_column: a subquery that gives all columns of the file that can be declared as text, declared or not;
             None if the records do not come from a file.
-        generated: whether the relation generates the records, so that all values are of the types of their columns.
-        by_one_thread: whether DuckDB cannot divide the relation among threads.
+        typed: whether the relation generates values of the types of their columns, none of which is converted.
         stage: makes the temporary table that the relation reads, if it reads one.
         dialect: how a CSV file is written; None of any other source. In the relation, decimals and dates are as all
             files have them.
@@ -117,8 +117,7 @@ class Source:
     parts: Mapping[str, Column] = field(default_factory=dict)
     household: Sequence[str] = ()
     every_column: Fragment | None = None
-    generated: bool = False
-    by_one_thread: bool = False
+    typed: bool = False
     stage: Callable[[Session], None] = field(default=lambda session: None)
     dialect: Dialect | None = None
 
@@ -168,6 +167,14 @@ def _read_state(path: Path) -> tuple[int, int]:
 
 def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
     return [root / path for records in declaration.tables.values() for path in records.paths.values()]
+
+
+def measure_source(declaration: DatasetDeclaration, root: Path) -> int | None:
+    """The bytes of all source files, 0 for those that cannot be read, as the error comes later; None for records that
+    are generated in any number."""
+    if isinstance(declaration, GeneratedDeclaration):
+        return None
+    return sum(path.stat().st_size for path in source_paths(declaration, root) if os.access(path, os.R_OK))
 
 
 def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -444,7 +451,7 @@ def _open_parquet(
                 every = [name for name in every if name != chunk.path_in_schema]
     relation = "FROM read_parquet($path, hive_partitioning = false, union_by_name = false)"
     whole = dict(zip(every, every, strict=True))
-    return _read_as_text(sources, relation), _read_as_text(whole, relation), metadata.num_rows
+    return _relate(sources, relation), _relate(whole, relation), metadata.num_rows
 
 
 def _is_floating(stored: pa.DataType) -> bool:
@@ -488,8 +495,13 @@ def _open_ma1940(records: RecordTable) -> Source:
     types = dict.fromkeys(("serial", "state", "county", "persons_per_household", "tenure"), ColumnType.STRING)
     types |= dict.fromkeys(("serial", "persons_per_household"), ColumnType.INTEGER)
     required = _require_columns(label, records.columns, tuple(types))
+    typed = all(
+        records.columns[name].type is types[source] and not records.columns[name].conversion
+        for name, source in required.items()
+    )
     names_in_statement = {
         "columns": required,
+        "typed": typed,
         "bounds": dict(zip(MA1940_SIZES, accumulate(MA1940_SIZES.values()), strict=True)),
         "dwellings": sum(MA1940_SIZES.values()),
         "stride": MA1940_STRIDE,
@@ -501,8 +513,7 @@ def _open_ma1940(records: RecordTable) -> Source:
         records.columns,
         Fragment(relation),
         {"margins": str(MA1940_MARGINS)},
-        generated=all(records.columns[name].type is types[source] for name, source in required.items()),
-        by_one_thread=True,
+        typed=typed,
     )
 
 
@@ -510,9 +521,11 @@ def _open_generated(declaration: GeneratedDeclaration, table: str) -> Source:
     columns, generated = declaration.tables[table].columns, declaration.generated_columns(table)
     statement, values, names = declaration.generated.recipe(table, generated.values())
     sources = {name: generated[name_in_source(name, column)] for name, column in columns.items()}
-    relation = _read_as_text(sources, render(statement, names))
-    return Source(f"the synthetic {table}", "built-in source", columns, relation, values, generated=True)
+    typed = not any(column.conversion for column in columns.values())
+    relation = _relate(sources, render(statement, names), typed=typed)
+    return Source(f"the synthetic {table}", "built-in source", columns, relation, values, typed=typed)
 
 
-def _read_as_text(sources: Mapping[str, str], relation: str) -> Fragment:
-    return Fragment(render("cef/as_text", {"columns": sources, "relation": Fragment(relation)}))
+def _relate(sources: Mapping[str, str], relation: str, *, typed: bool = False) -> Fragment:
+    """The columns of a relation by their names in the CEF, as texts unless they are typed."""
+    return Fragment(render("cef/renamed", {"columns": sources, "relation": Fragment(relation), "typed": typed}))

@@ -82,11 +82,19 @@ def row_findings(
     return [Finding(place, rule, column, rows) for (column, rule), rows in sorted(offenders.items())]
 
 
+def count_repeated_keys(session: Session, table: Table | Fragment, key: str) -> int:
+    """The number of rows whose key an earlier row has. Keys are mostly stored in ascending order, and need no counting
+    then, which would take a table of all of them."""
+    if session.row("cef/is_ascending", key=key, table=table) == (True,):
+        return 0
+    return int(session.row("cef/count_repeated_keys", key=key, table=table)[0])
+
+
 def key_findings(session: Session, table: Table, records: RecordTable) -> list[Finding]:
     """The findings about records that contradict each other: repeated keys, and places in several larger ones."""
     findings = []
     if records.key is not None:
-        (repeated,) = session.row("cef/count_repeated_keys", key=records.key, table=table)
+        repeated = count_repeated_keys(session, table, records.key)
         findings += [Finding(table.name, REPEATED_KEY, records.key, repeated)] if repeated else []
     for name, column in records.variables.items():
         if column.within is not None:

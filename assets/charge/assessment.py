@@ -17,6 +17,7 @@ from assets.release.method import CHARGE, Method
 from assets.release.release import Release
 from assets.texts import describe_public, show_line
 from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
+from mechanisms.accounting.specification import Specification
 from resources.chain import (
     DIFFERENT_PEOPLE,
     PUBLIC_BECAUSE,
@@ -158,17 +159,19 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
             f"the draw was withdrawn in ledger entry {withdrawn.sequence} and is never made again; a release under a "
             "new name is a new draw"
         )
-    charge = None if entry or refusal else draw.specification.charge
+    charge = None if entry or refusal else draw.specification
     budget = _describe_budget(dataset, reading, charge)
     reason = explain_why_new(release, details, reading.entries)
     return Assessment(release, draw, details, entry, reason, budget, refusal, resemblance, unsaid)
 
 
-def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None, reading: Reading) -> tuple[str, str]:
+def predict_budget(
+    dataset: DatasetDeclaration, release: str, charge: Specification | None, reading: Reading
+) -> tuple[str, str]:
     """What a new charge would leave of the population's cap, and why the ledger would refuse it, as sentences.
 
     Args:
-        loss: the charge; None if none is known.
+        charge: what would be charged; None if it is not known.
         reading: the ledger. One that is not intact raises LedgerError.
 
     Returns:
@@ -177,19 +180,19 @@ def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None,
     """
     refusal = ""
     if dataset.cap is None:
-        return _describe_budget(dataset, reading, loss), refusal
-    if isinstance(loss, InfiniteLoss):
+        return _describe_budget(dataset, reading, charge), refusal
+    if charge and isinstance(loss := charge.charge, InfiniteLoss):
         if not dataset.allows_unbounded_releases:
             refusal = f"a charge of {format_loss(loss)} fits under no cap, and dataset {dataset.name} does not allow it"
-    elif loss is not None:
+    elif charge:
         try:
-            reading.require_fit(dataset.population, f"{dataset.name}/{release}", loss, dataset.cap)
+            reading.require_fit(dataset.population, f"{dataset.name}/{release}", charge, dataset.cap)
         except CapExceeded as error:
             refusal = str(error)
-    return _describe_budget(dataset, reading, None if refusal else loss), refusal
+    return _describe_budget(dataset, reading, None if refusal else charge), refusal
 
 
-def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Loss | None) -> str:
+def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Specification | None) -> str:
     if dataset.cap is None:
         return f"{describe_public(dataset.source)}."
     population, cap, budget = dataset.population, dataset.cap, find_budget(dataset, reading)
@@ -201,7 +204,7 @@ def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Loss
     )
     if charge is None:
         return f"{words}. {budget.warning}".rstrip()
-    if isinstance(charge, InfiniteLoss):
+    if isinstance(charge.charge, InfiniteLoss):
         words = f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these."
         return f"{words} {budget.warning}".rstrip()
     after = reading.compose(population, cap, also=[charge])

@@ -130,8 +130,8 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         release,
         PREFLIGHT,
         StageKind.PLAN,
-        "What the next charge of this release would be: the loss, why it is a new draw, and what remains of the "
-        "budget. Nothing is drawn and nothing is charged.",
+        "The next charge of this release: the loss, the reason for a new draw, and the rest of the budget. It draws "
+        "and charges nothing.",
         [CEF, *method.charge_follows],
         kinds={"duckdb", "ledger"},
         crossing=KEYED,

@@ -99,11 +99,11 @@ def build_ledger(
         LEDGER_KEY,
         LEDGER_GROUP,
         StageKind.LEDGER,
-        "What was spent, by what, with which randomness, and what is left. The ledger is append-only: each entry "
+        "All charges, with their randomness and the rest of each cap. The ledger is append-only: each entry "
         "contains the SHA-256 of the previous one, and an anchor beside the keys holds the last. A reservation counts "
         "from before its draw; a settlement records the output of the draw. This asset shows the current ledger, and "
-        "fails if an entry was edited, removed or reordered. When a draw was last replayed is what Dagster recorded, "
-        "and not part of the ledger.",
+        "fails if an entry was edited, removed or reordered. The times of last replays are Dagster's records, not part "
+        "of the ledger.",
         [*charges, *draws],
         code_version="2",
         kinds={"duckdb", "ledger"},

@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import cached_property
 
 from mechanisms.accounting.composition import NOT_FINITE, Conversion, convert
-from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, CurveLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.risks import bound_epsilon
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import Specification, Total, compose, explain_omission
@@ -143,7 +143,10 @@ class Comparison:
         return tuple(_share(charge, total) for charge in self.charges)
 
     def list_shares_of_cap(self, cap: Loss) -> tuple[Share, ...]:
-        """The contribution of each charge to the sum that is compared with a cap; all finite ones must count."""
+        """The contribution of each charge to the sum that is compared with a cap; all finite ones must count. Under a
+        cap on the curve, there is no sum, and no share."""
+        if isinstance(cap, CurveLoss):
+            return ()
         return tuple(
             Share(charge, None, NOT_FINITE)
             if isinstance(charge.loss, InfiniteLoss)

@@ -22,11 +22,20 @@ from mechanisms.accounting.composition import (
     fits,
     warn_of_infinite,
 )
-from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss, format_number
+from mechanisms.accounting.losses import (
+    ConcentratedLoss,
+    CurveLoss,
+    InfiniteLoss,
+    Loss,
+    PureLoss,
+    format_loss,
+    format_number,
+)
+from mechanisms.accounting.risks import compose_charges, enclose_charges
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import CONTRIBUTOR, DELTA, PERSON, Specification, explain_omission
 from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, PUBLIC_BECAUSE, RESERVE, Entry
-from resources.ledger import Reading, of_population, remaining
+from resources.ledger import Reading, find_bound, of_population, remaining
 
 AUTOMATIC = "the declaration: the dataset is charged automatically"
 """The ledger's words for a charge that needed no authorization."""
@@ -55,8 +64,10 @@ class Budget:
     @cached_property
     def _composed(self) -> tuple[Loss | None, str]:
         losses = drop_infinite(charge.loss for charge in self.charges)
+        cap = self.cap or next(iter(losses), PureLoss())
         try:
-            return compose_like(self.cap or next(iter(losses), PureLoss()), losses), ""
+            recorded = find_bound([charge.entry for charge in self.charges], cap)
+            return recorded or compose_charges(cap, [charge.specification for charge in self.charges]), ""
         except DoesNotCompose as error:
             return None, str(error)
 
@@ -79,9 +90,13 @@ class Budget:
             return ""
         if self.total is None:
             return f"a charge cannot be counted under the cap of {format_loss(self.cap)}: {self.problem}"
-        if fits(self.total, self.cap):
-            return ""
-        return f"charged {format_loss(self.total)} exceeds the cap of {format_loss(self.cap)}"
+        if not fits(self.total, self.cap):
+            return f"charged {format_loss(self.total)} exceeds the cap of {format_loss(self.cap)}"
+        if isinstance(self.cap, CurveLoss):
+            least, _ = enclose_charges((charge.specification for charge in self.charges), self.cap.delta)
+            if least > self.total.round_up():
+                return f"the ledger records {format_loss(self.total)}, but the charges have ε = {least:.4f} or more"
+        return ""
 
     @property
     def spent(self) -> str:

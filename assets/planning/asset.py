@@ -87,7 +87,7 @@ def plan_metadata(
         metadata["declared total"] = format_total(before)
     try:
         release = planned.method.release
-        metadata["budget"], refusal = predict_budget(release.dataset, release.name, plan.loss, ledger.read())
+        metadata["budget"], refusal = predict_budget(release.dataset, release.name, plan.specification, ledger.read())
     except LedgerError as error:
         # What is planned does not depend on it; a charge will be refused.
         metadata["budget"], refusal = f"not known: {error}", ""
@@ -186,13 +186,11 @@ def _store_tables(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[s
 
 
 def _description(schema: str) -> str:
-    return f"""What this release would charge and how exact it would be, what remains of the budget then, the time,
-memory and disk that a launch is expected to take, and the `defs.yaml` that declares it. It reads no records, and
-charges nothing.
+    return f"""The charge and the accuracy of this release, the rest of the budget, the expected time, memory and disk
+of a launch, and the `defs.yaml` that declares it. It reads no records, and charges nothing.
 
-To try something else, launch it with fields of `defs.yaml` in place of the declared ones, with wanted 90% margins of
-error by line, or with a wanted total. `records` is the expected number of persons or units. The declared release does
-not change:
+To try alternatives, launch it with other fields of `defs.yaml`, with 90% margins of error by line, or with a total.
+`records` is the expected number of persons or units. The declared release does not change:
 
     ops:
       {schema}__plan:

@@ -23,7 +23,7 @@ from assets.publication.signature import CHECKSUMS, SIGNATURE
 from assets.release.prose import Prose
 from assets.release.statement import RECORDED, Accuracy, DataVersion, Paper, Parameter, Sha256, Uri
 from mechanisms.accounting.composition import warn_of_infinite
-from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss
+from mechanisms.accounting.losses import ApproximateLoss, CurveLoss, InfiniteLoss, Loss
 from mechanisms.accounting.rounding import DECIMALS
 from resources import clock
 from resources.custody import CustodyMode
@@ -68,6 +68,11 @@ class Amount(Part):
         "infinite."
     )
     delta: Delta | None = Field(description="δ of an approximate loss; null for others.")
+    by: str = Field(
+        "",
+        exclude_if=operator.not_,
+        description="curve if it bounds the privacy curve of all charges together; only there if it does.",
+    )
 
     @classmethod
     def of(cls, loss: Loss, places: int = DECIMALS, **further: Any) -> Self:
@@ -79,6 +84,7 @@ class Amount(Part):
             "rounded_up": None if isinstance(loss, InfiniteLoss) else float(loss.round_up(places)),
             "exact": str(exact),
             "delta": None if delta is None else Delta.of(delta),
+            "by": "curve" if isinstance(loss, CurveLoss) else "",
         }
         return cls(**amount, **further)
 
@@ -457,7 +463,7 @@ def format_recorded(loss: Mapping[str, Any]) -> str:
     if loss["rounded_up"] is None:
         return f"{loss['symbol']} = ∞"
     at = f" at δ = {loss['delta']['value']:g}" if loss["delta"] else ""
-    return f"{loss['symbol']} = {loss['rounded_up']:.4f}{at}"
+    return f"{loss['symbol']} = {loss['rounded_up']:.4f}{at}{' by the curve' if loss.get('by') else ''}"
 
 
 class _WithoutTitles(GenerateJsonSchema):

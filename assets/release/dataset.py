@@ -26,7 +26,7 @@ from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, Noun
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
 from assets.release.rectangular import DividedColumns, Rectangular, divide_columns
-from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, CurveLoss, Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD
 from resources.statements import Table, Zone
 
@@ -70,13 +70,13 @@ def _loss(value: object) -> Loss:
         case {"rho": rho, **others} if not others:
             with name_error("rho"):
                 return ConcentratedLoss(positive_fraction(rho))
-        case {"epsilon": epsilon, "delta": delta, **others} if not others:
+        case {"epsilon": epsilon, "delta": delta, **others} if others in ({}, {"by": "curve"}):
             with name_error("epsilon"):
                 pure = PureLoss(positive_fraction(epsilon))
             with name_error("delta"):
-                return ApproximateLoss(pure, exact_delta(delta))
+                return (CurveLoss if others else ApproximateLoss)(pure, exact_delta(delta))
         case Mapping():
-            raise ValueError("the cap is a number (ε), {rho: …} or {epsilon: …, delta: …}")
+            raise ValueError("the cap is a number (ε), {rho: …}, {epsilon: …, delta: …} or the last with by: curve")
     return PureLoss(positive_fraction(value))
 
 
@@ -90,11 +90,12 @@ Cap = Annotated[
             **_NUMBER,
             "type": ["number", "string", "object"],
             "properties": dict.fromkeys(("rho", "epsilon"), _NUMBER)
-            | {"delta": _NUMBER | {"pattern": f"{FRACTION}|{EXPONENT}"}},
+            | {"delta": _NUMBER | {"pattern": f"{FRACTION}|{EXPONENT}"}, "by": {"const": "curve"}},
             "additionalProperties": False,
             "minProperties": 1,
-            "maxProperties": 2,
-            "dependentRequired": {"epsilon": ["delta"], "delta": ["epsilon"]},
+            "maxProperties": 3,
+            "dependentRequired": {"epsilon": ["delta"], "delta": ["epsilon"], "by": ["delta"]},
+            "dependentSchemas": {"rho": {"maxProperties": 1}},
         }
     ),
 ]
@@ -233,7 +234,8 @@ class DatasetDeclaration(Declaration):
         None,
         description="The upper bound on the loss of all releases from the datasets of the population together, if they "
         "are not public: ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
-        "1/10000000000}.",
+        "1/10000000000}, with by: curve on the privacy curve of all charges together, whose budgets must not follow "
+        "from noisy results.",
     )
     copies: Copies = Field(
         1,

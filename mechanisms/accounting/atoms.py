@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import singledispatch
 from itertools import pairwise
@@ -11,13 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss
-from mechanisms.accounting.pairs import CappedPair, GaussianPair, LaplacePair, LossPair, Pair, TabulatedPair
+from mechanisms.accounting.pairs import CappedPair, GaussianPair, LaplacePair, LossPair, Pair, SpreadPair, TabulatedPair
 
 CUT = 12.5
 """The standard deviations of a discrete Gaussian beyond which outcomes count as told apart with certainty."""
 
 LARGEST_VARIANCE = 10**9
 """The largest σ² of which every outcome is listed. Beyond it, only ρ = d²/2σ² is used."""
+
+LEAST_SPREAD_VARIANCE = 30
+"""The least σ² of which more than ρ is used where a change is spread over numbers that are not known."""
+
+SMOOTHING, SMOOTHED = Fraction(3, 2), 6e-13
+"""r² of a spread change, and a bound on its κ."""
+
+FINEST_VARIANCE = 10_000
+"""The least σ² of the discrete noise that stands for continuous noise."""
 
 LARGEST_LATTICE = 20_000
 """The most atoms of the sum of several cells' losses. Above it, the cells are composed one by one."""
@@ -50,6 +59,10 @@ class Atoms:
     cut: float = 0.0
     times: int = 1
 
+    def estimate_distance(self) -> float:
+        """About δ(0) of one of these measurements."""
+        return self.infinite - float(self.masses @ np.expm1(np.minimum(0.0, -self.losses)))
+
 
 @singledispatch
 def find_atoms(pair: Pair, times: int) -> Atoms:
@@ -77,6 +90,17 @@ def _(pair: GaussianPair, times: int) -> Atoms:
     sums = np.arange(masses.size, dtype=np.float64) - masses.size // 2
     losses = pair.shift * (cells * pair.shift + 2 * sums) / (2 * variance)
     return Atoms(losses, masses, cut=times * cut, times=times)
+
+
+@find_atoms.register
+def _(pair: SpreadPair, times: int) -> Atoms:
+    if pair.variance < LEAST_SPREAD_VARIANCE or not pair.rho:
+        return _bound_concentrated(float(pair.rho * times))
+    doubled = 2 * pair.rho / (1 - SMOOTHING / pair.variance)
+    shift = math.isqrt(math.ceil(doubled * FINEST_VARIANCE)) + 1
+    atoms = find_atoms(GaussianPair(shift**2 / doubled - 2, shift), times)
+    slack = (pair.numbers + 1) * SMOOTHED * (times // atoms.times)
+    return replace(atoms, losses=atoms.losses + 2 * slack, masses=atoms.masses * math.exp(slack))
 
 
 @find_atoms.register

@@ -7,13 +7,15 @@ that with L = L₁ + … + Lₙ the release has δ(ε) = E[max(0, 1 − e^(ε �
 connect-the-dots rounding of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022). It replaces every curve by chords,
 which are not below it, and composition keeps that order. L' is the loss after rounding. Its distribution is a
 convolution, by FFT, tilted by e^(θL') with the θ that makes ε the mean, so that errors in floating point are relative
-to the probabilities near ε. Added to the result are bounds of the outcomes cut off, of L' beyond the window (Chernoff),
-of the FFT's error, and `ROUNDING` for all else.
+to the probabilities near ε. The narrowest parts are added up first, eight at a time, on a window outside of which their
+sum has 10^-16 at most on either side (Chernoff). This rest wraps around it, and counts as an error. Added to the result
+are bounds of the outcomes cut off, of L' beyond the last window, of the FFT's error, and `ROUNDING` for all else.
 
 **The FFT's error.** Each output of a transform of length N adds up its inputs in log₂N steps, with factors of
 modulus 1. With u = 2^-53, its error is at most 8u·log₂N times the sum of the inputs' moduli, which is 1 here. The
-spectra are bounded by 1, so that the error of a product of K is at most the sum of theirs and of K roundings. By
-Parseval, Cauchy and Schwarz, a sum of outputs with weights w errs by at most that times the Euclidean norm of w.
+spectra are bounded by 1, so that the error of a product of K is at most the sum of theirs and of K roundings, also
+where its factors are sums that have errors of their own. By Parseval, Cauchy and Schwarz, a sum of outputs with weights
+w errs by at most that times the Euclidean norm of w.
 
 **Lower bound.** Write L' = L + D, the sum of n roundings Dᵢ. Given L, these are independent, E[e^−Dᵢ] = 1, and each
 lies in an interval of length h. So by Hoeffding's lemma |D| exceeds r = s + nh²/8 with probability at most
@@ -23,6 +25,7 @@ and L', then by at most e^|D| − 1 if |D| <= r, and otherwise by at most e^−D
 """
 
 import math
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,10 +54,22 @@ _OUTSIDE = 1e-16
 _RARE = 1e-4
 """The probability of the rare event of the lower bound, relative to δ."""
 
+_GROUP = 8
+"""The most parts that are added up by transforms of one length."""
+
+_BATCH = 256
+"""The most parts whose points are in memory at once."""
+
+_BINS = 4_000
+"""Into which the points of a group are put to see how far their sum reaches."""
+
+_DEVIATIONS = 8.6
+"""The standard deviations beyond which a normal distribution has `_OUTSIDE`."""
+
 _LONGEST = 2**24
 _REFINEMENTS = 8
 _UNIT = 2.0**-53
-_COARSE = 4_000
+_COARSE, _FEWEST_COARSE = 100_000, 100
 _LARGEST_EXPONENT = 700.0
 
 
@@ -68,12 +83,18 @@ class CurveError(ArithmeticError):
 
 
 @dataclass(frozen=True)
-class _Rounded:
-    """A part's loss on the grid: multiples of the step, shape (atoms,), their probabilities, and its repetitions."""
+class _Part:
+    """The loss of a part, or of several together, on the grid: multiples of the step, shape (atoms,), and their
+    probabilities. It occurs several times. `error` bounds the Euclidean norm of the errors of the probabilities."""
 
     places: NDArray[np.int64]
     masses: NDArray[np.float64]
-    times: int
+    times: int = 1
+    error: float = 0.0
+
+    @property
+    def width(self) -> float:
+        return float(np.ptp(self.places)) * math.sqrt(self.times)
 
 
 @dataclass(frozen=True)
@@ -108,7 +129,8 @@ class Curve:
         self._slack = _OF_LOSSES * sum(part.times * float(np.abs(part.losses).max()) for part in self._atoms)
         self._infinite = -math.expm1(sum(part.times * _log_less(part.infinite) for part in atoms))
         self._cut = sum(part.cut for part in atoms) + _OF_MASSES * self._infinite
-        self._moments = _Moments([_coarsen(part) for part in self._atoms])
+        most = max(_FEWEST_COARSE, _COARSE // max(1, len(self._atoms)))
+        self._moments = _Moments([_coarsen(part, most) for part in self._atoms])
 
     def bound_epsilon(self, delta: float, gap: float = GAP) -> Bounds:
         """Bounds of the least ε >= 0 with δ(ε) <= `delta`, 0 < δ < 1. Both are infinite if outcomes that rule out a
@@ -116,7 +138,8 @@ class Curve:
         CurveError otherwise."""
         if self._infinite + self._cut >= delta:
             return Bounds(math.inf if self._infinite >= delta else 0.0, math.inf)
-        if self.bound_delta(0.0, gap).upper <= delta:
+        # δ(0) is that of each part or more.
+        if all(part.estimate_distance() <= delta for part in self._atoms) and self.bound_delta(0.0, gap).upper <= delta:
             return Bounds(0.0, 0.0)
         theta = self._find_theta(lambda theta: self._moments.estimate_delta(theta) > math.log(delta), gap)
         step = self._choose_step(theta, delta, gap * min(1.0, self._moments.at(theta)[1]))
@@ -125,7 +148,7 @@ class Curve:
             window = self._convolve(theta, step)
             upper, lower = self._bound_curve(window, delta)
             first = int(np.argmax(upper <= delta))
-            if not 0 < first < window.entries.size - 1:
+            if not first:
                 break
             share = float((upper[first - 1] - delta) / (upper[first - 1] - upper[first]))
             before = float(window.epsilons[first - 1])
@@ -181,34 +204,32 @@ class Curve:
         return math.exp(low) if low > -20.0 else 0.0
 
     def _choose_step(self, theta: float, delta: float | None, gap: float) -> float:
-        """The greatest power of 2 at which the lower bound should be within the gap."""
+        """The greatest step at which the lower bound should be within the gap: a float of three bits, so that products
+        with places are exact."""
         rare = math.log(2 / _RARE) - (math.log(delta) if delta else self._moments.estimate_delta(theta))
         reach = math.sqrt(gap / (4 * (theta + 1)))
-        return 2.0 ** math.floor(math.log2(reach / math.sqrt(self._parts * rare / 2)))
+        step = reach / math.sqrt(self._parts * rare / 2)
+        unit = 2.0 ** (math.floor(math.log2(step)) - 2)
+        return math.floor(step / unit) * unit
 
     def _convolve(self, theta: float, step: float) -> _Window:
-        parts = [_round(atoms, step) for atoms in self._atoms]
-        moments = _Moments(
-            [Atoms(np.multiply(part.places, step, dtype=np.float64), part.masses, times=part.times) for part in parts]
-        )
-        log_moment, mean, variance = moments.at(theta)
-        deviation = math.sqrt(variance)
-        below = _reach(lambda reach: moments.bound_tail(theta, mean - reach), deviation, step)
-        above = _reach(lambda reach: moments.bound_tail(theta, mean + reach), deviation, step)
-        first = math.floor((mean - below) / step)
-        needed = math.ceil((mean + above) / step) + 2 - first
-        length = 1 << (needed - 1).bit_length()
-        if length > _LONGEST:
-            raise CurveError(f"{length:,} points of {step:g} are too many")
-        spectrum, error = np.ones(length // 2 + 1, dtype=np.complex128), 0.0
-        own = 8 * _UNIT * math.log2(length)
-        _, weights = moments.by_part(theta)
-        for part, tilted in zip(parts, np.split(weights, moments.starts[1:]), strict=True):
-            transform = np.fft.rfft(np.bincount(part.places % length, tilted, length))
-            spectrum *= _power(transform, part.times)
-            error += part.times * (own + 4 * _UNIT)
-        entries = np.roll(np.fft.irfft(spectrum, length), -(first % length))
-        return _Window(step, first, theta, log_moment, np.maximum(entries, 0.0), 2 * _OUTSIDE, error * 1.01 + own)
+        log_moment, sums = 0.0, []
+        for start in range(0, len(self._atoms), _BATCH):
+            parts = [_round(atoms, step) for atoms in self._atoms[start : start + _BATCH]]
+            moments = _Moments(
+                [
+                    Atoms(np.multiply(part.places, step, dtype=np.float64), part.masses, times=part.times)
+                    for part in parts
+                ]
+            )
+            logarithms, weights = moments.by_part(theta)
+            log_moment += float(logarithms @ [part.times for part in parts])
+            divided = np.split(weights, moments.starts[1:])
+            sums.append(_add_up([_tilt(part, own) for part, own in zip(parts, divided, strict=True)]))
+        whole = _add_up(sums) if len(sums) > 1 else sums[0]
+        # With two points on either side of all losses.
+        first, entries = int(whole.places[0]) - 2, np.pad(whole.masses, 2)
+        return _Window(step, first, theta, log_moment, entries, 2 * _OUTSIDE, whole.error)
 
     def _bound_curve(self, window: _Window, delta: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Upper and lower bounds of δ at the points of a window, shape (points,) each; the lower ones are close near
@@ -234,7 +255,7 @@ class Curve:
         near = (near + math.sqrt(2 * around + 1) * window.error) * scale * math.exp(theta * around * step)
         lower = expected * (1 - self._rounding) + self._infinite - imprecise - window.outside * scale
         lower -= math.expm1(reach) * near + rare + self._cut
-        return upper, lower
+        return upper, np.minimum(lower, 1.0)
 
 
 class _Moments:
@@ -270,13 +291,6 @@ class _Moments:
         log_moment, mean, variance = self.at(theta)
         return log_moment - theta * mean - math.log(max(1.0, theta * (theta + 1) * math.sqrt(2 * math.pi * variance)))
 
-    def bound_tail(self, theta: float, epsilon: float) -> float:
-        """A bound on the tilted probability of losses beyond ε, on its side of the mean (Chernoff)."""
-        log_moment, mean, variance = self.at(theta)
-        distance = epsilon - mean
-        further = [40 / distance, *((share * distance / variance for share in (0.5, 1.0)) if variance else ())]
-        return math.exp(min(0.0, *(self.at(theta + more)[0] - log_moment - more * epsilon for more in further)))
-
 
 def _merge(pairs: Iterable[Pair]) -> Mapping[Pair, int]:
     """How often each pair occurs. All ρ without a known noise are one ρ."""
@@ -286,16 +300,16 @@ def _merge(pairs: Iterable[Pair]) -> Mapping[Pair, int]:
     return counts | ({LossPair(total): 1} if total.rho or not counts else {})
 
 
-def _coarsen(atoms: Atoms) -> Atoms:
-    """The atoms on a coarse grid if they are many: good enough to choose θ and the step."""
-    if atoms.losses.size <= _COARSE:
+def _coarsen(atoms: Atoms, most: int) -> Atoms:
+    """The atoms on a coarse grid if there are more than `most`: good enough to choose θ and the step."""
+    if atoms.losses.size <= most:
         return atoms
-    step = float(np.ptp(atoms.losses)) / _COARSE
+    step = float(np.ptp(atoms.losses)) / most
     rounded = _round(atoms, step)
     return Atoms(np.multiply(rounded.places, step), rounded.masses, times=atoms.times)
 
 
-def _round(atoms: Atoms, step: float) -> _Rounded:
+def _round(atoms: Atoms, step: float) -> _Part:
     """Each atom divided between its neighbors on the grid, so that E[e^−L] stays."""
     lower = np.floor(atoms.losses / step)
     share = np.expm1(lower * step - atoms.losses) / math.expm1(-step)
@@ -306,7 +320,68 @@ def _round(atoms: Atoms, step: float) -> _Rounded:
         first = int(places.min())
         masses = np.bincount(places - first, masses).astype(np.float64, copy=False)
         places = np.arange(first, first + masses.size)
-    return _Rounded(places, masses, atoms.times)
+    return _Part(places, masses, atoms.times)
+
+
+def _tilt(part: _Part, weights: NDArray[np.float64]) -> _Part:
+    """The part with its tilted probabilities, without those that are negligible even together."""
+    likely = weights > _OUTSIDE / weights.size
+    return _Part(part.places[likely], weights[likely], part.times, _OUTSIDE)
+
+
+def _add_up(parts: Sequence[_Part]) -> _Part:
+    """The sum of all parts. The narrowest are added up first, by transforms that are as short as their sum."""
+    left = sorted(parts, key=lambda part: part.width)
+    while True:
+        group, left = left[:_GROUP], left[_GROUP:]
+        added = _convolve(group)
+        if not left:
+            return added
+        insort(left, added, key=lambda part: part.width)
+
+
+def _convolve(parts: Sequence[_Part]) -> _Part:
+    """The sum of parts on a window, around which the rest wraps: at most `_OUTSIDE` on either side."""
+    lowest, highest, shares = zip(*(_bin(part, _BINS // len(parts)) for part in parts), strict=True)
+    times = np.array([part.times for part in parts])
+    means = [float(top @ share) for top, share in zip(highest, shares, strict=True)]
+    squares = [np.square(top - mean) @ share for top, mean, share in zip(highest, means, shares, strict=True)]
+    mean, deviation = float(times @ means), math.sqrt(times @ squares) + 1e-9
+
+    def find_end(sign: int, ends: Sequence[NDArray[np.float64]], reach: float = math.inf) -> float:
+        """A place with at most `_OUTSIDE` beyond it on one side (Chernoff), as near to the mean as four rates show."""
+        for rate in (_DEVIATIONS / deviation / 2**halved for halved in range(4)):
+            with np.errstate(over="ignore", invalid="ignore"):
+                moments = [np.exp(sign * rate * (end - mean)) for end, mean in zip(ends, means, strict=True)]
+                grown = times @ [math.log(moment @ share) for moment, share in zip(moments, shares, strict=True)]
+            reach = min(reach, (float(grown) - math.log(_OUTSIDE)) / rate)
+            if reach < 1.2 * _DEVIATIONS * deviation:
+                break
+        return sign * min(
+            reach, float(times @ [(sign * (end - mean)).max() for end, mean in zip(ends, means, strict=True)])
+        )
+
+    first, last = math.floor(mean + find_end(-1, lowest)), math.ceil(mean + find_end(1, highest))
+    longest = 1 << max(1, last - first).bit_length()
+    length = next(length for length in (5 * longest // 8, 3 * longest // 4, longest) if last - first < length)
+    if length > _LONGEST:
+        raise CurveError(f"{length:,} points are too many")
+    spectrum, error = np.ones(length // 2 + 1, dtype=np.complex128), 0.0
+    own = 8 * _UNIT * math.log2(length)
+    for part in parts:
+        transform = np.fft.rfft(np.bincount(part.places % length, part.masses, length))
+        spectrum *= _power(transform, part.times)
+        error += part.times * (part.error + own + 4 * _UNIT)
+    entries = np.roll(np.fft.irfft(spectrum, length), -(first % length))[: last - first + 1]
+    places = np.arange(first, last + 1)
+    return _Part(places, np.maximum(entries, 0.0), error=error * 1.01 + own + 4 * _OUTSIDE)
+
+
+def _bin(part: _Part, most: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """The least and the greatest place of each of so many bins at most, and the probabilities."""
+    starts = np.arange(0, part.places.size, -(-part.places.size // most))
+    lowest, highest = (of.reduceat(part.places, starts).astype(np.float64) for of in (np.minimum, np.maximum))
+    return lowest, highest, np.add.reduceat(part.masses, starts)
 
 
 def _power(spectrum: NDArray[np.complex128], times: int) -> NDArray[np.complex128]:
@@ -330,14 +405,6 @@ def _discount(entries: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
         sums[begin:end] = np.append(discounted[1:], 0.0) / falls + later * falls[::-1]
         later = math.exp(-rate) * (float(entries[begin]) + float(sums[begin]))
     return sums
-
-
-def _reach(bound: Callable[[float], float], deviation: float, step: float) -> float:
-    """A distance beyond which the tilted probability is negligible."""
-    reach = 9 * deviation + 2 * step
-    while bound(reach) > _OUTSIDE:
-        reach *= 1.15
-    return reach
 
 
 def _log_less(probability: float) -> float:

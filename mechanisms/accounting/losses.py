@@ -135,6 +135,7 @@ class ApproximateLoss:
 
     symbol: ClassVar[str] = "ε"
     output_premetric: ClassVar[str] = "multiplicative distance but for δ (approximate DP)"
+    basis: ClassVar[str] = ""
 
     epsilon: PureLoss
     delta: Fraction
@@ -167,7 +168,7 @@ class ApproximateLoss:
         return float(self.epsilon)
 
     def __str__(self) -> str:
-        return f"{self.epsilon} at δ = {format_decimal(self.delta)}"
+        return f"{self.epsilon} at δ = {format_decimal(self.delta)}{self.basis}"
 
     def as_record(self) -> dict[str, str]:
         return self.epsilon.as_record() | {"delta": str(self.delta)}
@@ -175,6 +176,14 @@ class ApproximateLoss:
     @classmethod
     def from_record(cls, record: dict[str, str]) -> Self:
         return cls(PureLoss.from_record(record), Fraction(record["delta"]))
+
+
+@dataclass(frozen=True)
+class CurveLoss(ApproximateLoss):
+    """A cap (ε, δ) on the privacy curve of all charges together, or a bound of that curve, as `risks.compose_charges`
+    makes it."""
+
+    basis: ClassVar[str] = " by the curve"
 
 
 @dataclass(frozen=True)
@@ -211,7 +220,9 @@ Loss = PureLoss | ConcentratedLoss | ApproximateLoss | InfiniteLoss
 
 def format_loss(loss: Loss, places: int = DECIMALS) -> str:
     """A loss as text for a reader, rounded up: `ε = 0.7000`, `ρ = 2.5146`, `ε = 3.1000 at δ = 1e-10` or `ε = ∞`."""
-    at_delta = f" at δ = {format_decimal_above(loss.delta)}" if isinstance(loss, ApproximateLoss) else ""
+    at_delta = ""
+    if isinstance(loss, ApproximateLoss):
+        at_delta = f" at δ = {format_decimal_above(loss.delta)}{loss.basis}"
     return f"{loss.symbol} = {format_number(loss, places)}{at_delta}"
 
 

@@ -16,6 +16,9 @@ from typing import Any, ClassVar
 
 from mechanisms.accounting.losses import Loss
 
+MOST_OUTCOMES = 1_000
+"""The most outcomes of tables that are recorded: some 50,000 characters."""
+
 
 class Pair:
     """A dominating pair. Equal pairs are composed together."""
@@ -74,11 +77,41 @@ class CappedPair(NoisePair):
 
 
 @dataclass(frozen=True)
+class SpreadPair(NoisePair):
+    """Numbers with discrete Gaussian noise of parameters σᵢ², none below `variance`, of which at most `numbers` change,
+    by whole numbers dᵢ with Σ dᵢ²/2σᵢ² <= ρ. Which ones, and by how much, may differ from change to change.
+
+    Up to a factor e^κ of all probabilities, κ = ln((1 + η)/(1 − η)) with η = 2(e^(−2π²r²) + e^(−8π²r²) + …), noise N of
+    parameter σ² is M + R, where M is continuous Gaussian noise of variance σ² − r², and R makes it whole: it is z − M
+    with a probability proportional to e^(−(z − M)²/2r²). For this distribution's constant is √(2π)r(1 ± η) by Poisson's
+    sum, and the convolution of two Gaussian functions is one. R is the same under P and Q. So the changed numbers are
+    dominated, up to e^κ each, by continuous noise, of which only μ² = Σ dᵢ²/(σᵢ² − r²) matters, that is by
+    μ² = 2ρσ²/(σ² − r²) with the least σ². For the same reason, continuous noise is dominated, up to another e^κ, by one
+    cell with discrete noise of a greater parameter V that changes by k, where k²/(V + 2) = μ²: Gaussian noise of
+    variance 2 makes it continuous. As P(S) <= e^c P'(S) and Q(S) >= e^−c Q'(S) for every S, with
+    c = (`numbers` + 1)κ, δ(ε) is at most e^c δ'(ε − 2c)."""
+
+    distribution = "discrete Gaussian, spread"
+
+    rho: Fraction
+    variance: Fraction
+    numbers: int
+
+
+@dataclass(frozen=True)
 class TabulatedPair(Pair):
     """The worst of several pairs at every ε anew. A pair is a sequence of the exact probabilities of its outcomes under
     P and Q."""
 
+    distribution = "tables"
+
     alternatives: frozenset[tuple[tuple[Fraction, Fraction], ...]]
+
+    def as_record(self) -> dict[str, Any] | None:
+        if sum(map(len, self.alternatives)) > MOST_OUTCOMES:
+            return None
+        tables = [[[str(p), str(q)] for p, q in outcomes] for outcomes in sorted(self.alternatives)]
+        return {"distribution": self.distribution, "tables": tables}
 
 
 @dataclass(frozen=True)
@@ -95,7 +128,11 @@ class LossPair(Pair):
 
 def read_pair(record: dict[str, Any]) -> Pair:
     """The pair of a record of `as_record`. Raises KeyError for a distribution that is unknown."""
-    kinds: dict[str, type[NoisePair]] = {kind.distribution: kind for kind in (GaussianPair, LaplacePair, CappedPair)}
+    if record["distribution"] == TabulatedPair.distribution:
+        tables = record["tables"]
+        return TabulatedPair(frozenset(tuple((Fraction(p), Fraction(q)) for p, q in outcomes) for outcomes in tables))
+    known = GaussianPair, LaplacePair, CappedPair, SpreadPair
+    kinds: dict[str, type[NoisePair]] = {kind.distribution: kind for kind in known}
     fields = {
         name: Fraction(value) if isinstance(value, str) else value
         for name, value in record.items()

@@ -12,14 +12,15 @@ pair, no test between the two is better than the best one between P and Q (Wasse
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from mechanisms.accounting.composition import compose_approximate
-from mechanisms.accounting.curves import Curve, CurveError
-from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss
+from mechanisms.accounting.composition import DoesNotCompose, compose_approximate, compose_like, drop_infinite
+from mechanisms.accounting.curves import Bounds, Curve, CurveError
+from mechanisms.accounting.losses import ApproximateLoss, CurveLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.pairs import LossPair, Pair
 from mechanisms.accounting.rounding import DECIMALS, round_up
 from mechanisms.accounting.specification import DELTA, Specification
@@ -87,17 +88,51 @@ def bound_posterior(curve: Curve, prior: Fraction) -> Decimal:
     return min(Decimal(1), round_up(Fraction(1 - prior + prior * Fraction(delta)), DECIMALS))
 
 
-@lru_cache(maxsize=64)
+def compose_charges(cap: Loss, charges: Iterable[Specification]) -> Loss:
+    """The total of all finite charges that is compared with a cap: in its output premetric, at its δ if it has one.
+
+    Raises:
+        DoesNotCompose: if a charge cannot be stated so, or no ε is known at the δ of a cap on the curve.
+    """
+    stated = list(charges)
+    if not isinstance(cap, CurveLoss):
+        return compose_like(cap, drop_infinite(charge.charge for charge in stated))
+    _, epsilon = enclose_charges(stated, cap.delta)
+    if epsilon.is_infinite():
+        raise DoesNotCompose("no ε of the charges together is known at its δ")
+    return CurveLoss(PureLoss(Fraction(epsilon)), cap.delta)
+
+
+def enclose_charges(charges: Iterable[Specification], delta: Fraction) -> tuple[Decimal, Decimal]:
+    """Bounds of the ε of all finite charges together at δ, by the curve or by conversion, whichever gives less: the
+    lower one as the curve has it, and the upper one rounded up; infinite if none is found."""
+    finite = [charge for charge in charges if not isinstance(charge.charge, InfiniteLoss)]
+    try:
+        by_conversion = compose_approximate([charge.charge for charge in finite], delta).epsilon.round_up(DECIMALS)
+    except DoesNotCompose:
+        by_conversion = Decimal("Infinity")
+    bounds = _enclose(tuple(pair for charge in finite for pair in charge.charged_pairs), delta)
+    return min(by_conversion, Decimal(bounds.lower)), min(by_conversion, _round_up(bounds.upper))
+
+
 def bound_epsilon(pairs: tuple[Pair, ...], delta: Fraction) -> Decimal:
     """The least ε at δ by the curve of the pairs' product, rounded up; infinite if none is found."""
-    return _bound_epsilon(Curve(pairs), delta)
+    return _round_up(_enclose(pairs, delta).upper)
 
 
-def _bound_epsilon(curve: Curve, delta: Fraction) -> Decimal:
+@lru_cache(maxsize=64)
+def _enclose(pairs: tuple[Pair, ...], delta: Fraction) -> Bounds:
+    return _enclose_epsilon(Curve(pairs), delta)
+
+
+def _enclose_epsilon(curve: Curve, delta: Fraction) -> Bounds:
     try:
-        bound = curve.bound_epsilon(float(delta)).upper
+        return curve.bound_epsilon(float(delta))
     except CurveError:
-        bound = math.inf
+        return Bounds(0.0, math.inf)
+
+
+def _round_up(bound: float) -> Decimal:
     return Decimal("Infinity") if math.isinf(bound) else round_up(Fraction(bound), DECIMALS)
 
 
@@ -105,7 +140,7 @@ def _bound_epsilon(curve: Curve, delta: Fraction) -> Decimal:
 def _assess(pairs: tuple[Pair, ...], loss: Loss, delta: Fraction) -> Risk:
     curve = Curve(pairs)
     by_conversion = compose_approximate([loss], delta).epsilon.round_up(DECIMALS)
-    epsilon = min(by_conversion, _bound_epsilon(curve, delta))
+    epsilon = min(by_conversion, _round_up(_enclose_epsilon(curve, delta).upper))
     stated = len(FALSE_POSITIVE_RATES)
     powers = curve.bound_powers([*map(float, FALSE_POSITIVE_RATES), *PLOTTED])
     return Risk(

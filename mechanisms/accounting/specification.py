@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from mechanisms.accounting.composition import compose_like, explain_exclusion
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
-from mechanisms.accounting.pairs import LossPair, Pair, read_pair
+from mechanisms.accounting.pairs import LossPair, Pair, TabulatedPair, read_pair
 
 BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
@@ -70,14 +70,24 @@ class Line:
     loss: Loss
     pairs: tuple[Pair, ...] = field(default=(), compare=False)
 
-    def as_record(self) -> dict[str, Any]:
-        noise = [pair.as_record() for pair in self.pairs]
-        known = {"noise": noise} if noise and None not in noise else {}
-        return {"label": self.label, "loss": self.loss.as_record(), **known}
+    def as_record(self, tables: list[dict[str, Any]]) -> dict[str, Any]:
+        """Exact plain values. Pairs of tables, which many lines share, go to `tables`, each once."""
+        noise: list[Any] = []
+        for pair in self.pairs:
+            record = pair.as_record()
+            if record is None:
+                return {"label": self.label, "loss": self.loss.as_record()}
+            if isinstance(pair, TabulatedPair):
+                if record not in tables:
+                    tables.append(record)
+                record = {"table": tables.index(record)}
+            noise.append(record)
+        return {"label": self.label, "loss": self.loss.as_record()} | ({"noise": noise} if noise else {})
 
     @classmethod
-    def from_record(cls, record: dict[str, Any], kind: type[Loss]) -> Self:
-        pairs = tuple(read_pair(noise) for noise in record.get("noise", []))
+    def from_record(cls, record: dict[str, Any], kind: type[Loss], tables: Sequence[Pair]) -> Self:
+        noise = record.get("noise", [])
+        pairs = tuple(tables[one["table"]] if "table" in one else read_pair(one) for one in noise)
         return cls(record["label"], kind.from_record(record["loss"]), pairs)
 
 
@@ -155,14 +165,16 @@ class Specification:
     def as_record(self) -> dict[str, Any]:
         flavor = asdict(self.flavor) | {"multiverse": list(self.flavor.multiverse)}
         del flavor["copies"]
-        lines = [line.as_record() for line in self.lines]
-        return {"flavor": flavor, "loss": self.loss.as_record()} | ({"lines": lines} if lines else {})
+        tables: list[dict[str, Any]] = []
+        parts = {"lines": [line.as_record(tables) for line in self.lines], "tables": tables}
+        return {"flavor": flavor, "loss": self.loss.as_record()} | {name: part for name, part in parts.items() if part}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
         flavor = record["flavor"] | {"multiverse": tuple(record["flavor"]["multiverse"])}
         kind = _LOSSES[flavor["output_premetric"]]
-        lines = tuple(Line.from_record(line, kind) for line in record.get("lines", []))
+        tables = [read_pair(table) for table in record.get("tables", [])]
+        lines = tuple(Line.from_record(line, kind, tables) for line in record.get("lines", []))
         return cls(Flavor(**flavor), kind.from_record(record["loss"]), lines)
 
 

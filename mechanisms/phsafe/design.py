@@ -178,6 +178,11 @@ class PHSafeDesign(LinesDesign):
     def budgets_by_line(self) -> tuple[tuple[str, Fraction], ...]:
         return tuple((measurement.label, measurement.budget) for measurement in self.released)
 
+    @property
+    def changes_by_line(self) -> tuple[tuple[Uncapped, int], ...]:
+        """At most 2τ records leave cells and 2τ enter others, of units two and two."""
+        return tuple((self.noise_of(run, level), 2 * self.stability(run)) for run, level, _ in self.released)
+
     def domain(self, dataset: str) -> str:
         return (
             f"all possible files of persons with the variables of {dataset}, each in a housing unit or group "

@@ -231,17 +231,33 @@ class _Design(LinesDesign, Generic[L]):
         )
 
     @cached_property
-    def budgets_by_line(self) -> list[tuple[str, Fraction]]:
-        """The labels and budgets of all lines, in order; a region type and its namesake share one."""
+    def _shared(self) -> dict[tuple[Any, ...], list[L]]:
+        """What is measured, by line; a region type and its namesake share one."""
         shared: dict[tuple[Any, ...], list[L]] = {}
         for line in self.measured:
             shared.setdefault((line.region_type.shared_name, *line.key[1:]), []).append(line)
+        return shared
+
+    @cached_property
+    def budgets_by_line(self) -> list[tuple[str, Fraction]]:
         return [
             (
                 " ".join([" and ".join(line.region_type for line in lines), *map(str, rest)]),
                 max(line.budget for line in lines),
             )
-            for (_, *rest), lines in shared.items()
+            for (_, *rest), lines in self._shared.items()
+        ]
+
+    @property
+    def changes_by_line(self) -> list[tuple[Uncapped, int]]:
+        """In each of the 2Δ groups that a record leaves or joins, one number of stage 1 and one of stage 2 change; two
+        and none in a group that it leaves and joins, which counts twice."""
+        return [
+            (
+                min((noise for line in lines for noise in self._noises(line.key)), key=lambda one: one.exact_variance),
+                4 * max(line.stability for line in lines),
+            )
+            for lines in self._shared.values()
         ]
 
     def domain(self, dataset: str) -> str:

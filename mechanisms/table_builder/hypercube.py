@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
-from mechanisms.accounting.pairs import CappedPair, GaussianPair, LaplacePair, Pair, TabulatedPair
+from mechanisms.accounting.pairs import CappedPair, GaussianPair, LaplacePair, Pair, SpreadPair, TabulatedPair
 from mechanisms.accounting.specification import Line
 from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution
 from mechanisms.table_builder.judging import judge, neighbors
@@ -329,13 +329,15 @@ class Hypercube:
 
     def _find_pairs(self, table: Table) -> tuple[Pair, ...]:
         """Two cells that change by up to L each, which also dominate one cell that changes by up to L; of a p-table, a
-        count that falls and one that rises. None if a record may add amounts of both signs, when one cell can change by
-        more."""
+        count that falls and one that rises. If a record may add amounts of both signs, one cell can change by more:
+        both are bounded together if the noise is Gaussian, and there is no pair otherwise."""
         if self.p_table is not None:
             return tuple(map(TabulatedPair, neighbors(self.p_table)))
+        noise, loss = self.distribution(table), self._find_bounded(table)
         if self.most - self.least > self.sensitivity:
+            if isinstance(noise, DiscreteGaussian) and isinstance(loss, ConcentratedLoss):
+                return (SpreadPair(loss.rho, noise.variance, 2),)
             return ()
-        noise = self.distribution(table)
         if isinstance(noise, DiscreteGaussian):
             return (GaussianPair(noise.variance, self.sensitivity),) * 2
         if isinstance(noise, DiscreteLaplace):

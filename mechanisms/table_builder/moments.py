@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
+from mechanisms.accounting.pairs import SpreadPair
 from mechanisms.accounting.specification import Line
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
@@ -138,7 +139,10 @@ class Moments:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        return (Line("moments", self.bounded),)
+        loss, noise = self.bounded, self.noise
+        if isinstance(loss, ConcentratedLoss) and isinstance(noise, DiscreteGaussian):
+            return (Line("moments", loss, (SpreadPair(loss.rho, noise.variance, 2 * self.components),)),)
+        return (Line("moments", loss),)
 
     def as_record(self) -> dict[str, Any]:
         """Exact plain values, equal for moments with the same draws."""

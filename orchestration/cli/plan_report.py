@@ -97,7 +97,7 @@ def _assess(deployment: Deployment, planned: PlannedDeclaration) -> tuple[str, s
     """What remains of the cap, and why a charge would be refused."""
     try:
         release = planned.method.release
-        return predict_budget(release.dataset, release.name, planned.plan.loss, deployment.ledger.read())
+        return predict_budget(release.dataset, release.name, planned.plan.specification, deployment.ledger.read())
     except LedgerError as error:
         return f"What remains is not known: {error}", ""
 

@@ -163,7 +163,7 @@ class TableBuilder(DeclaresReleases):
         price = define_job(
             f"{PREFLIGHT}__{dataset}__{self.declaration.name}",
             prices.upstream(),
-            f"{title}: what the next charge of every hypercube would be, and why.",
+            f"{title}: the next charge of every hypercube, and its reason.",
             writes=dataset,
         )
         return dg.Definitions.merge(super().build_defs(context), dg.Definitions(jobs=[every, price]))

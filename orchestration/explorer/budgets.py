@@ -15,7 +15,8 @@ from assets.ledger.remarks import write_remarks
 from assets.ledger.view import Budget, list_budget_rows, list_budgets, list_charge_rows, list_total_rows
 from assets.release.dataset import DatasetDeclaration
 from assets.release.numbers import positive_fraction
-from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, PureLoss, format_loss
+from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.explorer.display import (
     COLORS,
     choose,
@@ -71,9 +72,9 @@ def show() -> None:
     _show_invariants(budgets[name])
 
 
-def show_charge(dataset: DatasetDeclaration, release: str, loss: Loss, entries: Sequence[Entry]) -> None:
+def show_charge(dataset: DatasetDeclaration, release: str, charge: Specification, entries: Sequence[Entry]) -> None:
     """Show whether the charge of a release, by its name alone, would fit under the cap, and the rest it would leave."""
-    words, refusal = predict_budget(dataset, release, loss, Reading(tuple(entries), ()))
+    words, refusal = predict_budget(dataset, release, charge, Reading(tuple(entries), ()))
     if refusal:
         st.error(escape(f"A launch would be refused: {refusal}."))
     else:
@@ -133,10 +134,10 @@ def _make_chart(budget: Budget) -> alt.LayerChart | None:
 def _imagine(population: Population, entries: Sequence[Entry]) -> None:
     st.subheader("Add an imagined release")
     st.caption("This charges nothing. The page Plan shows the charge of a declaration.")
-    planned_population, release, planned_loss = st.session_state.get(PLANNED, ("", "", None))
+    planned_population, release, planned = st.session_state.get(PLANNED, ("", "", None))
     if planned_population == population.name:
-        st.write(escape(f"The plan of {release} that was shown last would charge {format_loss(planned_loss)}."))
-        show_charge(population.datasets[0], release.partition("/")[2], planned_loss, entries)
+        st.write(escape(f"The plan of {release} that was shown last would charge {format_loss(planned.charge)}."))
+        show_charge(population.datasets[0], release.partition("/")[2], planned, entries)
     name = st.text_input("Its name", "next_release", max_chars=60)
     measures = {"ε": PureLoss, "ρ": ConcentratedLoss}
     symbol = st.selectbox("Its loss is an", list(measures), format_func={"ε": "ε (pure)", "ρ": "ρ (zCDP)"}.__getitem__)
@@ -146,7 +147,8 @@ def _imagine(population: Population, entries: Sequence[Entry]) -> None:
     except ValueError as error:
         st.error(escape(f"The loss {text} cannot be read: {error}."))
         return
-    show_charge(population.datasets[0], name or "next_release", loss, entries)
+    imagined = Specification(Flavor("", (), "unit", None, loss.output_premetric), loss)
+    show_charge(population.datasets[0], name or "next_release", imagined, entries)
 
 
 def _show_invariants(budget: Budget) -> None:

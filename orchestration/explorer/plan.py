@@ -18,7 +18,8 @@ from assets.planning.expectation import UnknownError, expectation, expected_size
 from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Curve, Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
-from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
+from mechanisms.accounting.losses import InfiniteLoss, format_loss
+from mechanisms.accounting.specification import Specification
 from orchestration.components.release import ReleaseComponent
 from orchestration.explorer.budgets import PLANNED, show_charge
 from orchestration.explorer.display import (
@@ -128,7 +129,7 @@ def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> 
     elif way == _MARGIN and plan:
         margins = _choose_margin(plan.lines, name)
     if swaps:
-        question = "b, the number of records in the largest stratum (0: that of the published edition)"
+        question = "b, the number of records in the largest stratum (0: b of the published edition)"
         largest = int(st.number_input(question, 0, step=1000, key=f"{name}:b"))
     with st.expander("Other fields of the declaration, as in defs.yaml"):
         text = st.text_area("Fields to replace (YAML); null removes a field", key=f"{name}:fields")
@@ -171,22 +172,22 @@ def _ask_times(words: str, key: str) -> Fraction:
 
 
 def _show_total(planned: PlannedDeclaration, dataset: DatasetDeclaration, name: str) -> None:
-    plan, loss = planned.plan, planned.plan.loss
+    plan, charge = planned.plan, planned.plan.specification
     if plan.problem:
         st.error(escape(plan.problem))
-    if loss is None:
+    if charge is None:
         st.warning("The charge depends on a fact that is not known yet.")
         return
-    st.session_state[PLANNED] = (dataset.population, name, loss)
+    loss = charge.charge
+    st.session_state[PLANNED] = (dataset.population, name, charge)
     amount, judgment = st.columns([1, 2])
     amount.metric(f"{'At most' if plan.is_bound else 'In total'}, rounded up", format_loss(loss))
-    if plan.specification:
-        amount.caption(escape(f"Exactly {loss}, for one {plan.specification.flavor.unit}."))
+    amount.caption(escape(f"Exactly {loss}, for one {charge.flavor.unit}."))
     with judgment:
-        _judge_charge(planned, dataset, name, loss)
+        _judge_charge(planned, dataset, name, charge)
 
 
-def _judge_charge(planned: PlannedDeclaration, dataset: DatasetDeclaration, name: str, loss: Loss) -> None:
+def _judge_charge(planned: PlannedDeclaration, dataset: DatasetDeclaration, name: str, charge: Specification) -> None:
     """Show whether another launch would charge the loss, and whether it would fit under the cap."""
     try:
         entries = read_intact_entries()
@@ -199,7 +200,7 @@ def _judge_charge(planned: PlannedDeclaration, dataset: DatasetDeclaration, name
             "the same draw, and charges nothing more."
         )
         return
-    show_charge(dataset, name.partition("/")[2], loss, entries)
+    show_charge(dataset, name.partition("/")[2], charge, entries)
     if any(f"{entry.dataset}/{entry.release}" == name for entry in entries):
         st.caption(
             "The release was charged before. Those charges stay, and are counted; a changed declaration is a new draw."

@@ -23,12 +23,12 @@ numbered AS (
 ),
 dwellings AS (
     SELECT
-        (number + 1)::VARCHAR AS serial,
+        number + 1 AS serial,
         'MA' AS state,
         county,
         CASE
             {% for size, bound in bounds.items() %}
-            WHEN number * {{ stride }} % {{ dwellings }} < {{ bound }} THEN '{{ size }}'
+            WHEN number * {{ stride }} % {{ dwellings }} < {{ bound }} THEN {{ size }}
             {% endfor %}
         END AS persons_per_household,
         tenure
@@ -36,6 +36,6 @@ dwellings AS (
 )
 SELECT
     {% for name, source in columns.items() %}
-    {{ source | id }} AS {{ name | id }},
+    {{ source | id }}{% if not typed %}::VARCHAR{% endif %} AS {{ name | id }},
     {% endfor %}
 FROM dwellings

@@ -36,7 +36,7 @@ from typing import Any
 import pandas  # noqa: F401 - DuckDB imports it at the first result; here, before the forks
 from jinja2 import ChoiceLoader, DictLoader, FileSystemLoader
 
-from mechanisms.accounting.losses import PureLoss
+from mechanisms.accounting.losses import CurveLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources import custody, keyfiles, ledger, ledger_server, statements, storage, warehouse
 from resources.custody import Custody, CustodyMode, compute_commitment
@@ -181,6 +181,12 @@ def distinct(folder: Path, number: int) -> str:
     return _reserve(deployment(folder), "ma1940", f"release {number}")
 
 
+def on_curve(folder: Path, number: int) -> str:
+    """The same under a cap on the curve."""
+    cap = CurveLoss(PureLoss(Fraction(1)), Fraction(1, 10**10))
+    return _reserve(deployment(folder), "ma1940", f"release {number}", cap)
+
+
 def same(folder: Path, number: int) -> str:
     """Reserve for a draw that all processes share."""
     return _reserve(deployment(folder), "ma1940", "release")
@@ -200,9 +206,9 @@ def tables(folder: Path, number: int) -> str:
     return "written"
 
 
-def _reserve(book: Ledger, dataset: str, release: str) -> str:
+def _reserve(book: Ledger, dataset: str, release: str, cap: Loss = PureLoss(Fraction(1))) -> str:  # noqa: B008 - frozen
     draw_id = book.custody.draw_id({"dataset": dataset, "release": release})
-    specification, cap = Specification(FLAVOR, PureLoss.logarithm(2)), PureLoss(Fraction(1))
+    specification = Specification(FLAVOR, PureLoss.logarithm(2))
     try:
         return str(book.reserve(dataset, release, draw_id, specification, CustodyMode.ESCROWED, cap).sequence)
     except CapExceeded:
@@ -211,7 +217,7 @@ def _reserve(book: Ledger, dataset: str, release: str) -> str:
 
 def race(folder: Path, what: str, count: int) -> list[Any]:
     """All processes wait at a pipe, which is opened for all of them at once."""
-    work = {"distinct": distinct, "same": same, "keys": keys, "tables": tables}[what]
+    work = {"distinct": distinct, "on_curve": on_curve, "same": same, "keys": keys, "tables": tables}[what]
     gate, opener = os.pipe()
     answers = []
     for number in range(count):

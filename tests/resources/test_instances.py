@@ -4,12 +4,14 @@ import os
 import shutil
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from resources import instances
 from resources.instances import close_waiting
+from resources.machine import count_cores
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 
@@ -47,6 +49,26 @@ def test_a_session_has_the_instance_that_an_equal_one_has_left(
     assert [path.name for path in Path(warehouse.folder).glob("public*")] == ["public.duckdb"]
     with duckdb.connect(str(warehouse.path(Zone.PUBLIC))):
         pass
+
+
+def test_only_what_is_known_to_be_small_is_read_and_written_on_one_thread(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails for one thread where a source, or parts in a folder, may be of any size, and for all cores always."""
+
+    def count_threads(**access: Any) -> int:
+        with warehouse.session(**access) as session:
+            return int(session.row(SQL("tests/threads", "SELECT current_setting('threads')"))[0])
+
+    cores = count_cores()
+    parts = {"writes": Zone.PUBLIC, "folder": Path(warehouse.folder)}
+    small = ({"reads": [Zone.PUBLIC]}, {"reads": [Zone.CONFIDENTIAL], "writes": Zone.PUBLIC}, {"writes": Zone.LEDGER})
+    small += ({"writes": Zone.CONFIDENTIAL, "source_bytes": 100},)
+    large = (parts, {"writes": Zone.CONFIDENTIAL}, {"writes": Zone.CONFIDENTIAL, "source_bytes": 1 << 30})
+    assert [count_threads(**access) for access in small] == [1] * len(small)
+    assert [count_threads(**access) for access in large] == [cores] * len(large)
+    monkeypatch.setattr("resources.warehouse._SMALL", 1_000)
+    assert count_threads(reads=[Zone.PUBLIC]) == cores
 
 
 def test_sessions_at_once_have_instances_of_their_own(warehouse: Warehouse) -> None:

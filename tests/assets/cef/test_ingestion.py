@@ -23,7 +23,7 @@ from assets.cef.validation import SourceError, cef_problems
 from assets.release.dataset import DatasetDeclaration
 from mechanisms import delimited
 from resources.custody import Custody
-from resources.statements import Table, Zone
+from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
 from tests.depth import quick_cases
 
@@ -692,3 +692,22 @@ def test_donors_are_checked_against_the_declared_copies(tmp_path: Path) -> None:
     give("-", "4x", "1a")
     assert town.refusal(declare(2)) == ["persons.csv: column origin: donor that is not a record: 1 row"]
     assert "origin" not in declare(2).tables["persons"].variables
+
+
+def test_keys_that_are_there_twice_are_counted_in_any_order_and_on_any_number_of_threads(tmp_path: Path) -> None:
+    """It fails for a count that takes equal neighbors for ascending ones, a null for a break of the order, or the rows
+    of one thread, which ascend, for all of them."""
+    many = 500_000
+    tables = {
+        "range": ("FROM range(4) AS t (key)", 0),
+        "equal": ("SELECT unnest([1, 2, 2, 3]) AS key", 1),
+        "descending": ("SELECT unnest([3, 2, 1]) AS key", 0),
+        "nulls": ("SELECT unnest([NULL, 1, NULL, 2, NULL]) AS key", 0),
+        "after_null": ("SELECT unnest([2, NULL, 1, 2]) AS key", 1),
+        "texts": ("SELECT unnest(['10', '9', '9']) AS key", 1),
+        "twice": (f"SELECT i % {many} AS key FROM range(2 * {many}) AS t (i)", many),
+    }
+    with Warehouse(folder=str(tmp_path), threads=4).session(writes=Zone.CONFIDENTIAL) as session:
+        for name, (query, repeated) in tables.items():
+            session.create(table := Table(Zone.CONFIDENTIAL, "town", name), SQL(f"test/{name}", query))
+            assert validation.count_repeated_keys(session, table, "key") == repeated, name

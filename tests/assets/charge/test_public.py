@@ -85,7 +85,7 @@ def test_public_records_need_words_once_and_count_as_soon_as_they_are_confidenti
     reading = office.ledger.read()
     dataset = office.dataset.model_copy(update=PUBLIC)
     assert find_cap_problems(dataset, reading) == []
-    assert predict_budget(dataset, "next", PureLoss(Fraction(1000)), reading) == (
+    assert predict_budget(dataset, "next", replace(SPECIFICATION, loss=PureLoss(Fraction(1000))), reading) == (
         f"Public data, no budget charged: {SOURCE}.",
         "",
     )

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from assets.release.columns import Column, whole
 from assets.release.dataset import DatasetDeclaration
 from assets.release.numbers import exact_fraction
-from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, CurveLoss, PureLoss
 
 KEY = {"type": "integer", "role": "key"}
 UNIT = {"type": "integer", "role": "unit"}
@@ -175,6 +175,7 @@ def test_a_cap_is_the_number_that_was_written(written: Any, meant: Fraction) -> 
             {"epsilon": 20, "delta": "1/10000000000"},
             ApproximateLoss(PureLoss(Fraction(20)), Fraction(1, 10**10)),
         ),
+        ({"epsilon": 20, "delta": 1e-10, "by": "curve"}, CurveLoss(PureLoss(Fraction(20)), Fraction(1, 10**10))),
     ],
 )
 def test_a_cap_may_be_in_any_output_premetric(written: Any, meant: Any) -> None:
@@ -182,7 +183,11 @@ def test_a_cap_may_be_in_any_output_premetric(written: Any, meant: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", [{}, {"rho": 0}, {"rho": 1, "delta": 0.5}, {"epsilon": 1}, {"epsilon": 1, "delta": 1}]
+    "written",
+    [
+        *({}, {"rho": 0}, {"rho": 1, "delta": 0.5}, {"epsilon": 1}, {"epsilon": 1, "delta": 1}),
+        *({"rho": 1, "by": "curve"}, {"epsilon": 1, "by": "curve"}, {"epsilon": 1, "delta": 0.1, "by": "conversion"}),
+    ],
 )
 def test_a_cap_that_is_not_a_loss_is_refused(written: Any) -> None:
     longest = "a" * 60

@@ -31,6 +31,7 @@ from orchestration.explorer.settings import VARIABLE, Settings
 from orchestration.planning import plan_declaration
 from resources.chain import RESERVE
 from resources.statements import Zone
+from stirred import deployment as stirred
 from tests.contract.kinds import to_publication
 from tests.deployments import COUNTIES, UNITS, Deployment, deploy, small_dataset, write_csv
 from tests.docs.warehouse import tables_of, undescribed
@@ -267,6 +268,26 @@ def ask(published: Deployed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
         return found.exit_code, found.stdout or found.stderr
 
     return ask
+
+
+def test_python_asks_what_the_command_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[str, ...]] = []
+    rows = {"rows": [{"county": "Avon", "estimate": None, "lower": "1.5"}]}
+    monkeypatch.setattr(stirred.Deployment, "_ask", lambda self, *options: given.append(options) or rows)
+    deployment = stirred.Deployment(Path("nowhere"))
+    found = deployment.ask("r", ["county"], median="income", kind="arrow")
+    assert found.to_pylist() == [{"county": "Avon", "estimate": None, "lower": 1.5}]
+    deployment.ask("r", quantile=("income", "0.9"))
+    deployment.ask("r", correlate=("income", "hours"))
+    deployment.ask("r", regress="income", on=["hours", "age"])
+    deployment.ask("r", summary=True)
+    assert [options[4 - (options[2] != "--by") :] for options in given] == [
+        ("--median=income",),
+        ("--quantile=income=0.9",),
+        ("--correlate=income,hours",),
+        ("--regress=income", "--on=hours,age"),
+        ("--summary",),
+    ]
 
 
 def test_the_command_answers_the_same_for_everyone(ask: Callable[..., Any], published: Deployed) -> None:

@@ -230,7 +230,7 @@ def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
 
     with monkeypatch.context() as patch:
         patch.setattr(Drawing, "in_parts", in_parts)
-        assert "what was stored is not what was drawn" in deployment.refusal("noisy_measurements")
+        assert "the stored output differs from the draw" in deployment.refusal("noisy_measurements")
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
     assert list_keys() == {draw_id}
     assert problems(deployment, "settled") != []

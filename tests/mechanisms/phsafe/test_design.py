@@ -172,6 +172,8 @@ def test_no_change_of_one_person_reaches_more_than_twice_the_squared_stability(
     stability = RUN["PH1_num"].stability(truncation)
     assert sum(entry**2 for entry in change.values()) <= 2 * stability**2
     assert sum(abs(entry) for entry in change.values()) <= 2 * stability
+    ((_, numbers),) = design(PH1_num=RunDesign(truncation, {"state_*": Fraction(1)})).changes_by_line
+    assert sum(entry != 0 for entry in change.values()) <= numbers
 
 
 def test_a_change_that_lined_up_would_lose_four_times_rho_and_is_not_what_is_charged() -> None:

@@ -1,5 +1,5 @@
 SELECT
     {% for name, source in columns.items() %}
-    {{ source | id }}::VARCHAR AS {{ name | id }},
+    {{ source | id }}{% if not typed %}::VARCHAR{% endif %} AS {{ name | id }},
     {% endfor %}
 FROM ({{ relation }})
