@@ -25,6 +25,7 @@ MEASUREMENTS: Mapping[str, Callable[[], list[Result]]] = {
     "safetab": nation.measure_detailed_groups,
     "topdown_steps": stages.measure_steps,
     "topdown_information": stages.measure_information,
+    "topdown_full": stages.measure_full,
     "topdown_accuracy": stages.measure_improvement,
     "topdown_estimation": stages.measure_estimation,
     "topdown_replicates": stages.measure_replicates,

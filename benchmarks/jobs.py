@@ -70,11 +70,13 @@ _DATASET, _UNTIL_TRACTS = "census", ("US", "State", "County", "Tract")
 @dataclass(frozen=True)
 class Case:
     """A deployment to measure: a kind of release, and the households of its census. If it is `coarse`, redistricting
-    data end with tracts, and detailed groups with states, so that few numbers are measured of many records."""
+    data end with tracts, and detailed groups with states, so that few numbers are measured of many records. The
+    estimation is that of redistricting data; by default, as declared."""
 
     kind: str
     households: int
     coarse: bool = False
+    estimation: str = ""
 
     @property
     def census(self) -> SyntheticCensusDeclaration:
@@ -100,6 +102,7 @@ class Case:
         fields |= {"publishes_unique_records": "accepted"} if "publishes_unique_records" in fields else {}
         kind = declaration["type"].rpartition(".")[2]
         fields |= _COARSE[kind]() if self.coarse else {}
+        fields |= {"estimation": self.estimation} if self.estimation else {}
         return getattr(components, kind), fields
 
     def launch(self, home: str, release: ReleaseComponent, environment: Mapping[str, str] | None = None) -> float:

@@ -21,13 +21,15 @@ from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.method import PHSafeMethod
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.declaration import TopDownDeclaration
-from assets.topdown.estimation import estimate_level
+from assets.topdown.estimation import estimate_level, unite_states
+from assets.topdown.information import make_information
 from assets.topdown.method import TopDownMethod
-from assets.topdown.reading import Scope
+from assets.topdown.reading import list_scopes
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.replicates import make_replicates
 from assets.topdown.spine import count_places
 from benchmarks import harness
+from benchmarks.jobs import Case
 from benchmarks.topdown_problems import ConvexProblem, Siblings, compute_objective, draw_siblings
 from benchmarks.topdown_trees import Dense, draw_five
 from mechanisms.states import PUERTO_RICO, STATES
@@ -48,6 +50,12 @@ RUNS = 3
 SMALLEST, LARGEST = 198_500, 794_000
 SIZES = SMALLEST, 397_000, LARGEST
 """Households in two states. The largest size has 2 million persons in 44,000 blocks."""
+
+MILLION, DEMONSTRATION = 390_000, 40_000
+"""Households of the two sizes in which both estimations are compared: about a million persons, and the dataset
+`two_states`."""
+
+ESTIMATIONS = ("own_levels", "full")
 
 TWO_STATES = ["08", "09"]
 PROCESSES = 2
@@ -162,16 +170,51 @@ def draw(home: str, households: int) -> None:
     harness.make(home, TopDownMethod(declare_release(home, households)))
 
 
-def estimate(home: str, households: int) -> tuple[float, float]:
+def estimate(home: str, households: int, **fields: Any) -> tuple[float, float]:
     """Estimate all levels; return the seconds, and the peak memory of all processes together in GiB."""
-    release = declare_release(home, households)
+    release = declare_release(home, households, **fields)
     return harness.time_with_memory(lambda: _estimate_levels(home, release))
 
 
 def _estimate_levels(home: str, release: TopDownRelease) -> None:
     warehouse, custody, _ = harness.open_deployment(home)
-    for level in release.levels:
-        estimate_level(warehouse, custody, release, Scope(level), lambda done, parents: None)
+    if release.design.full:
+        make_information(warehouse, custody, release, lambda report: None)
+    for scope in list_scopes(release, []):
+        estimate_level(warehouse, custody, release, scope, lambda done, parents: None)
+    if release.in_parts:
+        with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+            unite_states(session, custody, release)
+
+
+def measure_full() -> list[harness.Result]:
+    """Full estimation against that of own levels, of one draw of a million persons: seconds, and GiB of peak memory
+    more; and the processor seconds of whole jobs, from the CEF to the publication, of the demonstration's census and of
+    a million persons."""
+    with harness.temporary_home() as home:
+        _, persons, _ = harness.run_step(prepare, home, MILLION).returned
+        harness.run_step(draw, home, MILLION)
+        own, full = (
+            harness.run_step(partial(estimate, estimation=each), home, MILLION).returned for each in ESTIMATIONS
+        )
+    name = f"TopDown, full estimation against own levels: {persons:,} persons"
+    results = [
+        harness.Result(f"{name} (s)", full[0], own[0], 1.6),
+        harness.Result(f"{name}: peak memory more (GiB)", max(full[1] - own[1], 0.0), 0.5),
+    ]
+    for households, runs in ((DEMONSTRATION, RUNS), (MILLION, 1)):
+        jobs = [partial(_time_whole_job, households, each) for each in reversed(ESTIMATIONS)]
+        name = f"TopDown, whole job of {households:,} households, full against own levels (CPU s)"
+        results.append(harness.compare(name, *jobs, 1.15, runs, warm_up=True))
+    return results
+
+
+def _time_whole_job(households: int, estimation: str) -> float:
+    case = Case("topdown", households, estimation=estimation)
+    with harness.temporary_home() as home:
+        before = harness.read_processor_seconds()
+        case.launch(home, case.releases[-1])
+        return harness.read_processor_seconds() - before
 
 
 def replicate(home: str, households: int) -> tuple[float, float]:

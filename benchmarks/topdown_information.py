@@ -17,16 +17,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticPopulation
-from assets.topdown.declaration import PRODUCTION_INVARIANTS, PRODUCTION_SPINE
 from assets.topdown.uncertainty import SIZES, describe_size
 from assets.topdown.workers import ReplicateTask
 from benchmarks.topdown_coverage import CENSUSES, derive_key, make_census
 from mechanisms.races import RACE_COMBINATIONS
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown import estimation
-from mechanisms.topdown.allocation import PERSON_ALLOCATION, compute_variances
 from mechanisms.topdown.decomposition import Decomposition, Information
-from mechanisms.topdown.design import POPULATION, TopDownDesign, words
+from mechanisms.topdown.design import TopDownDesign, words
+from mechanisms.topdown.gain import expect_errors
 from mechanisms.topdown.information import (
     QUANTILE,
     choose_places,
@@ -177,52 +176,12 @@ def cover_unions(persons: Census, informed: list[Information], linear: list[Info
     return inside / UNIONS
 
 
-def expect(children: tuple[float, ...]) -> pd.DataFrame:
+def expect(design: TopDownDesign, children: tuple[float, ...]) -> pd.DataFrame:
     """By function and level, the standard error of the linear estimate with full information over that from each
-    level's own measurements, in a tree whose places have so many children, down to the finest level: no records are
-    needed. Populations are held where production holds them, and there are households only."""
-    split, levels = Decomposition(PERSONS), [*PRODUCTION_SPINE]
-    possible = split.possible & (split.groups == 0)
-    precision = [
-        split.add_precisions((query, float(1 / variance)) for query, variance in variances.items())[:, possible][
-            :, :, possible
-        ]
-        for variances in (compute_variances(PERSON_ALLOCATION, level) for level in levels)
-    ]
-    first = np.zeros(PERSONS.size, dtype=np.bool_)
-    first[0] = True
-    counted = np.array([MEASURES["population"][0], MEASURES["of voting age"][0], MEASURES["race × Hispanic"][0], first])
-    held = PRODUCTION_INVARIANTS[POPULATION]
-    errors = []
-    for full in (False, True):
-        below, above = np.zeros(0), list[NDArray[np.float64]]()
-        primed = []
-        for depth in reversed(range(len(levels))):
-            inverse = np.linalg.inv(precision[depth])
-            if full and depth < len(children):
-                inverse = np.linalg.inv(np.eye(possible.sum()) + below @ precision[depth]) @ below
-            if depth <= levels.index(held):
-                along = inverse[0].sum(axis=1)
-                if along.sum() > 1e-10 * np.trace(inverse[0]):
-                    inverse[0] -= np.outer(along, along) / along.sum()
-            primed.insert(0, inverse)
-            below = children[depth - 1] * inverse if depth else below
-        for depth, own in enumerate(primed):
-            if depth:
-                count = children[depth - 1]
-                solved = np.array([np.linalg.pinv(count * each, rcond=1e-10, hermitian=True) for each in own])
-                own = own - own @ solved @ (count * own - above[-1]) @ solved @ own
-            above.append(own)
-        variances = []
-        for own in above:
-            whole = np.zeros((1, len(split.divisors), split.kept.size, split.kept.size))
-            whole[0][:, np.ix_(possible, possible)[0], np.ix_(possible, possible)[1]] = own
-            shown = Information(possible[None], np.zeros((1, split.kept.size, split.summed.size)), whole)
-            variances.append(sum_cells(prepare_sums(split, counted), shown)[1][0])
-        errors.append(np.sqrt(np.maximum(variances, 0.0)).T)
-    ratios = np.where(errors[0] > 1e-3, errors[1] / np.maximum(errors[0], 1e-3), np.nan)
-    names = ["population", "of voting age", "a race × Hispanic cell", "a single cell"]
-    return pd.DataFrame(ratios[:, :-1], names, [words(level) for level in levels[:-1]])
+    level's own measurements, in a tree whose places have so many children, down to the finest level."""
+    own, full = (pd.DataFrame(expect_errors(design, children, full=full)) for full in (False, True))
+    names = [words(level) for level in design.levels]
+    return (full / own.where(own > 1e-3)).T.set_axis(names, axis=1).iloc[:, :-1]
 
 
 def main() -> None:
@@ -259,7 +218,7 @@ def main() -> None:
             ratio = np.sqrt(row["squares"] / row["variance"])
             print(f"| {words(census.design.levels[depth])} | {of_size} | {columns} | {ratio:.3f} |")
     for name, children in TREES.items():
-        print(f"\n{name}\n{expect(children).round(2).to_string()}")
+        print(f"\n{name}\n{expect(census.design, children).round(2).to_string()}")
     print(f"\n{UNIONS} random unions of blocks: {cover_unions(people, informed, linear):.1%} covered")
 
 

@@ -31,8 +31,11 @@ from resources.chain import NOT_CHARGED
 from resources.statements import SQL, Fragment, quote, quote_literal
 from resources.warehouse import Session
 
+_DISTINCT = SQL("publication/distinct", "SELECT count(*) FROM (SELECT DISTINCT {{ columns | ids }} FROM {{ table }})")
 _GROUPS = SQL("publication/groups", "SELECT DISTINCT {{ columns | ids }} FROM {{ table }} ORDER BY ALL")
 _NO_ROWS = SQL("publication/no_rows", "SELECT {{ columns | ids }} FROM {{ table }} LIMIT 0")
+
+_MANY_COLUMNS = 30
 
 README = "README.txt"
 _README_WIDTH = 100
@@ -110,19 +113,38 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
         if published.has_lists:
             files.append(_write_lists(session, folder, published, rows))
         else:
-            files.append(_write_file(session, folder, published, rows, _missing_marker(session, published)))
-            files.append(_write_file(session, folder, published, rows, None))
+            order = _order_rows(session, published, rows)
+            files.append(_write_file(session, folder, published, order, rows, _missing_marker(session, published)))
+            files.append(_write_file(session, folder, published, order, rows, None))
     return tuple(files)
 
 
-def _write_file(session: Session, folder: Path, published: PublishedTable, rows: int, missing: str | None) -> DataFile:
+def _order_rows(session: Session, published: PublishedTable, rows: int) -> Sequence[PublishedColumn]:
+    """The columns by which rows are ordered: all, or of a table with many, the first ones that have the primary key, if
+    these tell the rows apart. They take a fraction of the time, and the order is the same."""
+    names = [column.name for column in published.columns]
+    first = published.columns[: 1 + max(map(names.index, published.primary_key), default=-1)]
+    if not first or len(names) < _MANY_COLUMNS:
+        return published.columns
+    (distinct,) = session.row(_DISTINCT, table=published.table, columns=[column.name for column in first])
+    return first if distinct == rows else published.columns
+
+
+def _write_file(
+    session: Session,
+    folder: Path,
+    published: PublishedTable,
+    order: Sequence[PublishedColumn],
+    rows: int,
+    missing: str | None,
+) -> DataFile:
     """Write a table as CSV, with a text for missing values, or else as Parquet."""
     path = folder / f"{published.name}.{'parquet' if missing is None else 'csv'}"
     session.run(
         "publication/write",
         table=published.table,
         columns=_parquet_columns(published) if missing is None else [column.name for column in published.columns],
-        order=[(column.name, column.total) for column in published.columns],
+        order=[(column.name, column.total) for column in order],
         path=quote_literal(path),
         missing=None if missing is None else quote_literal(missing),
         delimiter=quote_literal(published.delimiter),

@@ -3,6 +3,7 @@ them."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from assets.conventions import preview
 from assets.measurement.grid import GridCounts
-from assets.release.columns import ARROW
+from assets.release.columns import ARROW, title_columns
 from assets.release.published import ERRORS, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.release.stage import store_rows
 from assets.table_builder.asking import ESTIMATED, Publication, round_to_decimals
@@ -20,6 +21,9 @@ from assets.table_builder.statement import PROSE
 from assets.table_builder.statistics import StatisticRelease
 from assets.table_builder.statistics_asking import (
     AT_BOUND,
+    CORRELATION,
+    DEVIATION,
+    MEAN,
     MOMENTS,
     NODES,
     QUANTILES,
@@ -184,10 +188,24 @@ def shown_first_statistic(session: Session, release: StatisticRelease) -> Mappin
     return {"first cells": preview(columns, texts)}
 
 
+def _label_values(release: StatisticRelease) -> dict[str, dict[str, str]]:
+    """By column that says what an estimate is, its values in words."""
+    declared = release.declaration.attributes
+    if isinstance(declared, QuantilesAttributes):
+        shares = {f"{float(share):g}": f"{float(100 * share):g}% of the records" for share in declared.published}
+        return {"quantile": shares}
+    words = title_columns({name: release.known_columns[name] for name in release.variables})
+    of = [(name,) for name in words] + list(combinations(words, 2))
+    return {
+        "statistic": {name: name.capitalize() for name in (MEAN, DEVIATION, CORRELATION)},
+        "of": {", ".join(names): ", ".join(words[name] for name in names).capitalize() for names in of},
+    }
+
+
 def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
     kinds = {"variables": release.variables}
     cells = [describe_column(name, release.columns[name]) for name in release.cube.variables]
-    of_quantiles = release.variable is not None
+    of_quantiles, labels = release.variable is not None, _label_values(release)
     unit = release.variables[0] if of_quantiles else "units of the variables"
     errors = error_columns(
         "decimal",
@@ -201,7 +219,7 @@ def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
     )
     if of_quantiles:
         described = [
-            PublishedColumn("quantile", "string", "The share of the records up to the estimate"),
+            PublishedColumn("quantile", "string", "The share of the records up to the estimate", labels["quantile"]),
             *errors,
             sample,
             PublishedColumn(SAMPLE_LOWER, "decimal", "Lower end of the 90% interval of the sample"),
@@ -215,8 +233,8 @@ def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
         ]
     else:
         described = [
-            PublishedColumn("statistic", "string", "mean, standard deviation or correlation"),
-            PublishedColumn("of", "string", "The variable, or the two variables"),
+            PublishedColumn("statistic", "string", "mean, standard deviation or correlation", labels["statistic"]),
+            PublishedColumn("of", "string", "The variable, or the two variables", labels["of"]),
             *errors,
             sample,
         ]

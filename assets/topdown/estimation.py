@@ -284,6 +284,7 @@ def find_tables_of_other_states(session: Session, release: TopDownRelease, state
     of_levels = [release.estimates(level) for level in release.levels]
     of_parts = [*SCHEMAS, *([] if release.design.full else [INFORMATION])]
     apart = [release.estimates(level, "", name) for level in release.levels for name in of_parts]
+    apart += [] if release.design.full else [INFORMATION]
     stored = session.tables(Zone.PUBLIC, release.schema)
     return [
         name
@@ -365,6 +366,7 @@ class _Chain:
         self._session, self._custody, self._release, self.draw_id = session, custody, release, draw_id
         self.states = read_states(session, release)
         self.information: Accounts = {}
+        self._accounts: dict[Scope, Estimation | None] = {}
         if release.design.full:
             self.information = read_accounts(session, custody, release, draw_id, self.states)
 
@@ -380,17 +382,24 @@ class _Chain:
         is missing or of another draw."""
         accounts: list[Account | Estimation | None] = [self.information.get(part) for part in self.list_parts(scope)]
         persons = self._persons() if scope.histogram == UNITS.name else []
-        accounts += [_read_account(self._session, self._custody, self._release, each) for each in persons]
+        accounts += map(self.read_account, persons)
         return [[account.made_of, account.content] if account else None for account in accounts]
 
+    def read_account(self, scope: Scope) -> Estimation | None:
+        """The account of estimates, whose table may have been altered; None if it was altered itself."""
+        if scope not in self._accounts:
+            self._accounts[scope] = _read_account(self._session, self._custody, self._release, scope)
+        return self._accounts[scope]
+
     def require_basis(self, scope: Scope) -> Basis:
-        """`read_basis`. Raises StaleInputError unless everything is of the draw."""
+        """`read_basis`. Raises StaleInputError unless everything is of the draw. Only the root of units asks for the
+        persons, because the units above are those of the same persons."""
         if None in self.read_basis(scope)[: len(self.list_parts(scope))]:
             raise self._stale(f"the tables of information about {scope.level} are", INFORMATION)
-        if scope.histogram == UNITS.name:
+        if scope.histogram == UNITS.name and scope.above(self._release) is None:
             persons = [each for each in list_scopes(self._release, self.states) if each.histogram == PERSONS.name]
             _, stale = self.walk(persons)
-            if not stale and scope.above(self._release) is None:
+            if not stale:
                 stale = [
                     each
                     for each in self._persons()
@@ -400,14 +409,15 @@ class _Chain:
                 raise self._stale(f"the estimates of {stale[0]} are", self._release.estimates(stale[0].level))
         return self.read_basis(scope)
 
-    def require_above(self, scope: Scope, read: Callable[..., Estimation | None] | None = None) -> Estimation | None:
-        """How the stored estimates of the level above were made; None at the root. Those above it are not read again.
-        Raises StaleInputError if they are not of the draw."""
+    def require_above(self, scope: Scope, *, again: bool = True) -> Estimation | None:
+        """How the stored estimates of the level above were made; None at the root. Only these are read again, not those
+        above them. Raises StaleInputError if they are not of the draw."""
         above = scope.above(self._release)
         if above is None:
             return None
-        further_above = self.require_above(above, _read_account)
-        stored = (read or read_estimation)(self._session, self._custody, self._release, above)
+        further_above, stored = self.require_above(above, again=False), self.read_account(above)
+        if again and stored:
+            stored = read_estimation(self._session, self._custody, self._release, above)
         if not self.is_of_draw(stored, above, further_above):
             raise self._stale(
                 f"the estimates of {above} are",
@@ -423,7 +433,7 @@ class _Chain:
             above = scope.above(self._release)
             if above and above not in known:
                 continue
-            stored = _read_account(self._session, self._custody, self._release, scope)
+            stored = self.read_account(scope)
             if self.is_of_draw(stored, scope, known.get(above)):
                 known[scope] = stored
             else:

@@ -221,9 +221,9 @@ def _check_units(session: Session, context: Context) -> Iterable[str]:
 
 
 def _check_intervals(session: Session, context: Context) -> Iterable[str]:
-    """The stored intervals were made from the current information and estimates."""
+    """The stored intervals were made from the current information."""
     if not are_intervals_as_made(session, context.custody, context.release):
-        yield "the stored tables of intervals were altered, or made from other information or estimates"
+        yield "the stored tables of intervals were altered, or made from other information"
 
 
 def _count_out_of_bounds(session: Session, release: TopDownRelease) -> Iterator[tuple[str, str, tuple[int, ...]]]:

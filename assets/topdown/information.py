@@ -3,7 +3,8 @@
 `mechanisms.topdown.information` has the mathematics, `reading` reads, and `workers` computes; `estimation` uses the
 result for every level but the finest, whose places have nothing below them. From the finest places up, the information
 about the places of a level, or of those in one state, is stored in one transaction in a table of its own, with an
-account of how it was made, sealed under the custody. A run that was killed continues with the tables that are missing.
+account of how it was made, in a table of all accounts that is sealed under the custody. A run that was killed continues
+with the tables that are missing.
 
 Answers are hashed as they are read, and so is the information when it is read for the level above or for estimates.
 Only public tables are read, so nothing is charged.
@@ -32,7 +33,7 @@ from assets.topdown.reading import (
     count_processes,
     flatten,
     hash_facts,
-    information_tables,
+    information_table,
     read_draw_id,
     read_information,
     read_regions,
@@ -43,7 +44,7 @@ from assets.topdown.spine import Tree, read_states, read_tree
 from assets.topdown.workers import Informed, WorkerError, inform_task, perform
 from mechanisms.topdown.design import SCHEMAS, level_of_states
 from resources.custody import Custody
-from resources.statements import Zone
+from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
 VERSION = 1
@@ -99,6 +100,12 @@ class Account:
 
 Accounts = Mapping[Key, Account]
 
+_KINDS: Mapping[Any, pa.DataType] = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+_ACCOUNTS = pa.schema(
+    [("level", pa.string()), ("state", pa.int64()), *((each.name, _KINDS[each.type]) for each in fields(Account))]
+)
+"""The columns of the table of all accounts."""
+
 
 def build_information(release: TopDownRelease) -> dg.AssetsDefinition:
     @release_stage(
@@ -141,7 +148,7 @@ def make_information(
         wrong, _ = find_wrong_information(session, custody, release, draw_id, states, regions)
         stored = read_accounts(session, custody, release, draw_id, states)
         keys = _list_keys(release, states)
-        due = {table.name for key in keys for table in information_tables(release, *key)}
+        due = {_accounts_table(release).name, *(information_table(release, *key).name for key in keys)}
         surplus = [name for name in session.tables(Zone.PUBLIC, release.schema) if _is_surplus(name, due)]
     if surplus:
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
@@ -164,10 +171,10 @@ def read_accounts(
 ) -> Accounts:
     """How the stored information was made, as far as it is of a draw, with all information below, whatever the spine
     and the invariants were."""
-    known: dict[Key, Account] = {}
+    known, stored = dict[Key, Account](), _read_stored(session, custody, release)
     for key in _list_keys(release, states):
         below = _below(release, key, states)
-        account = _read_account(session, custody, release, key) if all(each in known for each in below) else None
+        account = stored.get(key) if all(each in known for each in below) else None
         if account and account.made_of == _made_of(
             release, draw_id, key, account.held, [known[each] for each in below]
         ):
@@ -245,8 +252,8 @@ def _make(
             raise WorkerError(f"{scope}: {results.places:,} of {reading.parents:,} parents; nothing was stored")
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
             require_draw(session, release, draw_id, scope)
-            table, stored = information_tables(release, *key)
-            store_parts(session, table, results.paths)
+            stored = _read_stored(session, custody, release)
+            store_parts(session, information_table(release, *key), results.paths)
             held = hash_facts(reading.regions)
             account = Account(
                 made_of=_made_of(release, draw_id, key, held, below),
@@ -257,15 +264,17 @@ def _make(
                 held=held,
                 draw_id=draw_id,
             )
-            row = pa.Table.from_pylist([vars(account)])
-            session.create(stored, "warehouse/all", source=session.register("made", row))
-            seal_stage(session, custody, release.schema, table.name, [stored])
+            due, every = _list_keys(release, states), {**stored, key: account}
+            rows = [{"level": each[0], "state": each[1], **vars(own)} for each, own in every.items() if each in due]
+            source = session.register("made", pa.Table.from_pylist(rows, schema=_ACCOUNTS))
+            session.create(_accounts_table(release), "warehouse/all", source=source)
+            seal_stage(session, custody, release.schema, INFORMATION, [_accounts_table(release)])
             return account
 
 
 def _is_as_made(session: Session, release: TopDownRelease, key: Key, account: Account, states: Sequence[str]) -> bool:
     """Whether the stored information is what was made."""
-    table, _ = information_tables(release, *key)
+    table = information_table(release, *key)
     tree = read_tree(session, release)
     first, last = tree.range_within(key[0], level_of_states(release.levels), key[1])
     for histogram, schema in release.design.schemas.items():
@@ -309,12 +318,18 @@ def _made_of(release: TopDownRelease, draw_id: str, key: Key, region: str, below
     return hash_facts([VERSION, release.design.as_record(), draw_id, key, region, of_below])
 
 
-def _read_account(session: Session, custody: Custody, release: TopDownRelease, key: Key) -> Account | None:
-    table, account = information_tables(release, *key)
-    if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
-        return None
-    stored = session.row("warehouse/all", source=account)
-    return Account(*stored) if len(stored) == len(fields(Account)) else None
+def _accounts_table(release: TopDownRelease) -> Table:
+    return release.public(INFORMATION)
+
+
+def _read_stored(session: Session, custody: Custody, release: TopDownRelease) -> dict[Key, Account]:
+    """The stored accounts; none if they were altered."""
+    table = _accounts_table(release)
+    if list(session.columns(table)) != _ACCOUNTS.names or not is_sealed(
+        session, custody, release.schema, INFORMATION, [table]
+    ):
+        return {}
+    return {(level, state): Account(*account) for level, state, *account in session.rows("warehouse/all", source=table)}
 
 
 def _is_surplus(name: str, due: set[str]) -> bool:

@@ -7,8 +7,10 @@ The errors of the estimates follow from the records too. They are seen in advanc
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
+from assets.planning.expectation import expected_size
 from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_exactly, plan_line
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.topdown.release import TopDownRelease
@@ -39,11 +41,12 @@ def topdown_plan(release: TopDownRelease) -> Plan:
             "measurements of persons": format_exactly(design.persons),
             "measurements of units, for one unit": f"{format_exactly(design.units)}; a move may change two",
             "charged, as (ε, δ)": f"ε = {epsilon} at δ = {format_decimal(release.declaration.delta)}",
+            "estimation": _describe_estimation(release),
             **({"model: lean on housing units": _LEANING} if design.lean_on_housing_units else {}),
             "errors of the estimates": "launch the same declaration on a SyntheticCensus of like size; its asset "
             "accuracy shows them",
         },
-        {f"ρ by level of {histogram}": _levels(design, histogram) for histogram in SCHEMAS},
+        {f"ρ by level of {histogram}": _levels(design, histogram) for histogram in SCHEMAS} | _errors(release),
         tuple(_curve(design, histogram, lines) for histogram in SCHEMAS),
     )
 
@@ -117,6 +120,34 @@ def _levels(design: TopDownDesign, histogram: str) -> Cells:
         [words(level), f"{float(share):.4f}", format_loss(allocation.of_level(level)).removeprefix("ρ = ")]
         for level, share in allocation.levels.items()
     ]
+
+
+def _describe_estimation(release: TopDownRelease) -> str:
+    design = release.design
+    if not design.full:
+        return "own_levels: every place from its own measurements and its parent's estimates"
+    return (
+        f"full: every place from all measurements at and below it; types and races first down to {design.types_first}"
+    )
+
+
+def _errors(release: TopDownRelease) -> dict[str, Cells]:
+    """What full estimation gains, as far as it follows from budgets and from the expected numbers of places."""
+    # Numba takes a while to import.
+    from mechanisms.topdown.gain import expect_errors
+
+    design, size = release.design, expected_size(release.dataset)
+    # How many places a prefix tells apart does not follow from the columns.
+    if not design.full or size is None or any(code.prefix for code in release.spine.values()):
+        return {}
+    places = [size.places_of(code.columns) for code in release.spine.values()]
+    children = [max(below / above, 1.0) for above, below in pairwise(places)]
+    own, full = (expect_errors(design, children, full=full) for full in (False, True))
+    rows = [
+        [words(level), *(f"{own[name][depth]:,.2f} → {full[name][depth]:,.2f}" for name in own)]
+        for depth, level in enumerate(design.levels)
+    ]
+    return {"Standard errors of linear estimates: own levels → full": (["level", *own], rows)}
 
 
 def _curve(design: TopDownDesign, histogram: str, lines: Sequence[Line]) -> Curve:

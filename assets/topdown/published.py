@@ -9,7 +9,7 @@ from itertools import pairwise
 from assets.measurement.method import MEASUREMENTS
 from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, error_columns
 from assets.topdown.intervals import COLUMNS as INTERVAL_COLUMNS
-from assets.topdown.intervals import interval_table
+from assets.topdown.intervals import interval_table, name_column
 from assets.topdown.measurements import COLUMNS
 from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease
 from assets.topdown.tables import (
@@ -100,22 +100,20 @@ def _errors(release: TopDownRelease, table: RedistrictingTable) -> PublishedTabl
 
 def _intervals(release: TopDownRelease, table: RedistrictingTable) -> PublishedTable:
     stored, unit = interval_table(release, table.name), _unit(table.schema)
-    cells = {cell.name: cell.label for cell in table.cells}
+    columns = []
+    for cell in table.cells:
+        estimate, *ends = (name_column(cell.name, ending) for ending in INTERVAL_COLUMNS)
+        columns.append(PublishedColumn(estimate, "decimal", f"Linear estimate: {cell.label}", unit=unit))
+        for end, which in zip(ends, ("Lower", "Upper"), strict=True):
+            label = f"{which} end of the 90% interval around {estimate}"
+            columns.append(PublishedColumn(end, "integer", label, error_of=estimate))
     return PublishedTable(
         stored.name,
         f"Intervals of {table.name}: {table.title}",
         TEXTS("table of intervals", table=table.name),
         stored,
-        (
-            _level(release),
-            _GEOID,
-            PublishedColumn("cell", "string", INTERVAL_COLUMNS["cell"], cells),
-            PublishedColumn(ESTIMATE, "integer", INTERVAL_COLUMNS["estimate"], unit=unit),
-            PublishedColumn("linear_estimate", "decimal", INTERVAL_COLUMNS["linear_estimate"], unit=unit),
-            PublishedColumn("linear_lower", "integer", INTERVAL_COLUMNS["linear_lower"], error_of="linear_estimate"),
-            PublishedColumn("linear_upper", "integer", INTERVAL_COLUMNS["linear_upper"], error_of="linear_estimate"),
-        ),
-        ("level", "geoid", "cell"),
+        (_level(release), _GEOID, *columns),
+        ("level", "geoid"),
         geography=("level", "geoid"),
         levels=_levels(release),
     )

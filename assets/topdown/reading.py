@@ -1,8 +1,9 @@
 """What the estimation of places reads, task by task: families with their measurements, limits and estimates above.
 
 `estimation` reads down the tree, and `information` up. Memory is bounded by the largest state: limits are computed
-state by state, and tables are read a few thousand places at a time. No session is open between tasks, because one that
-reads keeps other processes from writing; each new one checks whether the measurements were drawn anew.
+state by state, and tables are read a few thousand places at a time, of one state or of several. No session is open
+between tasks, because one that reads keeps other processes from writing; each new one checks whether the measurements
+were drawn anew.
 """
 
 import json
@@ -33,6 +34,9 @@ from resources.warehouse import Session, Warehouse
 
 PLACES_AT_A_TIME = 4_000
 """The number of places read in one session: 40 MB of production's measurements."""
+
+PLACES_WITH_UNITS = 25
+"""How many times as many places are read if there are units alone, which have two cells."""
 
 PLACES_OF_A_TASK = 400
 """The number of places given to a process at a time; fewer if a level has few. A parent's children are never split."""
@@ -77,7 +81,7 @@ def list_scopes(release: TopDownRelease, states: Sequence[str]) -> list[Scope]:
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive places whose limits, by histogram, are in memory together: those of a state, or all of a level above.
+    """Consecutive places whose limits are in memory together: those of a state, or all of a level above.
 
     The parents are numbered from `parent`; their starts, as of `mechanisms.topdown.replicates.find_starts`, have the
     shape (parents + 1,). The state is the number of the one that the places are below; None for others.
@@ -86,7 +90,6 @@ class Part:
     state: int | None
     parent: int
     starts: NDArray[np.int64]
-    limits: Mapping[str, Limits]
 
 
 class Reading:
@@ -131,70 +134,91 @@ class Reading:
         self.places = last - first
         self.parents = int(np.searchsorted(self._starts, last) - np.searchsorted(self._starts, first))
         self.answers = Digests([*self._streams, *self._above])
+        self._parts = self._list_parts(session)
+        self._times = PLACES_WITH_UNITS if self.histograms == [UNITS.name] else 1
+        self._limits: Mapping[str, Limits] = {}
+        self._read: dict[str, InformationDigest] = {}
 
     def tasks(self) -> Iterator[Task]:
-        of_a_task = min(PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
+        of_a_task = min(self._times * PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
         of_a_task = of_a_task if self._direction else PLACES_AT_A_TIME // 4
-        for number, part in enumerate(self._parts()):
-            read = {histogram: InformationDigest() for histogram in self.histograms}
-            for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
-                with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
-                    require_draw(session, self._release, self._draw_id, self.scope)
-                    families = self._read_families(session, part, first, last, read)
-                    above = {
-                        name: self._read_measurements(
-                            session, self._above, name, part.parent + first, part.parent + last
-                        )
-                        for name in families
-                    }
-                for begin, end in divide_parents(part.starts, first, last, of_a_task):
-                    own = {name: of_batch.between(begin - first, end - first) for name, of_batch in families.items()}
-                    parents = {
-                        name: tuple(
-                            replace(query, answers=query.answers[begin - first : end - first]) for query in queries
-                        )
-                        for name, queries in above.items()
-                    }
-                    begins = part.parent + begin if self._direction == "up" else int(part.starts[begin])
-                    task = Task(begins, end - begin, own, parents)
-                    if self._leans and part.state is not None:
-                        ends = part.starts[[begin, end]] - part.starts[0]
-                        units = part.limits[UNITS.name].totals[slice(*ends)]
-                        task = replace(task, units=units, state=part.state, spread=self.spreads.get(part.state))
-                    yield task
-            if self._informed and any(
-                digest.hexdigest() != self._contents[number][name] for name, digest in read.items()
-            ):
-                raise StaleInputError(
-                    f"{self._release.schema}: the information about {self.scope} was altered; materialize "
-                    f"{INFORMATION} first"
-                )
+        for together in self._divide():
+            with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                require_draw(session, self._release, self._draw_id, self.scope)
+                tasks = [task for batch in together for task in self._read_batch(session, *batch, of_a_task)]
+            yield from tasks
 
-    def _parts(self) -> Iterator[Part]:
+    def _divide(self) -> Iterator[list[tuple[int, int, int]]]:
+        """What is read in one session: the number of a part, and the parents of it from the first up to the last."""
+        together, places, most = list[tuple[int, int, int]](), 0, self._times * PLACES_AT_A_TIME
+        for number, part in enumerate(self._parts):
+            for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, most):
+                own = int(part.starts[last] - part.starts[first])
+                if together and places + own > most:
+                    yield together
+                    together, places = [], 0
+                together.append((number, first, last))
+                places += own
+        yield together
+
+    def _read_batch(self, session: Session, number: int, first: int, last: int, of_a_task: int) -> Iterator[Task]:
+        part = self._parts[number]
+        if not first:
+            self._limits = self._read_limits(session, part)
+            self._read = {histogram: InformationDigest() for histogram in self.histograms}
+        families = self._read_families(session, part, first, last)
+        above = {
+            name: self._read_measurements(session, self._above, name, part.parent + first, part.parent + last)
+            for name in families
+        }
+        for begin, end in divide_parents(part.starts, first, last, of_a_task):
+            own = {name: of_batch.between(begin - first, end - first) for name, of_batch in families.items()}
+            parents = {
+                name: tuple(replace(query, answers=query.answers[begin - first : end - first]) for query in queries)
+                for name, queries in above.items()
+            }
+            begins = part.parent + begin if self._direction == "up" else int(part.starts[begin])
+            task = Task(begins, end - begin, own, parents)
+            if self._leans and part.state is not None:
+                units = self._limits[UNITS.name].totals[slice(*(part.starts[[begin, end]] - part.starts[0]))]
+                task = replace(task, units=units, state=part.state, spread=self.spreads.get(part.state))
+            yield task
+        if self._informed and last == len(part.starts) - 1:
+            for name, digest in self._read.items():
+                if digest.hexdigest() != self._contents[number][name]:
+                    raise StaleInputError(
+                        f"{self._release.schema}: the information about {self.scope} was altered; materialize "
+                        f"{INFORMATION} first"
+                    )
+
+    def _list_parts(self, session: Session) -> list[Part]:
         release, tree = self._release, self._tree
         depth, top = (release.levels.index(level) for level in (self.scope.level, level_of_states(release.levels)))
         if depth <= top:
-            states = []
-            with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
-                regions = read_regions(session, release, tree, self.scope)
-                upper = next(regions)
-                self.regions.append(upper.digest)
-                for number, region in enumerate(regions):
-                    self.regions.append(region.digest)
-                    states.append(take_highest(self._derive_limits(session, region, number)))
-            limits = derive_limits(release, upper, states)
-            yield Part(None, 0, self._starts, {name: levels[depth] for name, levels in limits.items()})
-            return
-        with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
-            numbers = _states(session, release, tree, self.scope)
-        for number in numbers:
-            with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
-                region = read_state_region(session, release, tree, number)
-                limits = self._derive_limits(session, region, number)
-            self.regions.append(region.digest)
+            return [Part(None, 0, self._starts)]
+        parts = []
+        for number in _states(session, release, tree, self.scope):
             first, last = tree.ranges_below(release.levels[top], number)[depth - 1 - top]
-            own = {name: levels[depth - top] for name, levels in limits.items()}
-            yield Part(number, first, self._starts[first : last + 1], own)
+            parts.append(Part(number, first, self._starts[first : last + 1]))
+        return parts
+
+    def _read_limits(self, session: Session, part: Part) -> Mapping[str, Limits]:
+        """The limits of the places of a part, by histogram."""
+        release, tree = self._release, self._tree
+        depth, top = (release.levels.index(level) for level in (self.scope.level, level_of_states(release.levels)))
+        if part.state is not None:
+            region = read_state_region(session, release, tree, part.state)
+            self.regions.append(region.digest)
+            limits = self._derive_limits(session, region, part.state)
+            return {name: levels[depth - top] for name, levels in limits.items()}
+        regions = read_regions(session, release, tree, self.scope)
+        upper, states = next(regions), []
+        self.regions.append(upper.digest)
+        for number, region in enumerate(regions):
+            self.regions.append(region.digest)
+            states.append(take_highest(self._derive_limits(session, region, number)))
+        limits = derive_limits(release, upper, states)
+        return {name: levels[depth] for name, levels in limits.items()}
 
     def _derive_limits(self, session: Session, region: Region, number: int) -> Mapping[str, Sequence[Limits]]:
         """The limits of a state; those of units by the persons in households, if these are estimated before."""
@@ -206,9 +230,7 @@ class Reading:
             households = read_households(session, table, first, last)
         return derive_limits(release, region, None, households)
 
-    def _read_families(
-        self, session: Session, part: Part, begin: int, end: int, read: Mapping[str, "InformationDigest"]
-    ) -> dict[str, Families]:
+    def _read_families(self, session: Session, part: Part, begin: int, end: int) -> dict[str, Families]:
         """By histogram, the parents of a part from `begin` up to `end`, with what their children are estimated from."""
         release, level, above = self._release, self.scope.level, self.scope.above(self._release)
         first, last = (int(start) for start in part.starts[[begin, end]])
@@ -225,14 +247,14 @@ class Reading:
                 counts = read_counts(session, above.tables(release)[0], *parents, histogram=histogram)
                 histograms = counts.answer(schema.marginal(DETAILED), *parents)
             if self._informed:
-                table, _ = information_tables(release, level, part.state)
-                information = read_information(session, table, schema, first, last, read[histogram])
+                table = information_table(release, level, part.state)
+                information = read_information(session, table, schema, first, last, self._read[histogram])
             families[histogram] = Families(
                 schema,
                 names,
                 part.starts[begin : end + 1] - first,
                 self._read_measurements(session, self._streams, histogram, first, last),
-                part.limits[histogram].between(first - origin, last - origin),
+                self._limits[histogram].between(first - origin, last - origin),
                 level in release.design.total_first,
                 histograms,
                 information,
@@ -313,10 +335,9 @@ def _both_present(information: Information) -> NDArray[np.bool_]:
     return np.broadcast_to(both, information.variance.shape)
 
 
-def information_tables(release: TopDownRelease, level: str, state: int | None) -> tuple[Table, Table]:
-    """The table of the information about the places of a level, or of those in the state of a number; its account."""
-    name = release.estimates(level, "" if state is None else str(state), INFORMATION)
-    return release.public(name), release.public(f"{name}_made")
+def information_table(release: TopDownRelease, level: str, state: int | None) -> Table:
+    """The table of the information about the places of a level, or of those in the state of a number."""
+    return release.public(release.estimates(level, "" if state is None else str(state), INFORMATION))
 
 
 def read_households(session: Session, estimates: Table, first: int, last: int) -> NDArray[np.int64]:

@@ -100,7 +100,7 @@ class TopDownRelease(Release):
             # The names of levels become names of tables, whose case DuckDB ignores.
             if (other := names.setdefault(level.lower(), level)) != level:
                 self.refuse(f"spine: levels {other} and {level} differ only in upper and lower case")
-            if level.lower().endswith(_ENDINGS):
+            if f"_{level.lower()}".endswith(_ENDINGS):
                 self.refuse(f"spine: {level}: names that end with {' or '.join(_ENDINGS)} belong to tables of ours")
         for level, code in below:
             if not code.columns and code.prefix is None:

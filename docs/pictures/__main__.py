@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from docs.pictures.differencing import draw_differencing
+from docs.pictures.gain import draw_gain
 from docs.pictures.layers import draw_layers
 from docs.pictures.lineage import draw_lineage, list_stages, load_definitions
 from docs.pictures.shapes import Drawing, read_shapes, save
@@ -22,7 +23,7 @@ RELEASES = {
 
 def make_drawings() -> dict[str, Drawing]:
     defined = load_definitions()
-    pictures = {"layers.png": draw_layers(), "differencing.png": draw_differencing()}
+    pictures = {"layers.png": draw_layers(), "differencing.png": draw_differencing(), "gain.png": draw_gain()}
     for mechanism, (dataset, release) in RELEASES.items():
         title = f"How a release flows: {dataset}/{release}"
         pictures[f"{mechanism}-lineage.png"] = draw_lineage(title, list_stages(defined, dataset, release))

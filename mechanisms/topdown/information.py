@@ -60,6 +60,9 @@ QUANTILE = 1.645
 _EXACT = 1e-6
 """The part of a person by which rounding errors may move an end, which is an integer where a total is fixed."""
 
+_LOOK_BACK = 16
+"""The places before one that are compared with it."""
+
 _CERTAIN = 0.01
 """Below it, a margin consists of rounding errors, or of noise that moves no count."""
 
@@ -79,7 +82,9 @@ def inform(below: Families, information: Information | None, measurements: Seque
         variance, estimate = _sum_children(primed.estimate, primed.variance, starts)
         present = np.logical_or.reduceat(information.present, starts[:-1], axis=0)
     precision = split.add_precisions((each.query, float(1 / each.variance)) for each in measurements)
-    own = _weigh(split, measurements, [each.answers for each in measurements]) if measurements else 0.0 * estimate
+    own = 0.0 * estimate
+    if measurements:
+        own = _weigh(split, measurements, [each.answers for each in measurements], present)
     _combine(precision, own, present, split.divisors, split.spread, estimate, variance)
     return Information(present, estimate, variance)
 
@@ -118,10 +123,12 @@ def descend(above: Information, families: Families, information: Information) ->
 
 class CellSums(NamedTuple):
     """Sums of cells, such as those of a table. Atoms are cells that are always counted together: the atom of each cell,
-    the sums that contain an atom, and by sum and set S, the matrix g P_S gᵀ of its mask g."""
+    the atoms in a sum, one sum after the other, where those of each sum begin, and by sum and set S, the matrix
+    g P_S gᵀ of its mask g."""
 
     of_cell: NDArray[np.int64]
-    contained: NDArray[np.bool_]
+    contained: NDArray[np.int64]
+    begins: NDArray[np.int64]
     squares: Floats
 
 
@@ -151,7 +158,8 @@ def prepare_sums(split: Decomposition, counted: NDArray[np.bool_]) -> CellSums:
         for within in range(sets):
             if within & own == within:
                 squares[:, own] += (-1) ** within.bit_count() * products[sets - 1 ^ own | within]
-    return CellSums(of_place, atoms.T, squares)
+    begins = np.append(0, np.cumsum(atoms.sum(axis=1)))
+    return CellSums(of_place, np.nonzero(atoms)[1], begins, squares)
 
 
 def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -228,16 +236,20 @@ def _inform_alone(
     precision = split.add_precisions((each.query, float(1 / each.variance)) for each in measurements)
     patterns, number = np.unique(present, axis=0, return_inverse=True)
     inverses = _invert_precisions(precision, patterns)
-    weighted = _weigh(split, measurements, answers)
+    weighted = _weigh(split, measurements, answers, present)
     estimate = np.zeros_like(weighted)
     _solve(inverses, number.ravel(), present, weighted, split.divisors, split.spread, estimate)
     return Information(present, estimate, inverses[number.ravel()])
 
 
 def _weigh(
-    split: Decomposition, measurements: Sequence[Measurement], answers: Sequence[NDArray[np.signedinteger]]
+    split: Decomposition,
+    measurements: Sequence[Measurement],
+    answers: Sequence[NDArray[np.signedinteger]],
+    present: NDArray[np.bool_],
 ) -> Floats:
-    """The weighted answers b of each place: every answer over σ², added to all cells that it counts."""
+    """The weighted answers b of each place: every answer over σ², added to all cells that it counts and that the place
+    can have."""
     marginals = [split.schema.marginal(each.query) for each in measurements]
     offsets = np.cumsum([0, *(marginal.size for marginal in marginals)])
     maps = np.array([own.cells + offset for own, offset in zip(marginals, offsets, strict=False)], dtype=np.int64)
@@ -245,16 +257,17 @@ def _weigh(
     every = np.concatenate(answers, axis=1, dtype=np.int64)
     weighted = np.zeros((len(every), split.kept.size, split.summed.size))
     kept, summed = (marginal.cells.astype(np.int64) for marginal in (split.kept, split.summed))
-    _add_answers(every, maps.reshape(len(marginals), split.schema.size), weights, kept, summed, weighted)
+    _add_answers(every, maps.reshape(len(marginals), split.schema.size), weights, present, kept, summed, weighted)
     return weighted
 
 
 @njit(cache=True, nogil=True)
-def _add_answers(answers, maps, weights, kept, summed, weighted):  # type: ignore[no-untyped-def]
+def _add_answers(answers, maps, weights, present, kept, summed, weighted):  # type: ignore[no-untyped-def]
     for place in range(answers.shape[0]):
-        for query in range(weights.size):
-            for cell in range(kept.size):
-                weighted[place, kept[cell], summed[cell]] += weights[query] * answers[place, maps[query, cell]]
+        for cell in range(kept.size):
+            if present[place, kept[cell]]:
+                for query in range(weights.size):
+                    weighted[place, kept[cell], summed[cell]] += weights[query] * answers[place, maps[query, cell]]
 
 
 @njit(cache=True, nogil=True)
@@ -374,10 +387,10 @@ def _descend(above, sums, starts, divisors, spread, children):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True)
-def _sum_cells(present, estimate, variance, of_place, contained, squares):  # type: ignore[no-untyped-def]
+def _sum_cells(present, estimate, variance, of_place, contained, begins, squares):  # type: ignore[no-untyped-def]
     sums, sets = squares.shape[0], variance.shape[1]
     estimates, variances = np.zeros((present.shape[0], sums)), np.zeros((present.shape[0], sums))
-    atoms = np.empty(contained.shape[0])
+    atoms = np.empty(of_place.max() + 1)
     for place in range(present.shape[0]):
         rows = list_present(present[place])
         atoms[:] = 0.0
@@ -385,9 +398,18 @@ def _sum_cells(present, estimate, variance, of_place, contained, squares):  # ty
             for j in range(estimate.shape[2]):
                 atoms[of_place[i, j]] += estimate[place, i, j]
         for number in range(sums):
-            for atom in range(atoms.size):
-                if contained[atom, number]:
-                    estimates[place, number] += atoms[atom]
+            for position in range(begins[number], begins[number + 1]):
+                estimates[place, number] += atoms[contained[position]]
+        # Many siblings can have the same, and then have the same covariance.
+        alike = place - 1
+        while alike >= max(place - _LOOK_BACK, 0) and not (
+            np.array_equal(present[alike], present[place]) and np.array_equal(variance[alike], variance[place])
+        ):
+            alike -= 1
+        if alike >= max(place - _LOOK_BACK, 0):
+            variances[place] = variances[alike]
+            continue
+        for number in range(sums):
             for own in range(sets):
                 for i in rows:
                     for j in rows:

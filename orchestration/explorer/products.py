@@ -2,14 +2,15 @@
 whole.
 
 A table has places (the columns that say where), groups (the columns that say of whom), and numbers: an estimate with
-its interval, or a count alone. The kind of a column follows from the primary key, the labels of values, and the four
-names of the project's convention for errors in `datapackage.json`.
+its interval, or a count alone. The table of the linear estimates of another one is part of that one. The kind of a
+column follows from the primary key, the labels of values, and the names of the project's conventions in
+`datapackage.json`: four for errors, and the endings of linear estimates.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,16 @@ from assets.publication.catalog import find_public
 from assets.publication.placement import publications
 from orchestration.explorer.reading import ask_files, find_published
 from orchestration.explorer.words import distinguish, join_levels
-from resources.statements import SQL, Fragment, quote_literal
+from resources.statements import SQL, Fragment, quote_literal, render
 
 _FIRST = SQL("explorer/first", "FROM {{ source }} LIMIT $most")
 
 DICTIONARY = "datapackage.json"
 ESTIMATE, STANDARD_ERROR, LOWER, UPPER = ERRORS = ("estimate", "standard_error", "lower", "upper")
+LINEAR, LINEAR_LOWER, LINEAR_UPPER = OF_LINEAR = ("linear_estimate", "linear_lower", "linear_upper")
+"""The endings of the columns of a cell in a table of linear estimates."""
+_INTERVALS = "_intervals"
+"""The ending of the name of such a table."""
 TOTAL = "total"
 NO_VALUE = "\t"
 """It stands for records without a value. No code is a tab, but one may be called `None` or `null`."""
@@ -73,6 +78,7 @@ class Product:
         wide: the columns of numbers, if a row has the numbers of several groups side by side.
         numbers: the columns of numbers of a long table: the four of the convention, or the count.
         interval: the method of the errors; "" if the dictionary names none.
+        linear: the file with the linear estimates of its numbers and their intervals; None if there is none.
     """
 
     release: str
@@ -88,6 +94,7 @@ class Product:
     wide: tuple[str, ...]
     numbers: tuple[str, ...]
     interval: str
+    linear: Path | None = None
 
     @property
     def has_errors(self) -> bool:
@@ -164,7 +171,13 @@ class Product:
         """At most so many rows with the given values by column, with the greatest numbers first."""
         codes = (*self.place, *self.groups)
         columns = dict.fromkeys([number, *self.numbers, *codes, *self.find_names(codes)])
-        return self._ask("explorer/rows", most, list(columns), equal)
+        source = None
+        if self.linear:
+            columns |= dict.fromkeys(OF_LINEAR)
+            names: dict[str, Any] = {"columns": [(name, f"{number}_{name}") for name in OF_LINEAR]}
+            names |= {"shown": _read(self.file), "beside": _read(self.linear), "place": [self.level, *self.place]}
+            source = Fragment(render("explorer/beside", names))
+        return self._ask("explorer/rows", most, list(columns), equal, source)
 
     def read_first(self, most: int) -> list[dict[str, Any]]:
         return self._ask(_FIRST, most, (), {})
@@ -173,14 +186,21 @@ class Product:
         return self._ask("explorer/values", MOST_VALUES, columns, equal)
 
     def _ask(
-        self, query: str | SQL, most: int, columns: Sequence[str], equal: Mapping[str, Any]
+        self,
+        query: str | SQL,
+        most: int,
+        columns: Sequence[str],
+        equal: Mapping[str, Any],
+        source: Fragment | None = None,
     ) -> list[dict[str, Any]]:
         values = {f"{_BOUND}{position}": value for position, value in enumerate(equal.values(), start=1)}
-        names = {"columns": list(columns), "equal": list(equal), "equals": _BOUND}
-        source = Fragment(f"read_parquet({quote_literal(self.file)})")
-        return ask_files(
-            lambda session: list(session.arrow(query, {"most": most, **values}, source=source, **names).to_pylist())
-        )
+        names: dict[str, Any] = {"columns": list(columns), "equal": list(equal), "equals": _BOUND}
+        names["source"] = source or _read(self.file)
+        return ask_files(lambda session: list(session.arrow(query, {"most": most, **values}, **names).to_pylist()))
+
+
+def _read(file: Path) -> Fragment:
+    return Fragment(f"read_parquet({quote_literal(file)})")
 
 
 def as_option(value: Any) -> str:
@@ -220,7 +240,7 @@ def _read_publication(release: str, dictionary: Path, changed: int) -> Publicati
         for resource in package["resources"]:
             described.setdefault(Path(resource["path"]).name.partition(".")[0], []).append(resource)
         if all(resource["path"] == Path(resource["path"]).name for resource in package["resources"]):
-            products = [_read_product(release, dictionary.parent, *named) for named in described.items()]
+            products = _join_linear(_read_product(release, dictionary.parent, *named) for named in described.items())
             products.sort(key=lambda product: (not product.has_errors, not product.is_counted))
             title = str(package.get("title", release))
             return Publication(release, title, tuple(products), public=find_public(package))
@@ -228,6 +248,21 @@ def _read_publication(release: str, dictionary: Path, changed: int) -> Publicati
     except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:
         problem = f"cannot be read ({type(error).__name__})"
     return Publication(release, release, problem=f"{release}: {DICTIONARY} {problem}. Its tables are not shown.")
+
+
+def _join_linear(products: Iterable[Product]) -> list[Product]:
+    """The tables, each with the file of its linear estimates if it has one, whose files it then has too."""
+    named = {product.name: product for product in products}
+    for name, product in list(named.items()):
+        other = named.get(f"{name}{_INTERVALS}")
+        if (
+            other
+            and product.wide
+            and all(f"{cell}_{end}" in other.fields for cell in product.wide for end in OF_LINEAR)
+        ):
+            named[name] = replace(product, linear=other.file, files=(*product.files, *other.files))
+            del named[other.name]
+    return list(named.values())
 
 
 def _read_product(release: str, folder: Path, name: str, resources: Sequence[Mapping[str, Any]]) -> Product:

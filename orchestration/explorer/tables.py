@@ -29,8 +29,12 @@ from orchestration.explorer.display import (
 )
 from orchestration.explorer.products import (
     ESTIMATE,
+    LINEAR,
+    LINEAR_LOWER,
+    LINEAR_UPPER,
     LOWER,
     MOST_VALUES,
+    OF_LINEAR,
     STANDARD_ERROR,
     TOTAL,
     UPPER,
@@ -53,6 +57,11 @@ _UNCERTAIN = "too uncertain"
 _ASK = "?"
 """The choice of no table, which is the name of none, but of a question."""
 _ERRORS = (LOWER, UPPER, STANDARD_ERROR)
+_OF_LINEAR = (
+    "Beside each published count is the linear estimate from all noisy measurements, with a 90% interval around it: in "
+    "about nine of ten cells, the interval contains the true count. It need not contain the published count, which is "
+    "never negative and mostly closer to the truth in small places."
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,8 @@ def _describe_product(product: Product) -> None:
         st.write(escape(product.description) or "The dictionary does not describe it.")
         if product.has_errors:
             st.write(escape(f"Intervals: 90%. {product.interval}".strip()))
+        elif product.linear:
+            st.write(_OF_LINEAR)
         elif product.is_counted:
             st.write("No error is published for these numbers.")
     with st.expander("The published files"):
@@ -171,6 +182,8 @@ def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: d
             st.number_input(question, 1, 1000, int(read_link(name, list(map(str, range(1, 1001))), first)), key=name)
         )
         link[name] = str(greatest)
+    elif product.linear:
+        picture.caption(_OF_LINEAR)
     else:
         picture.caption("No error is published for the numbers of this table: they are counts of the published data.")
     with places:
@@ -372,6 +385,10 @@ def _make_line(choice: Choice, name: str, row: Mapping[str, Any]) -> dict[str, A
         line["interval"] += f" ({line['range']})"
         error = line[STANDARD_ERROR] if choice.by_error else _halve(line[LOWER], line[UPPER])
         line["flag"] = _UNCERTAIN if is_uncertain(number, error, choice.greatest) else ""
+    if choice.product.linear:
+        line |= {name: _float(row.get(name)) for name in OF_LINEAR}
+        line["range"] = f"{format_figure(line[LINEAR_LOWER])} to {format_figure(line[LINEAR_UPPER])}"
+        line["interval"] += f" (linear estimate {format_figure(line[LINEAR])}, 90% interval {line['range']})"
     return line
 
 
@@ -477,7 +494,10 @@ def _describe_line(choice: Choice, line: Mapping[str, Any], heading: str) -> dic
     row = {"Rank": line["rank"]} if "rank" in line else {}
     row |= {heading: line["name"], **({"Place": line["where"]} if "where" in line else {})}
     if not choice.product.has_errors:
-        return row | {"Count": format_figure(line["number"])}
+        row |= {"Count": format_figure(line["number"])}
+        if choice.product.linear and "range" in line:
+            row |= {"Linear estimate": format_figure(line[LINEAR]), "90% interval": line["range"]}
+        return row
     row |= {
         "Estimate": format_figure(line["number"]),
         "90% interval": line["range"],
@@ -489,8 +509,9 @@ def _describe_line(choice: Choice, line: Mapping[str, Any], heading: str) -> dic
 
 def _offer_download(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str) -> None:
     errors = _ERRORS if choice.product.has_errors else ()
+    linear = OF_LINEAR if choice.product.linear else ()
     columns = {"name": heading, **({"where": "Place"} if any("where" in line for line in lines) else {})}
-    columns |= {"number": ESTIMATE if errors else "number"} | {column: column for column in (*errors, "flag")}
+    columns |= {"number": ESTIMATE if errors else "number"} | {column: column for column in (*errors, *linear, "flag")}
     text = pd.DataFrame(lines, columns=list(columns)).to_csv(index=False, header=list(columns.values()))
     name = f"shown-{choice.product.name}.csv"
     st.download_button("Download the shown table (CSV)", text, name, "text/csv", on_click="ignore")

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.pair_swapping.declaration import PairSwappingDeclaration
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.release.dataset import DatasetDeclaration
@@ -34,6 +35,9 @@ from mechanisms.swapping.loss import FINEST as FINEST_RATE
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.asking import Question
 from mechanisms.table_builder.hypercube import Margins
+from mechanisms.topdown.decomposition import Decomposition
+from mechanisms.topdown.gain import expect_errors
+from mechanisms.topdown.schema import PERSONS
 from orchestration import components
 from orchestration.components import PHSafe, SafeTabH, SafeTabP, TopDown
 from orchestration.components.pair_swapping import PairSwapping2010
@@ -313,6 +317,32 @@ def margin_with(kind: Kind, line: str, budget: Fraction) -> float:
         fields = {"margins": "summed", "variables": line.split(" × "), symbol: str(budget), "products": None}
     (found,) = (each for each in plan_of(kind, fields=fields).plan.lines if each.name == line)
     return found.margin
+
+
+def test_a_plan_shows_what_full_estimation_gains_if_the_numbers_of_places_are_known() -> None:
+    """In a chain of places with one child each, all measurements are of the same place: its precision is the sum of
+    theirs. Wrong programs: the children's information left out, or fixed totals, which leave a population no error."""
+    chain = topdown(**TWO_LEVELS)
+    assert not any("→" in title for title in plan_of(chain).plan.tables)
+    kind, dataset, _ = chain
+    design = kind.release(dataset, NOWHERE).design
+    free = replace(design, invariants={})
+    split = Decomposition(PERSONS)
+    rows = np.flatnonzero(split.possible & (split.groups == 0))
+    precision = sum(
+        split.add_precisions([(each.query, float(1 / each.variance))])[:, rows[:, None], rows]
+        for each in design.measured
+        if each.histogram == PERSONS.name
+    )
+    # Of the mean cell; the population is the sum of all.
+    population = np.sqrt(np.linalg.inv(precision)[0].sum() * split.summed.size)
+    assert expect_errors(free, [1.0], full=True)["population"] == pytest.approx([population] * 2)
+    own, full = (expect_errors(free, [1.0], full=full)["a single cell"] for full in (False, True))
+    assert own[0] > full[0]
+    assert expect_errors(design, [9.0], full=True)["population"][0] == pytest.approx(0, abs=1e-4)
+    generated = synthetic_census(SyntheticPopulation(households=900, states=["10"]), name="town", cap={"rho": 9})
+    (errors,) = (table for title, table in plan_of((kind, generated, [])).plan.tables.items() if "→" in title)
+    assert [row[0] for row in errors[1]] == ["nation", "block"]
 
 
 @pytest.mark.parametrize("two_levels", [False, True])

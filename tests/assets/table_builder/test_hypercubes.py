@@ -515,12 +515,12 @@ def test_a_publication_that_was_altered_is_refused_in_a_sentence(
     pq.write_table(
         tables.set_column(tables.column_names.index(column), column, altered), folder / "measured_tables.parquet"
     )
-    with pytest.raises(QuestionError, match="no publication of a hypercube"):
+    with pytest.raises(QuestionError, match="not a publication of a hypercube"):
         sub_table(folder)
 
 
 def test_a_folder_without_a_hypercube_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(QuestionError, match="no publication of a hypercube"):
+    with pytest.raises(QuestionError, match="not a publication of a hypercube"):
         read_publication(tmp_path)
 
 

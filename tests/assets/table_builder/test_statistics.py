@@ -31,6 +31,7 @@ from orchestration.explorer.settings import VARIABLE, Settings
 from orchestration.planning import plan_declaration
 from resources.chain import RESERVE
 from resources.statements import Zone
+from stirred import deployment as stirred
 from tests.contract.kinds import to_publication
 from tests.deployments import COUNTIES, UNITS, Deployment, deploy, small_dataset, write_csv
 from tests.docs.warehouse import tables_of, undescribed
@@ -64,6 +65,7 @@ COLUMNS: dict[str, Any] = {
     },
     "text": {"type": "string", "source": "county", "values": list(COUNTIES)},
     "free": {"type": "decimal", "source": "hours"},
+    "place": {"type": "string", "source": "county", "values": list(COUNTIES)},
 }
 INCOME = {"bounds": [0, 12_000], "grid": 100, "branching": 5}
 CUBE: dict[str, Any] = {
@@ -269,6 +271,26 @@ def ask(published: Deployed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
     return ask
 
 
+def test_python_asks_what_the_command_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[str, ...]] = []
+    rows = {"rows": [{"county": "Avon", "estimate": None, "lower": "1.5"}]}
+    monkeypatch.setattr(stirred.Deployment, "_ask", lambda self, *options: given.append(options) or rows)
+    deployment = stirred.Deployment(Path("nowhere"))
+    found = deployment.ask("r", ["county"], median="income", kind="arrow")
+    assert found.to_pylist() == [{"county": "Avon", "estimate": None, "lower": 1.5}]
+    deployment.ask("r", quantile=("income", "0.9"))
+    deployment.ask("r", correlate=("income", "hours"))
+    deployment.ask("r", regress="income", on=["hours", "age"])
+    deployment.ask("r", summary=True)
+    assert [options[4 - (options[2] != "--by") :] for options in given] == [
+        ("--median=income",),
+        ("--quantile=income=0.9",),
+        ("--correlate=income,hours",),
+        ("--regress=income", "--on=hours,age"),
+        ("--summary",),
+    ]
+
+
 def test_the_command_answers_the_same_for_everyone(ask: Callable[..., Any], published: Deployed) -> None:
     """Of the release, of the hypercube, and of the quantiles or moments themselves: from the same publication."""
     tree, moments = read(published, "income_quantiles"), read(published, "moments")
@@ -409,6 +431,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"moments": {"variables": ["hours"], "bounds": {"hours": [1, 1]}}},
         "the lower one is below",
     ),
+    "a variable with a name of ours": ({"variables": ["place"]}, "variables: place is the name of a column"),
     "hidden counts": ({"suppress_below": 5}, "suppress_below hides"),
     "negative weights": (
         {"weight": {"column": "hours", "grid": 1, "least": -1, "most": 2}},

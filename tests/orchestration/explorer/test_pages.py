@@ -23,7 +23,7 @@ from assets.publication.signature import PUBLIC_KEY, pem, public_key, sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.explorer import tables
-from orchestration.explorer.products import NO_VALUE, TOTAL, list_publications
+from orchestration.explorer.products import NO_VALUE, OF_LINEAR, TOTAL, list_publications
 from orchestration.explorer.reading import UnavailableError, read_entries
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
 from orchestration.explorer.tables import find_ranks, is_uncertain, overlap
@@ -170,6 +170,38 @@ def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(
     test.run()
     assert list(test.table[0].value["Rank"]) == ["1"], "a picture of all groups would be too high for a browser"
     assert "The first 1 of 2 rows are shown" in test.info[0].value
+
+
+def test_a_count_is_shown_beside_its_linear_estimate_and_interval(published: Path) -> None:
+    """Wrong programs: the table of intervals as a table of its own, the numbers of another cell or of another place of
+    the same code, and a count taken for the middle of the interval."""
+    place = {"level": ["State", "County"], "geoid": ["01", "01"]}
+    files = {
+        "p1": place | {"P1": [7, 5], "P2": [3, 2]},
+        "p1_intervals": place
+        | {
+            f"{cell}_{end}": [f + n, f + n + 1]
+            for f, cell in ((20, "P1"), (40, "P2"))
+            for n, end in enumerate(OF_LINEAR)
+        },
+    }
+    resources = []
+    for name, columns in files.items():
+        pq.write_table(pa.table(columns), published / f"{name}.parquet")
+        fields = [{"name": column, "type": "string" if column in place else "integer"} for column in columns]
+        schema = {"fields": fields, "primaryKey": list(place)}
+        resources.append({"path": f"{name}.parquet", "title": name, "description": "As seen.", "schema": schema})
+    (published / "datapackage.json").write_text(json.dumps({"title": "Village", "resources": resources}))
+    ((product,),) = [each.products for each in list_publications()]
+    assert (product.name, product.wide, product.has_errors) == ("p1", ("P1", "P2"), False)
+    assert [path.stem for path in product.files] == ["p1", "p1_intervals"]
+    test = AppTest.from_function(page, default_timeout=600)
+    test.query_params.update({"level": "County", "number": "P2"})
+    test.run()
+    assert not test.exception
+    ((_, row),) = test.table[0].value.iterrows()
+    assert (row["Count"], row["Linear estimate"], row["90% interval"]) == ("2", "41", "42 to 43")
+    assert any("linear estimate from all noisy measurements" in caption.value for caption in test.caption)
 
 
 def test_an_average_is_judged_by_its_interval_as_it_has_no_standard_error(published: Path) -> None:
