@@ -65,6 +65,7 @@ COLUMNS: dict[str, Any] = {
     },
     "text": {"type": "string", "source": "county", "values": list(COUNTIES)},
     "free": {"type": "decimal", "source": "hours"},
+    "place": {"type": "string", "source": "county", "values": list(COUNTIES)},
 }
 INCOME = {"bounds": [0, 12_000], "grid": 100, "branching": 5}
 CUBE: dict[str, Any] = {
@@ -430,6 +431,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"moments": {"variables": ["hours"], "bounds": {"hours": [1, 1]}}},
         "the lower one is below",
     ),
+    "a variable with a name of ours": ({"variables": ["place"]}, "variables: place is the name of a column"),
     "hidden counts": ({"suppress_below": 5}, "suppress_below hides"),
     "negative weights": (
         {"weight": {"column": "hours", "grid": 1, "least": -1, "most": 2}},
