@@ -231,7 +231,7 @@ def private_parts_stay_private(path: Path, tree: ast.Module) -> Iterator[str]:
             names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in {"self", "cls"}:
             names = [node.attr]
-        elif isinstance(node, ast.Constant) and "._" in str(node.value) and re.fullmatch(r"\w+(\.\w+)+", node.value):
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"\w+(\.\w+)+", str(node.value)):
             names = [str(node.value)]
         yield from (f"line {node.lineno} uses {name}" for name in names if PRIVATE.search(name))  # type: ignore[attr-defined]
 
