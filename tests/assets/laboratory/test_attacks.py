@@ -157,20 +157,24 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkey
     """Told apart from: an attack that runs in the process of the evaluation, and one process for all publications; a
     module in shared memory; a wait for the answer of an attack that has ended; and a pipe for the answers of all, in
     which one attack answers for the next."""
-    secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "source.csv")]
+    package = tmp_path / "own" / "packed"
+    package.mkdir(parents=True)
+    secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "own/packed/source.csv")]
     for path in secrets:
         path.write_text("secret")
-    (tmp_path / "own").mkdir()
     module = tmp_path / "own" / "my_attacks.py"
-    module.write_text(OWN.format(secrets=list(map(str, secrets))))
+    for file in (module, package / "__init__.py"):
+        file.write_text(OWN.format(secrets=list(map(str, secrets))))
     monkeypatch.syspath_prepend(str(tmp_path / "own"))
     own = {name: OwnAttack.find(f"my_attacks:{name}") for name in ("count_opened", "fail", "shout", "leave")}
+    own["packed"] = OwnAttack.find("packed:count_opened")
     truth = make_truth(REDISTRICTING, 20, 2)
     publication = Exact().draw(truth.tract, KEY).publication
     with Attacker(own, secrets) as attacker:
         for _ in range(2):
-            shares = attacker.guess("count_opened", publication, truth.file).shares
-            assert set(shares.argmax(axis=1)) == {10}, "none opened, and called for the first time"
+            for name in ("count_opened", "packed"):
+                shares = attacker.guess(name, publication, truth.file).shares
+                assert set(shares.argmax(axis=1)) == {10}, "none opened, and called for the first time"
         with pytest.raises(AttackError, match=r"^attack fail: it failed \(ValueError\)$"):
             attacker.guess("fail", publication, truth.file)
         with pytest.raises(AttackError, match=r"it failed \("):
