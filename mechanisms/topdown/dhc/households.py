@@ -12,6 +12,8 @@ LARGEST = 7
 
 
 class Couple(IntEnum):
+    """Whom the householder lives with as a couple."""
+
     NONE, OPPOSITE_SEX_MARRIED, SAME_SEX_MARRIED, OPPOSITE_SEX_COHABITING, SAME_SEX_COHABITING = range(5)
 
 

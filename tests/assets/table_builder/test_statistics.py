@@ -1,6 +1,7 @@
 """Claims about quantiles and moments of hypercubes: what is measured, charged, published and refused."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -378,6 +379,25 @@ def test_where_the_noise_leaves_nothing_to_say_no_figures_are_shown(published: D
     empty = replace(tree, numbers=[-abs(part) for part in tree.numbers])
     (row,) = empty.quantiles("income", [Fraction(1, 2)], [], {}).to_pylist()
     assert (row["estimate"], row["lower"], row["upper"], row["at_bound"]) == (None, 0, 12_000, "lower and upper")
+    assert (row["sample_lower"], row["sample_upper"], row["sample_standard_error"]) == (0, 12_000, None)
+
+
+def test_levels_are_read_in_their_order_whatever_that_of_the_file(published: Deployed, tmp_path: Path) -> None:
+    """A published file is in the order of names: level 10 of a tree with two branches comes before its level 2."""
+    folder = published.release.folder
+    for file in folder.glob("*.parquet"):
+        shutil.copy(file, tmp_path)
+    levels = pq.read_table(folder / "measured_tables.parquet")
+    pq.write_table(levels.take([0, 3, 2, 1]), tmp_path / "measured_tables.parquet")
+    asked = ("income", [Fraction(1, 2)], ["county"], {})
+    assert read_statistic(tmp_path).quantiles(*asked) == read(published, "income_quantiles").quantiles(*asked)
+
+
+def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_asked(published: Deployed) -> None:
+    """One with less noise in each cell, of which many more are added up, has more of it."""
+    tree = read(published, "income_quantiles")
+    assert tree.variance([], {}) == pytest.approx(3 * tree.variance([], {"county": ["Avon"]}))
+    assert tree.variance(["region"], {}) == tree.variance([], {})
 
 
 @pytest.mark.parametrize(
