@@ -1,6 +1,6 @@
 """One part of the grid: one draw of a point, of every tract, attacked and evaluated."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from assets.laboratory.attacking import Attacker
 from assets.laboratory.declaration import LaboratoryDeclaration
 from assets.laboratory.evaluation import (
-    NONMODAL,
-    UNIQUE,
     Measure,
     Truth,
     measure_gain,
@@ -20,6 +18,7 @@ from assets.laboratory.evaluation import (
     measure_ratios,
     measure_reconstruction,
     measure_utility,
+    most_exposed,
 )
 from assets.laboratory.points import Point
 from assets.laboratory.publication import Guesses, NamedPersons, Publication
@@ -85,11 +84,6 @@ def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
     exposed = truth.subsets[most_exposed(truth.subsets)][order]
     first = order[exposed][: number // 2]
     return np.concatenate([first, order[~exposed][: number - len(first)]])
-
-
-def most_exposed(subsets: Sequence[str] | Mapping[str, object]) -> str:
-    """Of subsets, the one that is exposed most: nonmodal persons, those of them who are unique if frames are many."""
-    return UNIQUE if UNIQUE in subsets else NONMODAL
 
 
 class Worlds(NamedTuple):

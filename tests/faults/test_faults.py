@@ -220,7 +220,7 @@ def test_the_readme_shows_the_figures_of_the_last_run(figures: Path) -> None:
     [
         pytest.param(["steps", "altered_tables"], marks=pytest.mark.deep),
         pytest.param(
-            ["writes", "full_disk", "in_sequence", "attacked"],
+            ["writes", "full_disk", "in_sequence", "attacked", "attacked_lakes"],
             marks=[pytest.mark.fault, pytest.mark.skipif(not strace.available(), reason="needs strace")],
         ),
     ],

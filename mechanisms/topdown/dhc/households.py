@@ -12,7 +12,7 @@ LARGEST = 7
 
 
 class Couple(IntEnum):
-    """Whom the householder lives with as a couple."""
+    """The couple in a household, by the sexes of both and whether they are married."""
 
     NONE, OPPOSITE_SEX_MARRIED, SAME_SEX_MARRIED, OPPOSITE_SEX_COHABITING, SAME_SEX_COHABITING = range(5)
 

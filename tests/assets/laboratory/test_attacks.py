@@ -115,13 +115,18 @@ def test_more_swapping_names_fewer_unique_persons_and_a_little_more_than_the_gue
     guesser = guess_by_share(tract.place, tract.category, 126)[truth.subsets[UNIQUE]].mean()
     assert accuracy[0] > accuracy[1] > max(accuracy[2], guesser)
     assert truth.subsets[UNIQUE].sum() > 20
+    targets = choose_targets(truth, 40, KEY)
+    gains = {row.subset for row in measure_gain(truth, "link", targets, *[select(guesses, targets)] * 2)}
+    assert UNIQUE in gains
+    assert not gains & {ALL, NONMODAL}, "unique persons are half of the targets, and fewer of these subsets"
     assert truth.subsets[NONMODAL].sum() > truth.subsets[UNIQUE].sum()
 
 
 OWN = """
-import sys
+import mmap, os, struct, sys
 import numpy as np
-SECRETS, calls = {secrets!r}, []
+# Shared by all forks of a process that has loaded the module.
+SECRETS, calls = {secrets!r}, mmap.mmap(-1, 1)
 def count_opened(publication, persons):
     opened = 0
     for path in SECRETS:
@@ -131,18 +136,27 @@ def count_opened(publication, persons):
         except OSError:
             pass
     opened += any(name.endswith(("records", "evaluation")) for name in sys.modules if name.startswith("assets."))
-    calls.append(1)
-    return np.full(len(persons.block), opened + 10 * len(calls))
+    calls[0] += 1
+    return np.full(len(persons.block), opened + 10 * calls[0])
 def fail(publication, persons):
     raise ValueError("secret")
 def shout(publication, persons):
     print("not an answer")
+    for descriptor in range(3, 12):
+        try:
+            os.write(descriptor, struct.pack("=?Q", False, 0))
+        except OSError:
+            pass
     return [[0.5]]
+def leave(publication, persons):
+    os._exit(0)
 """
 
 
 def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart from: an attack that runs in the process of the evaluation, and one process for all publications."""
+    """Told apart from: an attack that runs in the process of the evaluation, and one process for all publications; a
+    module in shared memory; a wait for the answer of an attack that has ended; and a pipe for the answers of all, in
+    which one attack answers for the next."""
     secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "source.csv")]
     for path in secrets:
         path.write_text("secret")
@@ -150,7 +164,7 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkey
     module = tmp_path / "own" / "my_attacks.py"
     module.write_text(OWN.format(secrets=list(map(str, secrets))))
     monkeypatch.syspath_prepend(str(tmp_path / "own"))
-    own = {name: OwnAttack.find(f"my_attacks:{name}") for name in ("count_opened", "fail", "shout")}
+    own = {name: OwnAttack.find(f"my_attacks:{name}") for name in ("count_opened", "fail", "shout", "leave")}
     truth = make_truth(REDISTRICTING, 20, 2)
     publication = Exact().draw(truth.tract, KEY).publication
     with Attacker(own, secrets) as attacker:
@@ -159,8 +173,10 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkey
             assert set(shares.argmax(axis=1)) == {10}, "none opened, and called for the first time"
         with pytest.raises(AttackError, match=r"^attack fail: it failed \(ValueError\)$"):
             attacker.guess("fail", publication, truth.file)
-        with pytest.raises(AttackError, match="ValueError"):
+        with pytest.raises(AttackError, match=r"it failed \("):
             attacker.guess("shout", publication, truth.file)
+        with pytest.raises(AttackError, match="was ended"):
+            attacker.guess("leave", publication, truth.file)
         linked = attacker.guess("link", publication, truth.file)
         assert np.array_equal(linked.shares, link(publication, truth.file).shares)
     from my_attacks import count_opened  # type: ignore[import-not-found]
