@@ -67,6 +67,7 @@ COLUMNS: dict[str, Any] = {
     "text": {"type": "string", "source": "county", "values": list(COUNTIES)},
     "free": {"type": "decimal", "source": "hours"},
     "place": {"type": "string", "source": "county", "values": list(COUNTIES)},
+    **{name: {"type": "integer", "source": "hours", "values": list(range(10, 71))} for name in ("number", "scaled_1")},
 }
 INCOME = {"bounds": [0, 12_000], "grid": 100, "branching": 5}
 CUBE: dict[str, Any] = {
@@ -145,6 +146,18 @@ def test_exact_numbers_are_those_of_plain_counting_without_codes_for_no_income(
         extended = np.column_stack([np.full(len(scaled), 1000.0), scaled])
         matrix = (extended * weights[:, None]).T @ extended
         assert sums[place].tolist() == matrix[np.triu_indices(3)].tolist()
+
+
+def test_a_variable_has_any_name_without_a_change_of_what_a_record_adds(published: Deployed) -> None:
+    """Wrong program: a statement that calls its own columns so, and takes a category for a number or a weight."""
+    with published.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+
+        def add_up(name: str, statistic: str) -> list[list[int]]:
+            release = release_of(published.root, statistic, CUBE | {"variables": [name]})
+            return [part.sum(axis=0).tolist() for part in add_up_numbers(session, release)]
+
+        assert add_up("number", "_income_quantiles") == add_up("county", "_income_quantiles")
+        assert add_up("scaled_1", "_moments") == add_up("county", "_moments")
 
 
 def test_each_statistic_is_a_draw_and_a_charge_of_its_own(published: Deployed) -> None:
