@@ -1,5 +1,6 @@
 """Attacks: what they are given, what they can open, and what they gain where there is nothing to gain."""
 
+import tracemalloc
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -85,6 +86,20 @@ def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser
         )
     ]  # fmt: skip
     assert np.mean(worse) > 0
+
+
+def test_worlds_without_targets_are_in_memory_one_at_a_time() -> None:
+    truth = make_truth(REDISTRICTING, 400, 200)
+    whole = Exact().draw(truth.tract, KEY).publication.counts
+    targets = np.arange(40)
+    tracemalloc.start()
+    worlds = remove_each(truth, Exact(), KEY, targets)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert worlds is not None
+    removed = whole[truth.tract.place[targets]] - worlds.publication.counts
+    assert set(removed.sum(axis=1)) <= {2, 4}, "one person, in two tables or in four"
+    assert peak < 12 * whole.nbytes
 
 
 def test_a_person_who_is_left_out_changes_the_swaps_of_two_strata_alone() -> None:
