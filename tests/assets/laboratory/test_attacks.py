@@ -212,7 +212,8 @@ def test_what_an_attack_returns_is_checked() -> None:
     shares = np.array([[0.5, 0.5], [1, 0]])
     assert np.array_equal(Guesses.of(np.array([0, NONE]), 2, 2).shares, [[1, 0], [0, 0]])
     assert np.array_equal(Guesses.of(shares, 2, 2).shares, shares)
-    for wrong in (shares * 2, -shares, shares[:1], np.array(["a", "b"])):
+    numbered_otherwise = (np.array([1, 2]), np.array([0, -2]), Guesses(shares, np.array([NONE, 2])))
+    for wrong in (shares * 2, -shares, shares[:1], np.array(["a", "b"]), *numbered_otherwise):
         with pytest.raises((ValueError, TypeError)):
             Guesses.of(wrong, 2, 2)
 
