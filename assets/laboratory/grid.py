@@ -100,16 +100,17 @@ def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int6
     if not len(targets):
         return None
     tract = truth.tract
-    publications = [point.draw(tract.without(person), key).publication for person in targets.tolist()]
-    neighbors = [np.flatnonzero(tract.place == block) for block in tract.place[targets]]
+    blocks, rows = tract.place[targets].tolist(), []
+    for person, block in zip(targets.tolist(), blocks, strict=True):
+        publication = point.draw(tract.without(person), key).publication
+        # A view would keep the whole publication in memory.
+        rows.append((publication.counts[block].copy(), publication.totals[block]))
+    neighbors = [np.flatnonzero(tract.place == block) for block in blocks]
     sizes = [len(persons) for persons in neighbors]
-    counts, totals = (
-        np.array([getattr(each, name)[block] for each, block in zip(publications, tract.place[targets], strict=True)])
-        for name in ("counts", "totals")
-    )
+    counts, totals = (np.array(each) for each in zip(*rows, strict=True))
     within = [np.searchsorted(persons, target) for persons, target in zip(neighbors, targets, strict=True)]
     return Worlds(
-        replace(publications[0], counts=counts, totals=totals),
+        replace(publication, counts=counts, totals=totals),
         NamedPersons(np.repeat(np.arange(len(targets)), sizes), tract.frame[np.concatenate(neighbors)]),
         np.cumsum([0, *sizes[:-1]]) + np.array(within),
     )

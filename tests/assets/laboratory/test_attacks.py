@@ -1,5 +1,6 @@
 """Attacks: what they are given, what they can open, and what they gain where there is nothing to gain."""
 
+import tracemalloc
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -87,6 +88,20 @@ def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser
     assert np.mean(worse) > 0
 
 
+def test_worlds_without_targets_are_in_memory_one_at_a_time() -> None:
+    truth = make_truth(REDISTRICTING, 400, 200)
+    whole = Exact().draw(truth.tract, KEY).publication.counts
+    targets = np.arange(40)
+    tracemalloc.start()
+    worlds = remove_each(truth, Exact(), KEY, targets)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert worlds is not None
+    removed = whole[truth.tract.place[targets]] - worlds.publication.counts
+    assert set(removed.sum(axis=1)) <= {2, 4}, "one person, in two tables or in four"
+    assert peak < 12 * whole.nbytes
+
+
 def test_a_person_who_is_left_out_changes_the_swaps_of_two_strata_alone() -> None:
     """Told apart from: one random stream for all strata, which a missing person shifts in all that come later."""
     size = np.repeat([5, 1], 60)
@@ -157,20 +172,24 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkey
     """Told apart from: an attack that runs in the process of the evaluation, and one process for all publications; a
     module in shared memory; a wait for the answer of an attack that has ended; and a pipe for the answers of all, in
     which one attack answers for the next."""
-    secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "source.csv")]
+    package = tmp_path / "own" / "packed"
+    package.mkdir(parents=True)
+    secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "own/packed/source.csv")]
     for path in secrets:
         path.write_text("secret")
-    (tmp_path / "own").mkdir()
     module = tmp_path / "own" / "my_attacks.py"
-    module.write_text(OWN.format(secrets=list(map(str, secrets))))
+    for file in (module, package / "__init__.py"):
+        file.write_text(OWN.format(secrets=list(map(str, secrets))))
     monkeypatch.syspath_prepend(str(tmp_path / "own"))
     own = {name: OwnAttack.find(f"my_attacks:{name}") for name in ("count_opened", "fail", "shout", "leave")}
+    own["packed"] = OwnAttack.find("packed:count_opened")
     truth = make_truth(REDISTRICTING, 20, 2)
     publication = Exact().draw(truth.tract, KEY).publication
     with Attacker(own, secrets) as attacker:
         for _ in range(2):
-            shares = attacker.guess("count_opened", publication, truth.file).shares
-            assert set(shares.argmax(axis=1)) == {10}, "none opened, and called for the first time"
+            for name in ("count_opened", "packed"):
+                shares = attacker.guess(name, publication, truth.file).shares
+                assert set(shares.argmax(axis=1)) == {10}, "none opened, and called for the first time"
         with pytest.raises(AttackError, match=r"^attack fail: it failed \(ValueError\)$"):
             attacker.guess("fail", publication, truth.file)
         with pytest.raises(AttackError, match=r"it failed \("):
@@ -193,7 +212,8 @@ def test_what_an_attack_returns_is_checked() -> None:
     shares = np.array([[0.5, 0.5], [1, 0]])
     assert np.array_equal(Guesses.of(np.array([0, NONE]), 2, 2).shares, [[1, 0], [0, 0]])
     assert np.array_equal(Guesses.of(shares, 2, 2).shares, shares)
-    for wrong in (shares * 2, -shares, shares[:1], np.array(["a", "b"])):
+    numbered_otherwise = (np.array([1, 2]), np.array([0, -2]), Guesses(shares, np.array([NONE, 2])))
+    for wrong in (shares * 2, -shares, shares[:1], np.array(["a", "b"]), *numbered_otherwise):
         with pytest.raises((ValueError, TypeError)):
             Guesses.of(wrong, 2, 2)
 

@@ -170,6 +170,9 @@ def test_files_are_read_and_estimated_with_a_level_of_whole_states(tmp_path: Pat
     assert np.all(occupied <= PERSONS.groups.answer(by_level["County"])[:, HOUSEHOLDS])
     with pytest.raises(ValueError, match="a level without measurements"):
         estimate(persons)
+    for wrong in ([5] * 4, [-1] * 5, [[5]] * 5):
+        with pytest.raises(ValueError, match="units: with types_first, one number"):
+            estimate(persons, types_first="State", units=wrong)
 
 
 @pytest.mark.parametrize(
