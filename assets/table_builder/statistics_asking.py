@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from assets.release.published import ERRORS
 from assets.table_builder.asking import PLACES, Publication, Where, read_categories
+from assets.table_builder.declaration import write_share
 from assets.table_builder.release import BETWEEN, TABLES
 from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.grid_values import Grid
@@ -114,7 +115,7 @@ class PublishedStatistic:
             return round(float((high - low) * grid.step) / (2 * NORMAL_90), PLACES) if some else None
 
         return {
-            "quantile": f"{float(quantile):g}",
+            "quantile": write_share(quantile),
             "estimate": value(fit.quantile(quantile)) if some else None,
             "standard_error": error(lower, upper),
             "lower": value(lower),

@@ -453,6 +453,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "shares of other levels": (quantiles(shares=[1]), "for each of 4 levels"),
     "shares below 1": (quantiles(shares=["1/2"]), "they add up to 1/2"),
     "a quantile of all": (quantiles(published=[1]), "above 0 and below 1"),
+    "a quantile twice": (quantiles(published=["1/2", "0.5000001"]), "published: 0.5 is named twice"),
+    "bounds of another": (
+        {"moments": {"variables": ["hours"], "bounds": {"hour": [0, 9]}}},
+        "bounds: hour is not among the variables",
+    ),
+    "an interval of no width": ({"moments": {"variables": ["hours"], "widest": 0}}, "widest: it is greater than 0"),
     "two budgets": ({"moments": {"variables": ["hours"], "epsilon": 1, "rho": 1}}, "either epsilon or rho"),
     "no noise to share": (
         {"epsilon": None, "p_table": {"largest_change": 3, "variance": 2}},
