@@ -8,6 +8,7 @@ import pytest
 
 import stirred
 from mechanisms.topdown.dhc.levels import Estimated as Level
+from mechanisms.topdown.schema import Counts
 from stirred import dhc
 from stirred.topdown import PERSONS as REDISTRICTING
 
@@ -118,6 +119,14 @@ def test_what_does_not_fit_is_refused(changes: dict[str, object], rule: str) -> 
         measure(**changes)
 
 
+def test_upper_levels_add_up_the_filled_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = Counts(*[np.empty(0, dtype=np.int64)] * 3)
+    monkeypatch.setattr(dhc, "fill_facilities", lambda *_: (nobody, 3))
+    measured = measure()
+    assert measured.unfilled == 3
+    assert not any(len(measured.table("persons", level)) for level in TREE)
+
+
 def test_a_level_without_a_budget_is_refused() -> None:
     with pytest.raises(dhc.AllocationError, match="the level County has no ρ"):
         dhc.divide(dhc.UNITS, ["detailed"], {"State": [1], "County": [0]})
@@ -126,7 +135,11 @@ def test_a_level_without_a_budget_is_refused() -> None:
 def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrong program counts households twice, as units. But when two persons who live alone, of the same kind, move
     together, a cell loses 2 and another gains 1."""
-    monkeypatch.setattr(dhc, "estimate_level", lambda plan, measuring, *rest: Level(measuring._exact, 0.0, 0.0))
+    monkeypatch.setattr(
+        dhc,
+        "estimate_level",
+        lambda plan, own, *rest: Level(own._exact, *[0.5 if own.level.name == "State" else 0.1] * 2),
+    )
     alone, couple = (
         next(code for code, each in enumerate(dhc.TYPES) if each.size == size and each.couple == kind)
         for size, kind in ((1, dhc.Couple.NONE), (2, dhc.Couple.OPPOSITE_SEX_COHABITING))
@@ -146,6 +159,7 @@ def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyP
         )  # fmt: skip
         state = measured.table("households", "State")
         counted.append(state.set_index([*other, "hhtype_dhch"])["count"])
+    assert (measured.gap, measured.violation) == (0.5, 0.5)
     squared = int((counted[0].sub(counted[1], fill_value=0) ** 2).sum())
     assert squared == 5
     charged = measured.specification.loss.rho - 2 * of_units.loss.rho
