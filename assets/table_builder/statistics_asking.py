@@ -230,7 +230,7 @@ def read_statistic(folder: Path) -> PublishedStatistic:
     """The publication in a folder. Raises QuestionError if the folder has none of quantiles or moments."""
     try:
         return _read(folder)
-    except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, pa.ArrowException):
         raise QuestionError(f"{folder}: this is no publication of quantiles or moments") from None
 
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -395,7 +396,7 @@ def test_where_the_noise_leaves_nothing_to_say_no_figures_are_shown(published: D
     assert (row["sample_lower"], row["sample_upper"], row["sample_standard_error"]) == (0, 12_000, None)
 
 
-def test_levels_are_read_in_their_order_whatever_that_of_the_file(published: Deployed, tmp_path: Path) -> None:
+def test_levels_are_read_in_their_order_and_forged_bounds_are_refused(published: Deployed, tmp_path: Path) -> None:
     """A published file is in the order of names: level 10 of a tree with two branches comes before its level 2."""
     folder = published.release.folder
     for file in folder.glob("*.parquet"):
@@ -404,6 +405,12 @@ def test_levels_are_read_in_their_order_whatever_that_of_the_file(published: Dep
     pq.write_table(levels.take([0, 3, 2, 1]), tmp_path / "measured_tables.parquet")
     asked = ("income", [Fraction(1, 2)], ["county"], {})
     assert read_statistic(tmp_path).quantiles(*asked) == read(published, "income_quantiles").quantiles(*asked)
+    scales = pq.read_table(folder / "scales.parquet")
+    for column, forged in (("effect", "1/0"), ("most", None), ("numbers", 1)):
+        made = scales.drop([column]).append_column(column, pa.array([forged], scales.schema.field(column).type))
+        pq.write_table(made, tmp_path / "scales.parquet")
+        with pytest.raises(QuestionError, match="no publication of quantiles or moments"):
+            read_statistic(tmp_path)
 
 
 def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_asked(published: Deployed) -> None:
