@@ -7,6 +7,7 @@ drawn; each is that of the complete draw.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,8 @@ from mechanisms.topdown.dhc.allocation import (
 )
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
 from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
-from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN
-from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, RELATIONSHIPS
+from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan, list_queries
+from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, REDISTRICTING, RELATIONSHIPS
 from mechanisms.topdown.dhc.quarters import GROUPS, QuartersError, add_up_levels, count_quarters, fill_facilities
 from mechanisms.topdown.dhc.tables import (
     DHC_TABLES,
@@ -107,7 +108,7 @@ class Estimated(Draw):
         cell, by its name. P13 has median ages as floats, null where there is nobody. Raises KeyError for a table or a
         level that there is not, or one of another histogram."""
         places, histograms = self._places[level], self._histograms[level]
-        if name[:3] == MEDIAN_AGES:
+        if name in MEDIAN_AGES:
             population = find_population(name[3:], PERSONS) if name[3:] else None
             medians = find_median_ages(histograms[PERSONS.name], places, population)
             columns = [
@@ -146,12 +147,19 @@ def measure_persons(
         allocation: ρ of each level and query, whose levels are the tree's.
 
     Raises QuartersError if the redistricting file has persons in a type of group quarters without a facility,
-    AllocationError for levels that are not the tree's, and ValueError for codes, shapes or trees that do not fit.
+    AllocationError for levels that are not the tree's or queries without ρ, and ValueError for codes, shapes or trees
+    that do not fit.
     """
-    parents = _read_tree(tree, allocation)
+    parents = _read_tree(tree, allocation, PERSON_PLAN)
     blocks = len(parents[-1])
     exact = _count(PERSONS, read_frame(persons), blocks)
     held, types = _read_array(redistricting, blocks, GROUPS), _read_array(facilities, blocks, len(QUARTERS))
+    group = PERSONS.marginal(REDISTRICTING)
+    possible = np.bincount(group.find(np.flatnonzero(PERSONS.possible)), minlength=GROUPS)
+    if wrong := np.count_nonzero(held[:, possible == 0].any(axis=1)):
+        raise ValueError(
+            f"redistricting: {wrong:,} blocks have impossible persons, such as minors in nursing facilities"
+        )
     quarters = add_up_levels(count_quarters(held, types), parents[1:])
     key, levels = randomness.next_key(), plan_levels(allocation, parents)
     histograms, above, gap, violation = dict[str, dict[str, Counts]](), None, 0.0, 0.0
@@ -165,7 +173,7 @@ def measure_persons(
     for level, counts in zip(levels, _add_levels(filled, parents), strict=True):
         histograms[level.name] = {PERSONS.name: counts}
     given = "the redistricting file's persons, and the facilities of group quarters of each type, in each block"
-    specification = _specify("person", name, given, allocation.loss, [(PERSONS, allocation)])
+    specification = _specify("person", name, given, [(PERSONS, allocation)])
     return Estimated(
         specification,
         gap,
@@ -191,7 +199,9 @@ def measure_homes(
 ) -> Estimated:
     """Measure units and households, and estimate their histograms from the root down, within a redistricting file's.
 
-    ρ counts twice, as one person's move changes two units.
+    One person's move changes two units, of which one becomes vacant and the other occupied: the squared L2 distance of
+    a query is 4 instead of 2, and ρ of units counts twice. The two households may change alike, so that the distance,
+    and not its square, doubles: ρ of households counts four times.
 
     Args:
         tree: as of `measure_persons`.
@@ -202,8 +212,8 @@ def measure_homes(
 
     Raises as `measure_persons`, and ValueError if the redistricting file has another number of units in a block.
     """
-    parents = _read_tree(tree, unit_allocation)
-    _read_tree(tree, household_allocation)
+    parents = _read_tree(tree, unit_allocation, UNIT_PLAN)
+    _read_tree(tree, household_allocation, HOUSEHOLD_PLAN)
     blocks = len(parents[-1])
     exact = [_count(schema, read_frame(each), blocks) for schema, each in ((UNITS, units), (HOUSEHOLDS, households))]
     held = exact[0].answer(UNITS.marginal(OCCUPANCY), 0, blocks)
@@ -229,17 +239,15 @@ def measure_homes(
         gap = max(gap, of_units.gap, of_households.gap)
         violation = max(violation, of_units.violation, of_households.violation)
         histograms[plans[0][depth].name] = {UNITS.name: of_units.counts, HOUSEHOLDS.name: of_households.counts}
-    loss = unit_allocation.loss + household_allocation.loss
     given = "the redistricting file's occupied and vacant units, and the facilities of group quarters, in each block"
-    parts = [(UNITS, unit_allocation), (HOUSEHOLDS, household_allocation)]
-    specification = _specify("person", name, given, loss + loss, [*parts, *parts])
-    schemas = {schema.name: schema for schema, _ in parts}
+    parts = [*[(UNITS, unit_allocation)] * 2, *[(HOUSEHOLDS, household_allocation)] * 4]
+    specification = _specify("person", name, given, parts)
+    schemas = {schema.name: schema for schema in (UNITS, HOUSEHOLDS)}
     return Estimated(specification, gap, violation, 0, schemas, histograms, _count_places(tree), frame_kind(households))
 
 
-def _specify(
-    unit: str, name: str, given: str, loss: ConcentratedLoss, parts: Sequence[tuple[Schema, Allocation]]
-) -> Specification:
+def _specify(unit: str, name: str, given: str, parts: Sequence[tuple[Schema, Allocation]]) -> Specification:
+    loss = sum((allocation.loss for _, allocation in parts), ConcentratedLoss())
     domain = f"all possible files of {unit}s with the attributes of {name}, each in one of the places"
     flavor = Flavor(domain, ("which places there are", given), unit, None, loss.output_premetric)
     lines = (
@@ -251,11 +259,14 @@ def _specify(
     return Specification(flavor, loss, tuple(lines))
 
 
-def _read_tree(tree: _Tree, allocation: Allocation) -> list[NDArray[np.int64]]:
+def _read_tree(tree: _Tree, allocation: Allocation, plan: Plan) -> list[NDArray[np.int64]]:
     if list(tree) != list(allocation.levels):
         raise AllocationError(
             f"the allocation's levels are {', '.join(allocation.levels)}, the tree's {', '.join(tree)}"
         )
+    for level, query in product(allocation.levels, list_queries(plan)):
+        if not allocation.part(level, query).rho:
+            raise AllocationError(f"the allocation of {plan.schema.name} has no ρ for {query} of the level {level}")
     parents = [read_counts(places) for places in tree.values()]
     places = 1
     for level, own in zip(tree, parents, strict=True):
@@ -273,8 +284,10 @@ def _count_places(tree: _Tree) -> dict[str, int]:
 
 def _read_array(values: ArrayLike, blocks: int, columns: int) -> NDArray[np.int64]:
     array = read_counts(values)
-    if array.shape != (blocks, columns) or (array < 0).any():
-        raise ValueError(f"counts are not negative and have the shape ({blocks}, {columns}), not {array.shape}")
+    if array.shape != (blocks, columns):
+        raise ValueError(f"counts have the shape ({blocks}, {columns}), not {array.shape}")
+    if (array < 0).any():
+        raise ValueError("counts are not negative")
     return array
 
 

@@ -106,7 +106,7 @@ def estimate(
     *,
     total_first: Sequence[str] = (),
     types_first: str | None = None,
-    units: NDArray[np.int64] | None = None,
+    units: ArrayLike | None = None,
 ) -> Histograms:
     """Estimate the histograms of all places from noisy measurements, without reading a record and without a draw.
 
@@ -118,14 +118,19 @@ def estimate(
             group is households are then counted.
 
     Raises NotSolvedError or NotRoundedError if a parent's children cannot be estimated, and ValueError for impossible
-    levels.
+    levels or units.
     """
     levels = list(measured.tree)
     if not {*total_first} <= {*levels} or (types_first and (total_first or types_first not in levels[:-1])):
         raise ValueError("total_first: levels of the tree; types_first: one above the finest, without total_first")
     if not types_first and not all(measured.measurements.values()):
         raise ValueError("types_first: a level without measurements is estimated with full information alone")
-    return _walk(measured, measured.limits, tuple(total_first), types_first, units=units)
+    stock = None if units is None else read_counts(units)
+    if stock is not None and not (
+        types_first and stock.shape == (len(measured.tree[levels[-1]]),) and stock.min() >= 0
+    ):
+        raise ValueError("units: with types_first, one number that is not negative for each of the finest places")
+    return _walk(measured, measured.limits, tuple(total_first), types_first, units=stock)
 
 
 def _walk(

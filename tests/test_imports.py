@@ -97,9 +97,15 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a module, walked once for all rules."""
+    return tuple(ast.walk(tree))
+
+
 def imported(tree: ast.Module) -> Iterator[str]:
     """Names of the modules that a module imports. A relative import stays within the package."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -108,7 +114,7 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 def imported_packages(tree: ast.Module) -> Iterator[str]:
     """Packages that a module imports from a layer by name, such as `from assets import swapping`."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module in LAYERS:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
@@ -157,7 +163,7 @@ def mechanisms_touch_only_numbers(path: Path, tree: ast.Module) -> Iterator[str]
     if path.parts[0] != "mechanisms":
         return
     yield from (f"imports {name}" for name in imported(tree) if name.split(".")[0] not in MATHEMATICS)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Name) and node.id in {"open", "print", "input", "eval", "exec", "__import__"}:
             yield f"uses {node.id}"
         if isinstance(node, ast.Attribute) and node.attr in REACHES_OUT:
@@ -172,7 +178,7 @@ def modules_open_with_a_docstring(path: Path, tree: ast.Module) -> Iterator[str]
 def docstrings(tree: ast.Module) -> set[int]:
     """String literals that are statements: they only describe, and cannot be executed as SQL."""
     return {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        id(node.value) for node in nodes(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
 
 
@@ -183,10 +189,10 @@ def _is_text(node: ast.expr) -> bool:
 def inline_statements(tree: ast.Module) -> Iterator[ast.Call]:
     """The calls of `SQL`, under whatever name it is imported."""
     names = {"SQL"}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "resources.statements":
             names |= {alias.asname or alias.name for alias in node.names if alias.name == "SQL"}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if called in names:
@@ -206,7 +212,7 @@ def other_sql_lies_in_its_own_files(path: Path, tree: ast.Module) -> Iterator[st
     if path in RUNS_SQL:
         return
     described = docstrings(tree) | {id(argument) for call in inline_statements(tree) for argument in call.args}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described
         if text and SQL.search(f"{node.value} "):  # type: ignore[attr-defined]
             yield f"line {node.lineno} holds SQL"  # type: ignore[attr-defined]
@@ -217,13 +223,13 @@ def other_sql_lies_in_its_own_files(path: Path, tree: ast.Module) -> Iterator[st
 
 def private_parts_stay_private(path: Path, tree: ast.Module) -> Iterator[str]:
     """No name with a leading underscore is imported, read from another object, or part of a module's name in a text."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) not in {"self", "cls"}:
+        elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in {"self", "cls"}:
             names = [node.attr]
         elif isinstance(node, ast.Constant) and re.fullmatch(r"\w+(\.\w+)+", str(node.value)):
             names = [str(node.value)]
@@ -235,13 +241,13 @@ def the_explorer_asks_for_no_key(path: Path, tree: ast.Module) -> Iterator[str]:
     if path.parts[:2] != ("orchestration", "explorer"):
         return
     yield from (f"imports {name}" for name in imported(tree) if name in OF_KEYS)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom):
             yield from (f"imports {alias.name}" for alias in node.names if alias.name in NEED_KEYS)
 
 
 def the_environment_is_read_at_few_places(path: Path, tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         name = getattr(node, "attr", getattr(node, "id", ""))
         if name in ("environ", "environb", "getenv") and path not in READS_ENVIRONMENT:
             yield f"line {node.lineno} reads the environment"  # type: ignore[attr-defined]
@@ -249,7 +255,7 @@ def the_environment_is_read_at_few_places(path: Path, tree: ast.Module) -> Itera
 
 def keys_are_in_no_representation(path: Path, tree: ast.Module) -> Iterator[str]:
     """A log of a cluster's worker, or an error, may show a value as Python represents it."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         for part in node.body if isinstance(node, ast.ClassDef) else ():
             text = ast.unparse(part) if isinstance(part, ast.AnnAssign) else ""
             if re.match(r"\w+: [^=]*\bbytes\b", text) and "repr=False" not in text:
@@ -261,7 +267,7 @@ def messages_of_libraries_go_nowhere(path: Path, tree: ast.Module) -> Iterator[s
 
     Dagster stores the whole chain of an error, and a terminal shows it. Ruff asks for a cause in every handler.
     """
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Raise) and isinstance(node.cause, ast.Name):
             yield f"line {node.lineno} raises from {node.cause.id}"
         if isinstance(node, ast.Call):

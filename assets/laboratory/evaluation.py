@@ -3,7 +3,7 @@
 Every measure is a row for a subset of persons of a tract. Subsets are the evaluator's: no attack is told them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,8 +45,8 @@ MEASURES: Mapping[str, str] = {
     "mean absolute error": "mean of |published − true| over the cells of this true size, by race, ethnicity and frame",
     "total variation": "½ Σ |published share − true share| of the categories of a block, weighted by persons",
     "ln ratio, median": "median of |ln of the likelihood ratio| of two worlds that differ by one exchange",
-    "ln ratio, greatest": "the greatest of these",
-    "ln ratio, infinite": "the share of these that are infinite",
+    "ln ratio, greatest": "the greatest of these in a draw",
+    "ln ratio, infinite": "the share of these that are infinite; median and greatest are of the others",
     "ln ratio, bound": "what the method's theorem says that none exceeds",
 }
 """What each measure is."""
@@ -126,6 +126,11 @@ class Truth:
         return named, confirmed, confirmed + (1 - named) * (guesses.fallback == category)
 
 
+def most_exposed(subsets: Sequence[str] | Mapping[str, object]) -> str:
+    """Of subsets, the one that is exposed most: nonmodal persons, those of them who are unique if frames are many."""
+    return UNIQUE if UNIQUE in subsets else NONMODAL
+
+
 def measure_guesses(truth: Truth, attack: str, guesses: Guesses) -> Iterator[Measure]:
     named, confirmed, accuracy = truth.score(guesses)
     for subset, size, chosen in truth.cells():
@@ -158,10 +163,11 @@ def measure_gain(
 ) -> Iterator[Measure]:
     """The gain of some targets, from the guesses about them in the worlds with and without each of them."""
     gains = truth.score(within, targets)[2] - truth.score(without, targets)[2]
+    exposed = truth.subsets[most_exposed(truth.subsets)]
     for subset, members in truth.subsets.items():
         chosen = members[targets]
-        # Targets are not chosen as all persons are.
-        if subset != ALL and chosen.any():
+        # More targets are chosen among the exposed persons, so a mean over them and others is that of no subset.
+        if chosen.any() and len(np.unique(exposed[members])) == 1:
             yield Measure(attack, subset, ANY_SIZE, "gain", float(gains[chosen].mean()), int(chosen.sum()))
 
 

@@ -1,6 +1,6 @@
 """One part of the grid: one draw of a point, of every tract, attacked and evaluated."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from assets.laboratory.attacking import Attacker
 from assets.laboratory.declaration import LaboratoryDeclaration
 from assets.laboratory.evaluation import (
-    NONMODAL,
-    UNIQUE,
     Measure,
     Truth,
     measure_gain,
@@ -20,6 +18,7 @@ from assets.laboratory.evaluation import (
     measure_ratios,
     measure_reconstruction,
     measure_utility,
+    most_exposed,
 )
 from assets.laboratory.points import Point
 from assets.laboratory.publication import Guesses, NamedPersons, Publication
@@ -87,11 +86,6 @@ def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
     return np.concatenate([first, order[~exposed][: number - len(first)]])
 
 
-def most_exposed(subsets: Sequence[str] | Mapping[str, object]) -> str:
-    """Of subsets, the one that is exposed most: nonmodal persons, those of them who are unique if frames are many."""
-    return UNIQUE if UNIQUE in subsets else NONMODAL
-
-
 class Worlds(NamedTuple):
     """For each target, its block as published in the world without the target; the attacker's file of these blocks, in
     which the target still is; and each target's position in that file."""
@@ -106,16 +100,17 @@ def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int6
     if not len(targets):
         return None
     tract = truth.tract
-    publications = [point.draw(tract.without(person), key).publication for person in targets.tolist()]
-    neighbors = [np.flatnonzero(tract.place == block) for block in tract.place[targets]]
+    blocks, rows = tract.place[targets].tolist(), []
+    for person, block in zip(targets.tolist(), blocks, strict=True):
+        publication = point.draw(tract.without(person), key).publication
+        # A view would keep the whole publication in memory.
+        rows.append((publication.counts[block].copy(), publication.totals[block]))
+    neighbors = [np.flatnonzero(tract.place == block) for block in blocks]
     sizes = [len(persons) for persons in neighbors]
-    counts, totals = (
-        np.array([getattr(each, name)[block] for each, block in zip(publications, tract.place[targets], strict=True)])
-        for name in ("counts", "totals")
-    )
+    counts, totals = (np.array(each) for each in zip(*rows, strict=True))
     within = [np.searchsorted(persons, target) for persons, target in zip(neighbors, targets, strict=True)]
     return Worlds(
-        replace(publications[0], counts=counts, totals=totals),
+        replace(publication, counts=counts, totals=totals),
         NamedPersons(np.repeat(np.arange(len(targets)), sizes), tract.frame[np.concatenate(neighbors)]),
         np.cumsum([0, *sizes[:-1]]) + np.array(within),
     )

@@ -2,20 +2,24 @@
 
 It can open the programs, and of the deployment nothing at all: a publication and the attacker's file come in by its
 standard input, and guesses go out by its standard output. Each attack runs in a process of its own that is forked for
-it, so that nothing is remembered from one publication to the next. Nothing is imported before the process is confined
-but the standard library: a thread that runs already would not be restricted.
+it, with a module that is loaded there and a pipe for its own answer alone, so that nothing is remembered from one
+publication to the next, and no other attack's answer changes. Code that means to can still leave a process or shared
+memory behind. Nothing is imported before the process is confined but the standard library: a thread that runs already
+would not be restricted.
 """
 
 import io
 import json
 import os
 import pickle
+import signal
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from resources.confinement import SYSTEM, confine, end_with_parent, exclude
 from resources.project import CODE
@@ -36,64 +40,86 @@ def main() -> None:
     refused = [Path(path) for path in left_out]
     programs = [*map(Path, SYSTEM), Path(sys.prefix), Path(sys.base_prefix)]
     programs += [CODE / name for name in ("assets", "mechanisms", "resources")]
-    confine([*exclude(programs, refused), *(Path(path) for _, path, _ in own)], [], refused, None)
-    attack = _load_attacks(own)
+    confine(exclude([*programs, *(Path(path) for _, path, _ in own)], refused), [], refused, None)
+    attack = _load_attacks({name: (path, target) for name, path, target in own})
     while header := tasks.read(LENGTH.size):
         content = tasks.read(LENGTH.unpack(header)[1])
+        incoming, outgoing = os.pipe()
         child = os.fork()
         if child == 0:
-            _answer(answers, *_attempt(attack, content))
-            os._exit(0)
-        if os.waitpid(child, 0)[1]:
-            _answer(answers, False, b"the process of the attack was ended")
+            os.setsid()
+            for descriptor in (tasks.fileno(), answers.fileno(), incoming):
+                os.close(descriptor)
+            try:
+                with os.fdopen(outgoing, "wb") as answer:
+                    answer.write(_attempt(attack, content))
+            finally:
+                os._exit(0)
+        os.close(outgoing)
+        answers.write(_receive(incoming) or _frame(False, b"the process of the attack was ended"))
+        answers.flush()
+        # What it has started may still run.
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
-def _load_attacks(own: Sequence[tuple[str, str, str]]) -> Any:
-    """A function that runs an attack by name, with the built-in ones and those of an import path."""
+def _receive(descriptor: int) -> bytes:
+    """A whole framed answer; nothing if the process ended before."""
+    with os.fdopen(descriptor, "rb") as answer:
+        header = answer.read(LENGTH.size)
+        length = LENGTH.unpack(header)[1] if len(header) == LENGTH.size else -1
+        content = answer.read(max(0, length))
+    return header + content if len(content) == length else b""
+
+
+def _load_attacks(own: Mapping[str, tuple[str, str]]) -> Any:
+    """A function that runs an attack by name: a built-in one, or by its path and target one of somebody's own."""
     # Only now: they start threads.
-    from importlib import import_module
-
     from assets.laboratory.attacks import ATTACKS, reconstruct
     from assets.laboratory.publication import Guesses
-
-    functions = dict(ATTACKS)
-    for name, path, target in own:
-        module, _, function = target.partition(":")
-        top, package = module.split(".")[0], Path(path)
-        folders = [path] if package.is_dir() else None
-        spec = spec_from_file_location(
-            top, package / "__init__.py" if folders else package, submodule_search_locations=folders
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[top] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[top])
-        functions[name] = getattr(import_module(module), function)
 
     def attack(name: str, publication: Any, *given: Any) -> Any:
         if name == "reconstruct":
             return reconstruct(publication, *given)
         (persons,) = given
-        return Guesses.of(functions[name](publication, persons), len(persons.block), publication.tier.shape[1])
+        function = _import_from(*own[name]) if name in own else ATTACKS[name]
+        return Guesses.of(function(publication, persons), len(persons.block), publication.tier.shape[1])
 
     return attack
 
 
-def _attempt(attack: Any, content: bytes) -> tuple[bool, bytes]:
+def _import_from(path: str, target: str) -> Any:
+    """The function of an import path, whose top module or package has this file or folder."""
+    from importlib import import_module
+
+    module, _, function = target.partition(":")
+    top, package = module.split(".")[0], Path(path)
+    folders = [path] if package.is_dir() else None
+    spec = spec_from_file_location(
+        top, package / "__init__.py" if folders else package, submodule_search_locations=folders
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[top] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[top])
+    return getattr(import_module(module), function)
+
+
+def _attempt(attack: Any, content: bytes) -> bytes:
     import numpy as np
 
     try:
         answer, buffer = attack(*pickle.loads(content)), io.BytesIO()
         np.savez(buffer, **vars(answer))
-        return True, buffer.getvalue()
+        return _frame(True, buffer.getvalue())
     except Exception as error:
         # A message could quote what is in the publication.
-        return False, type(error).__name__.encode()
+        return _frame(False, type(error).__name__.encode())
 
 
-def _answer(answers: IO[bytes], succeeded: bool, content: bytes) -> None:
-    answers.write(LENGTH.pack(succeeded, len(content)) + content)
-    answers.flush()
+def _frame(succeeded: bool, content: bytes) -> bytes:
+    return LENGTH.pack(succeeded, len(content)) + content
 
 
 if __name__ == "__main__":

@@ -78,12 +78,19 @@ class Guesses:
             array = np.asarray(given)
             shares, fallback = array, np.full(persons, NONE)
             if array.shape == (persons,) and np.issubdtype(array.dtype, np.integer):
+                cls._require_categories(array, categories)
                 shares = (array[:, None] == np.arange(categories)).astype(np.float64)
         if shares.shape != (persons, categories) or fallback.shape != (persons,):
             raise ValueError("an attack returns a category or the shares of all categories for each person")
         if not (np.all(shares >= 0) and np.all(shares.sum(axis=1) < 1 + 1e-6)):
             raise ValueError("the shares of a person's categories are not negative, and sum to 1 at most")
+        cls._require_categories(fallback, categories)
         return cls(shares.astype(np.float64), fallback.astype(np.int64))
+
+    @staticmethod
+    def _require_categories(named: NDArray[np.int64], categories: int) -> None:
+        if not np.all((named >= NONE) & (named < categories)):
+            raise ValueError(f"categories are numbered from 0 to {categories - 1}, and {NONE} is none")
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,18 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from assets.laboratory.declaration import LaboratoryDeclaration
-from assets.laboratory.evaluation import ALL, ANY_SIZE, BASELINE, DETERMINED, MEASURES, MODAL, NONMODAL, TABLES, UNIQUE
-from assets.laboratory.grid import most_exposed
+from assets.laboratory.evaluation import (
+    ALL,
+    ANY_SIZE,
+    BASELINE,
+    DETERMINED,
+    MEASURES,
+    MODAL,
+    NONMODAL,
+    TABLES,
+    UNIQUE,
+    most_exposed,
+)
 from assets.pictures import INK, QUIET, SERIES, VERMILION, blank, png
 
 COLUMNS: Mapping[str, str] = {

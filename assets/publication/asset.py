@@ -343,14 +343,16 @@ def _edition_name(
         dagster.Failure: if the folder holds anything but a signed edition of the release, which nothing may replace.
     """
     release = context.release
+    edition: Identity | None = None
+    estimation: tuple[str, ...] = ()
     try:
-        edition: Identity | None = signature.identity(present)
-    except VerificationError:
+        edition = signature.identity(present)
+        estimation = _estimation(context.method.estimation, edition.parameters)
+    except (VerificationError, TypeError):
         edition = None
-    if edition and edition.draw_id == certificate.randomness.draw_id:
-        signed = signature.signed_identity(present, key)
-        if signed is None or signed.revision == certificate.revision:
-            return None
+    own = next((each.estimation for each in certificate.estimates if each.revision == certificate.revision), ())
+    if edition and (edition.draw_id, estimation) == (certificate.randomness.draw_id, own):
+        return None
     problems = signature.altered_files(present, key)
     if edition is None or problems or (edition.dataset, edition.release) != (release.dataset.name, release.name):
         raise dg.Failure(

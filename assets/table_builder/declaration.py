@@ -241,6 +241,8 @@ class QuantilesAttributes(StatisticAttributes):
             raise ValueError(f"shares: they add up to {sum(self.shares)}, not to 1")
         if not all(0 < quantile < 1 for quantile in self.published):
             raise ValueError("published: a quantile is above 0 and below 1")
+        if repeated := find_repeated([write_share(quantile) for quantile in self.published]):
+            raise ValueError(f"published: {repeated[0]} is named twice, to six digits")
         return self
 
     @property
@@ -255,6 +257,11 @@ class QuantilesAttributes(StatisticAttributes):
         size = self.values.most - self.values.least + 1
         budget = self.epsilon or self.rho or Fraction(0)
         return Tree.shared(size, self.branching, budget, self.shares, gaussian=self.rho is not None, weight=weight)
+
+
+def write_share(quantile: Fraction) -> str:
+    """A quantile as tables have it."""
+    return f"{float(quantile):g}"
 
 
 def _name_variables(given: object) -> object:
@@ -288,6 +295,14 @@ class MomentsAttributes(StatisticAttributes):
         if repeated := find_repeated(variables):
             raise ValueError(f"{repeated[0]} is named twice")
         return variables
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> Self:
+        if unknown := [name for name in self.bounds if name not in self.variables]:
+            raise ValueError(f"bounds: {unknown[0]} is not among the variables")
+        if self.widest is not None and self.widest <= 0:
+            raise ValueError(f"widest: it is greater than 0, and not {self.widest}")
+        return self
 
     def moments(self, weight: int) -> Moments:
         """The sums with their budget. Raises ValueError."""

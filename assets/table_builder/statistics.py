@@ -21,6 +21,12 @@ MOST_DESCRIBED = 5_000
 """The most cells of a hypercube with statistics: every cell is published with numbers that are derived one by one."""
 
 
+_OWN_COLUMNS = frozenset(
+    {"place", "quantile", "statistic", "of", "coefficient", "interval_first", "interval_last", "at_bound"}
+    | {"first_factor", "second_factor", "sample_standard_error", "sample_lower", "sample_upper"}
+)
+
+
 @dataclass(frozen=True)
 class Part:
     """What of every cell is measured with one distribution: the nodes of a level, or the components of moments.
@@ -52,6 +58,9 @@ class StatisticRelease(HypercubeRelease):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in self.cube.variables:
+            if name.casefold() in _OWN_COLUMNS:
+                self.refuse(f"variables: {name} is the name of a column that quantiles and moments use themselves")
         cells = self.cells_of(self.design.inner)
         if cells > MOST_DESCRIBED:
             self.refuse(f"{self.named}: a hypercube of {cells:,} cells; at most {MOST_DESCRIBED:,} are described")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from assets.release.published import ERRORS
 from assets.table_builder.asking import PLACES, Publication, Where, read_categories
+from assets.table_builder.declaration import write_share
 from assets.table_builder.release import BETWEEN, TABLES
 from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.grid_values import Grid
@@ -76,12 +77,12 @@ class PublishedStatistic:
     def has_quantiles(self) -> bool:
         return isinstance(self.measured, Tree)
 
-    @property
-    def variance(self) -> float:
-        """That of the noise of a cell's size, in squared steps: of several publications, the least answers."""
+    def variance(self, by: Sequence[str], where: Where) -> float:
+        """That of the noise of the sizes in an answer, in squared steps: of several publications, the least answers."""
+        cells = sum(int(part.question.cells.sum()) for part in self.cells.questions(by, where))
         if isinstance(self.measured, Moments):
-            return self.measured.deviation**2
-        return float(self.measured.noises[0].exact_variance)
+            return cells * self.measured.deviation**2
+        return cells * float(self.measured.noises[0].exact_variance)
 
     def quantiles(self, variable: str, quantiles: Sequence[Fraction], by: Sequence[str], where: Where) -> pa.Table:
         """Quantiles of the variable by some variables of the cells, in the variable's unit, with the column `quantile`.
@@ -105,7 +106,7 @@ class PublishedStatistic:
         some = fit.total > 0
         if not some:
             # As far as the noise tells, there is no record: any number is possible.
-            lower, upper = 0, last
+            (lower, upper) = sample = (0, last)
 
         def value(number: int) -> float:
             return float((first + number) * grid.step)
@@ -114,7 +115,7 @@ class PublishedStatistic:
             return round(float((high - low) * grid.step) / (2 * NORMAL_90), PLACES) if some else None
 
         return {
-            "quantile": f"{float(quantile):g}",
+            "quantile": write_share(quantile),
             "estimate": value(fit.quantile(quantile)) if some else None,
             "standard_error": error(lower, upper),
             "lower": value(lower),
@@ -229,12 +230,14 @@ def read_statistic(folder: Path) -> PublishedStatistic:
     """The publication in a folder. Raises QuestionError if the folder has none of quantiles or moments."""
     try:
         return _read(folder)
-    except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, pa.ArrowException):
         raise QuestionError(f"{folder}: this is no publication of quantiles or moments") from None
 
 
 def _read(folder: Path) -> PublishedStatistic:
     tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
+    # Files are in the order of names, in which level 10 comes before level 2.
+    tables.sort(key=lambda row: (len(row["table_name"]), row["table_name"]))
     scales = pq.read_table(folder / f"{SCALES}.parquet").to_pylist()
     texts, larger, places = read_categories(folder)
     inner = tables[0]["table_name"].rpartition(",")[0].split(BETWEEN)
@@ -295,5 +298,5 @@ def answer(
         raise refusal
     if len(counted := {published.cells.quantity.partition(",")[0] for published, _ in answers.values()}) > 1:
         raise QuestionError(f"name the release: {', '.join(answers)} are of {' and '.join(sorted(counted))}")
-    name = min(answers, key=lambda name: answers[name][0].variance)
+    name = min(answers, key=lambda name: answers[name][0].variance(by, where))
     return [name], answers[name][1]

@@ -16,7 +16,7 @@ from assets.release.published import ERRORS, PublishedColumn, PublishedTable, de
 from assets.release.stage import store_rows
 from assets.table_builder.asking import ESTIMATED, Publication, round_to_decimals
 from assets.table_builder.cells import categories
-from assets.table_builder.declaration import MomentsAttributes, QuantilesAttributes
+from assets.table_builder.declaration import MomentsAttributes, QuantilesAttributes, write_share
 from assets.table_builder.statement import PROSE
 from assets.table_builder.statistics import StatisticRelease
 from assets.table_builder.statistics_asking import (
@@ -192,7 +192,7 @@ def _label_values(release: StatisticRelease) -> dict[str, dict[str, str]]:
     """By column that says what an estimate is, its values in words."""
     declared = release.declaration.attributes
     if isinstance(declared, QuantilesAttributes):
-        shares = {f"{float(share):g}": f"{float(100 * share):g}% of the records" for share in declared.published}
+        shares = {write_share(share): f"{float(100 * share):g}% of the records" for share in declared.published}
         return {"quantile": shares}
     words = title_columns({name: release.known_columns[name] for name in release.variables})
     of = [(name,) for name in words] + list(combinations(words, 2))

@@ -13,6 +13,7 @@ State, which nothing was measured for. The population of a state is exact, but n
 not: it is an argument.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -36,10 +37,13 @@ PART = "State_Part"
 _AXES = {PERSONS.name: [attribute.name for attribute in PERSONS.attributes], UNITS.name: ["h1"]}
 _WHOLE = "*"
 _LOWER, _UPPER, _TOTAL = "hhgq_total_lb_con", "hhgq_total_ub_con", "total_con"
+_SIGNS = {_LOWER: ">=", _UPPER: "<=", _TOTAL: "="}
+_MOST = 2**40
+"""The most persons or units that an answer or a population may have; sums of them are exact."""
 
 
 class FilesError(RefusedError, ValueError):
-    """Noisy measurement files that are not complete, or not in their layout. The message names the level."""
+    """Noisy measurement files that are not complete, or not in their layout. The message names the file or level."""
 
 
 def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str, Measured]:
@@ -62,6 +66,9 @@ def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str,
             states = sorted({code[1:3] for code in codes[STATE]})
             if missing := [state for state in states if state not in populations]:
                 raise FilesError(f"populations: {missing[0]} is missing; there are {', '.join(states)}")
+            for state in states:
+                if not isinstance(populations[state], int | np.integer) or not 0 <= populations[state] <= _MOST:
+                    raise FilesError(f"populations: {state}: {populations[state]!r} is not a number of persons")
             codes = {
                 each: of_level
                 for level, own in codes.items()
@@ -82,7 +89,7 @@ class _Files:
 
     def __init__(self, folder: Path, histogram: str) -> None:
         self._histogram, self._axes = histogram, _AXES[histogram]
-        names = [path for path in folder.iterdir() if f"_{histogram[:-1]}_".lower() in path.name.lower()]
+        names = [path for path in folder.glob("*") if f"_{histogram[:-1]}_".lower() in path.name.lower()]
         if len(names) != 1:
             raise FilesError(f"{folder}: {len(names)} folders of {histogram}, not one such as US_Person_PL_PROD")
         (self._folder,) = names
@@ -102,13 +109,18 @@ class _Files:
         if level == STATE:
             return ()
         rows = self._read(STATE if level == PART else level, "DPQuery")
-        measured = []
+        measured: list[Measurement] = []
         for name in pc.unique(rows["query_name"]).to_pylist():
             own = rows.filter(pc.equal(rows["query_name"], name))
-            query = self._name(own.slice(0, 1).to_pylist()[0])
+            asked = own.select(self._axes).group_by(self._axes).aggregate([]).to_pylist()
+            if len(asked) != 1 or None in asked[0].values():
+                raise FilesError(f"{self._histogram} {level} {name}: {len(asked)} queries of this name, or one unnamed")
+            query = self._name(asked[0])
+            if query in {each.query for each in measured}:
+                raise FilesError(f"{self._histogram} {level} {name}: the query {query} has another name too")
             marginal = SCHEMAS[self._histogram].marginal(query)
             variances = pc.unique(own["variance"]).to_pylist()
-            if len(variances) != 1 or not variances[0] > 0:
+            if len(variances) != 1 or not (variances[0] and 0 < variances[0] < math.inf):
                 raise FilesError(f"{self._histogram} {level} {query}: variances {variances[:3]}, not one above 0")
             answers = self._arrange(level, own, codes, marginal.size)
             # The Bureau's first code is vacant, and ours is occupied.
@@ -144,15 +156,18 @@ class _Files:
         """The values of a constraint in all places of a level; None if no place has it."""
         rows = self._read(level, "Constraint")
         own = rows.filter(pc.equal(rows["query_name"], name))
+        if signs := set(pc.unique(own["sign"]).to_pylist()) - {_SIGNS[name]}:
+            raise FilesError(f"{self._histogram} {level} {name}: the sign {signs.pop()}, not {_SIGNS[name]}")
         return self._arrange(level, own, codes, size) if own.num_rows else None
 
     def _read(self, level: str, kind: str) -> pa.Table:
         if (level, kind) not in self._rows:
             paths = sorted((self._folder / f"{level}.parquet" / kind).rglob("*.parquet"))
             # Files differ in the widths of integers and in how texts are stored.
-            texts = [(column, pa.string()) for column in ("geocode", "query_name", *self._axes)]
+            columns = ("geocode", "query_name", *self._axes, *(["sign"] if kind == "Constraint" else []))
+            texts = [(column, pa.string()) for column in columns]
             schema = pa.schema([*texts, ("value", pa.list_(pa.int64())), ("variance", pa.float64())])
-            parts = [pq.read_table(path, columns=schema.names, partitioning=None).cast(schema) for path in paths]
+            parts = [_read_file(path, schema) for path in paths]
             if not parts and kind == "DPQuery":
                 raise FilesError(f"{self._folder.name}: {level}: there are no files of measurements")
             self._rows[level, kind] = pa.concat_tables([schema.empty_table(), *parts])
@@ -170,11 +185,35 @@ class _Files:
         """The values of all places in order, shape (places, size)."""
         geocodes = rows["geocode"].combine_chunks()
         order = pc.index_in(pa.array(codes), value_set=geocodes)
-        values = rows["value"].combine_chunks().take(order).flatten().to_numpy()
-        if len(geocodes) != len(codes) or order.null_count or len(values) != len(codes) * size:
-            name = rows["query_name"][0]
-            raise FilesError(f"{self._histogram} {level} {name}: not every place has {size} values, once")
-        return np.asarray(values).reshape(len(codes), size)
+        wrong = int(np.count_nonzero(pc.list_value_length(rows["value"]).to_numpy() != size))
+        if len(geocodes) != len(codes) or order.null_count or wrong:
+            name, of = rows["query_name"][0], f"{wrong} of {len(rows)} rows have not"
+            raise FilesError(f"{self._histogram} {level} {name}: not every place has {size} values, once; {of}")
+        return np.asarray(rows["value"].combine_chunks().take(order).flatten()).reshape(len(codes), size)
+
+
+def _read_file(path: Path, schema: pa.Schema) -> pa.Table:
+    """The columns of a file. Raises FilesError if one is missing, or has values that are missing or of other types."""
+    columns, where = [], f"{path}"
+    try:
+        names = pq.read_schema(path).names
+        if missing := [name for name in schema.names if name not in names]:
+            raise FilesError(f"{path}: the column {missing[0]} is missing")
+        table = pq.read_table(path, columns=schema.names, partitioning=None)
+        for field in schema:
+            where = f"{path}: column {field.name}"
+            columns.append(table[field.name].cast(field.type))
+    except (pa.ArrowException, OSError) as error:
+        raise FilesError(f"{where}: it cannot be read: {str(error).splitlines()[0]}") from None
+    read = pa.table(columns, schema=schema)
+    for name in ("geocode", "query_name", "value"):
+        nulls = read[name].null_count or (pc.list_flatten(read[name]).null_count if name == "value" else 0)
+        if nulls:
+            raise FilesError(f"{path}: column {name}: {nulls} values are missing")
+    values = pc.min_max(pc.list_flatten(read["value"])).as_py()
+    if read.num_rows and not -_MOST <= (values["min"] or 0) <= (values["max"] or 0) <= _MOST:
+        raise FilesError(f"{path}: column value: {values['min']} to {values['max']}, beyond ±2^40")
+    return read
 
 
 def _find_parents(codes: Mapping[str, Sequence[str]], depth: int) -> list[int]:

@@ -97,7 +97,8 @@ def expect_shares(law: Law, published: Counts, prior: Shares, persons: int) -> S
     if np.any(np.isneginf(tops)):
         return prior / prior.sum()
     factors = np.exp(logs - tops)
-    ends = [int(np.flatnonzero(row > _NEGLIGIBLE)[-1]) + 1 for row in factors]
+    # One more than the likeliest count is never left out: somebody may be missing in all that is published.
+    ends = [int(max(np.flatnonzero(row > _NEGLIGIBLE)[-1], row.argmax() + 1)) + 1 for row in factors]
     parts = [row[:end] for row, end in zip(factors, ends, strict=True)]
     before, after = _multiply(parts, persons), _multiply(parts[::-1], persons)[::-1]
     expected = np.zeros(len(parts))

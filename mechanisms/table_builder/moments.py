@@ -235,6 +235,10 @@ class MeasuredMoments:
         """`DRAWS` draws of the noise of the moment matrix."""
         return self.moments.matrix(self.moments.draw(self.cells))
 
+    @property
+    def _floor(self) -> float:
+        return FLOOR * self.moments.deviation * sqrt(self.cells)
+
     def derive(
         self, variables: Sequence[int], function: Callable[[Floats], Floats], sample: Callable[[Floats], Floats]
     ) -> Derived:
@@ -242,12 +246,14 @@ class MeasuredMoments:
         variables), with errors. `sample` gives the standard error of a sample with these moments.
 
         Only what is asked is projected: of all variables together, a sum that is far off would change all others."""
-        places, floor = [0, *(number + 1 for number in variables)], FLOOR * self.moments.deviation * sqrt(self.cells)
-        matrix = project(self.moments.matrix(self.sums)[np.ix_(places, places)], floor)
-        drawn = project(matrix + self._noise[:, places][:, :, places], floor)
+        places = [0, *(number + 1 for number in variables)]
+        matrix = project(self.moments.matrix(self.sums)[np.ix_(places, places)], self._floor)
+        drawn = project(matrix + self._noise[:, places][:, :, places], self._floor)
         estimate, estimates = np.asarray(function(matrix)), np.asarray(function(drawn))
         tail = (1 - COVERAGE) / 2
         lower, upper = np.quantile(estimates, [tail, 1 - tail], axis=0)
+        # The draws are projected again, so that their percentiles need not enclose the estimate.
+        lower, upper = np.minimum(lower, estimate), np.maximum(upper, estimate)
         error = sqrt(self.effect) * np.asarray(sample(matrix))
         return Derived(estimate, estimates.std(axis=0, ddof=1), lower, upper, error)
 
@@ -260,10 +266,18 @@ class MeasuredMoments:
         )
 
     def deviation(self, of: int) -> Derived:
+        """The standard deviation; 0 if the least eigenvalue was raised to the floor, which every constant is below."""
         half = float(self.scales[of].half)
+
+        def find(matrix: Floats) -> Floats:
+            variance, size = _covariance(matrix)[..., 0, 0], matrix[..., 0, 0]
+            # The determinant of two eigenvalues, of which one is the floor, is at most the floor times their sum.
+            raised = variance * size**2 <= self._floor * (size + matrix[..., 1, 1])
+            return np.asarray(half * np.sqrt(np.where(raised, 0.0, variance)))
+
         return self.derive(
             [of],
-            lambda matrix: half * np.sqrt(_covariance(matrix)[..., 0, 0]),
+            find,
             lambda matrix: half * np.sqrt(_covariance(matrix)[..., 0, 0] / (2 * matrix[..., 0, 0])),
         )
 

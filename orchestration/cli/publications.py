@@ -108,26 +108,26 @@ def _parse_statistic(
     """The question of `PublishedStatistic` that the options ask, and its arguments; None if they ask none."""
     from fractions import Fraction
 
-    given = [question for question in (median, quantile, summary, correlate, regress) if question]
+    given = [question for question in (median, quantile, summary or None, correlate, regress) if question is not None]
     if len(given) > 1:
         raise click.UsageError("give one of --median, --quantile, --summary, --correlate and --regress")
-    if bool(on) != bool(regress):
+    if (on is None) != (regress is None):
         raise click.UsageError("--regress and --on are given together: --regress income --on hours,age")
-    if median:
+    if median is not None:
         return "quantiles", [median, [Fraction(1, 2)]]
-    if quantile:
+    if quantile is not None:
         name, _, share = quantile.rpartition("=")
         try:
             return "quantiles", [name, [Fraction(share)]]
         except (ValueError, ZeroDivisionError):
             raise click.UsageError(f"--quantile: {quantile} is not of the form income=0.9") from None
-    if correlate:
+    if correlate is not None:
         names = [name.strip() for name in correlate.split(",")]
         if len(names) != 2:
             raise click.UsageError(f"--correlate: {correlate} is not of the form income,hours")
         return "correlation", names
-    if regress:
-        return "regression", [regress, [name.strip() for name in (on or "").split(",")]]
+    if regress is not None and on is not None:
+        return "regression", [regress, [name.strip() for name in on.split(",") if name.strip()]]
     return ("summary", []) if summary else None
 
 

@@ -240,7 +240,7 @@ def _read_publication(release: str, dictionary: Path, changed: int) -> Publicati
         for resource in package["resources"]:
             described.setdefault(Path(resource["path"]).name.partition(".")[0], []).append(resource)
         if all(resource["path"] == Path(resource["path"]).name for resource in package["resources"]):
-            products = _join_linear(_read_product(release, dictionary.parent, *named) for named in described.items())
+            products = _join_linear([_read_product(release, dictionary.parent, *named) for named in described.items()])
             products.sort(key=lambda product: (not product.has_errors, not product.is_counted))
             title = str(package.get("title", release))
             return Publication(release, title, tuple(products), public=find_public(package))

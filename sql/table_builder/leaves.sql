@@ -1,10 +1,10 @@
 -- By cell and number of a variable from its least step on, how many records there are, or what their weights add up to.
--- A record without a number is in no node.
-SELECT {% include "table_builder/cell.sql" %} AS cell, source.number, source.count
+-- A record without a number is in no node. Both have names that no variable of a hypercube has.
+SELECT {% include "table_builder/cell.sql" %} AS cell, source.measured AS number, source.count
 FROM (
     SELECT
         {{ columns | ids }},
-        {% with amount = variable %}{% include "table_builder/steps.sql" %}{% endwith %} - {{ variable.grid.least }} AS number,
+        {% with amount = variable %}{% include "table_builder/steps.sql" %}{% endwith %} - {{ variable.grid.least }} AS measured,
         {% if amount %}
         coalesce(sum({% include "table_builder/steps.sql" %}), 0)::BIGINT AS count
         {% else %}

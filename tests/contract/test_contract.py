@@ -543,11 +543,7 @@ def test_in_one_step_a_gate_that_fails_or_breaks_leaves_the_others_evaluated_and
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(name, marks=[] if name == QUICK else pytest.mark.deep)
-        for name in KINDS
-        if name not in ("swapping", "pair swapping")
-    ],
+    [pytest.param(name, marks=mark(name)) for name in KINDS if name not in ("swapping", "pair swapping")],
     indirect=True,
 )
 @pytest.mark.parametrize("altered", [False, True])

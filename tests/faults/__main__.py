@@ -332,11 +332,11 @@ WORDS = {
     "cluster": "in a cluster, at a step: the database restarted, the S3 server gone, the run or the code location "
     "killed, the catalog's disk full",
 }
-"""The faults in the words of README's table."""
+"""The faults in the words of the page on reliability."""
 
 
 def row(section: str, found: dict[str, Any]) -> str:
-    """The row of README's table for the figures of a section."""
+    """The row of that page for the figures of a section."""
     tried = f"{found['tried']:,}" + (f" of {found['cases']:,}" if found["tried"] < found["cases"] else "")
     return f"| {WORDS[section]} | {tried} | {len(found['wrong'])} | `{found['command']}` |"
 

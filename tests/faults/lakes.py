@@ -154,7 +154,8 @@ def _content(here: Deployment[Any]) -> dict[str, str]:
     """The tables and views of the public zone; none if they cannot be read."""
     try:
         with here.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            session._connection.execute("USE public")
+            # Not `main`, which is empty, and which the catalog may not have.
+            session._connection.execute(f'USE public."{min({*session.schemas(Zone.PUBLIC)} - {"main"})}"')
             found = hashes(session._connection, "public", views=True)
         return {name.lower(): content for name, content in found.items()}
     except (duckdb.Error, WarehouseError):

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 import stirred
+from mechanisms.topdown.dhc.levels import Estimated as Level
+from mechanisms.topdown.schema import Counts
 from stirred import dhc
 from stirred.topdown import PERSONS as REDISTRICTING
 
@@ -79,6 +81,9 @@ def test_persons_of_a_small_country() -> None:
     assert tables["P18"]["P18_001N"].tolist() == [0, 0, 8, 0, 0]
     state = measured.tabulate("P13", "State")
     assert abs(state["P13_001N"].item() - 0.5 - records["age"].median()) <= 1
+    for unknown in ("P13AB", "P13J", "P130", "P99"):
+        with pytest.raises(KeyError, match=unknown):
+            measured.tabulate(unknown, "County")
     again, other = measure(), measure(randomness=stirred.random.from_key(bytes(32)))
     assert again.table("persons", "Block").equals(blocks)
     assert not other.table("persons", "Block").equals(blocks)
@@ -101,6 +106,10 @@ def _parts() -> dict[str, list[int]]:
         ({"persons": PEOPLE.assign(age=3)}, r"persons: \d+ records are impossible"),
         ({"tree": {"State": [0], "County": [0, 0], "Block": [1, 0, 0, 1, 1]}}, "places lie in the order"),
         ({"tree": {"State": [0], "Block": [0, 0]}}, "the allocation's levels are"),
+        ({"allocation": dhc.divide(dhc.PERSONS, ["detailed"], dict.fromkeys(TREE, (1,)))},
+         "persons has no ρ for age_18_64_116"),
+        ({"redistricting": np.eye(5, REDISTRICTING.size, 3 * 252, dtype=np.int64)}, "5 blocks have impossible persons"),
+        ({"redistricting": -summarize(PEOPLE)}, "not negative"),
         ({"facilities": PRISON[:, :7]}, r"the shape \(5, 24\), not \(5, 7\)"),
         ({"facilities": PRISON * 0}, "1 blocks have persons in a type of group quarters without a facility"),
     ],
@@ -108,6 +117,55 @@ def _parts() -> dict[str, list[int]]:
 def test_what_does_not_fit_is_refused(changes: dict[str, object], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
         measure(**changes)
+
+
+def test_upper_levels_add_up_the_filled_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = Counts(*[np.empty(0, dtype=np.int64)] * 3)
+    monkeypatch.setattr(dhc, "fill_facilities", lambda *_: (nobody, 3))
+    measured = measure()
+    assert measured.unfilled == 3
+    assert not any(len(measured.table("persons", level)) for level in TREE)
+
+
+def test_a_level_without_a_budget_is_refused() -> None:
+    with pytest.raises(dhc.AllocationError, match="the level County has no ρ"):
+        dhc.divide(dhc.UNITS, ["detailed"], {"State": [1], "County": [0]})
+
+
+def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrong program counts households twice, as units. But when two persons who live alone, of the same kind, move
+    together, a cell loses 2 and another gains 1."""
+    monkeypatch.setattr(
+        dhc,
+        "estimate_level",
+        lambda plan, own, *rest: Level(own._exact, *[0.5 if own.level.name == "State" else 0.1] * 2),
+    )
+    alone, couple = (
+        next(code for code, each in enumerate(dhc.TYPES) if each.size == size and each.couple == kind)
+        for size, kind in ((1, dhc.Couple.NONE), (2, dhc.Couple.OPPOSITE_SEX_COHABITING))
+    )
+    other = dict.fromkeys(("sex", "hisp", "race", "elderly", "hhtenshort_3lev"), 0) | {"hhage": 3}
+    before = pd.DataFrame({"block": [0, 1], "hhtype_dhch": alone, **other})
+    after = pd.DataFrame({"block": [0], "hhtype_dhch": couple, **other})
+    of_units, of_households = divide(dhc.UNITS, dhc.UNIT_ALLOCATION), divide(dhc.HOUSEHOLDS, dhc.HOUSEHOLD_ALLOCATION)
+    counted = []
+    for households in (before, after):
+        occupied = np.bincount(households.block, minlength=5)
+        vacant = np.array([1, 1, 0, 0, 0]) - occupied
+        measured = dhc.measure_homes(
+            TREE, pd.DataFrame({"block": [0, 1], "tenvacgq": 4 * vacant[:2]}), households,
+            np.stack([occupied, vacant], axis=1), randomness=stirred.random.from_key(KEY),
+            unit_allocation=of_units, household_allocation=of_households,
+        )  # fmt: skip
+        state = measured.table("households", "State")
+        counted.append(state.set_index([*other, "hhtype_dhch"])["count"])
+    assert (measured.gap, measured.violation) == (0.5, 0.5)
+    squared = int((counted[0].sub(counted[1], fill_value=0) ** 2).sum())
+    assert squared == 5
+    charged = measured.specification.loss.rho - 2 * of_units.loss.rho
+    # A squared distance of 2 costs ρ; 8 is that of two households that change alike.
+    assert Fraction(squared, 2) * of_households.loss.rho <= charged == Fraction(8, 2) * of_households.loss.rho
+    assert sum(line.loss.rho for line in measured.specification.lines) == measured.specification.loss.rho
 
 
 @pytest.mark.deep
@@ -135,7 +193,7 @@ def test_homes_of_a_small_country() -> None:
     assert np.array_equal(np.bincount(found.place, found["count"] * (found.tenvacgq < 4), 5), published[:, 0])
     quarters = found[found.tenvacgq >= 11].groupby(["place", "tenvacgq"])["count"].sum()
     assert quarters.to_dict() == others[others.tenvacgq >= 11].value_counts().to_dict()
-    rho = arguments["unit_allocation"].loss.rho + arguments["household_allocation"].loss.rho
-    assert measured.specification.loss.rho == 2 * rho
+    of_unit, of_household = (arguments[f"{name}_allocation"].loss.rho for name in ("unit", "household"))
+    assert measured.specification.loss.rho == 2 * of_unit + 4 * of_household
     with pytest.raises(ValueError, match="another number of housing units"):
         dhc.measure_homes(TREE, units, households, published + 1, **arguments)

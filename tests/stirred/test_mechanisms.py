@@ -100,7 +100,7 @@ def test_no_stratum_with_distinct_records_costs_nothing_and_bad_designs_are_refu
     for rate in ("0", "1", 1.5):
         with pytest.raises(ValueError, match="strictly between 0 and 1"):
             swapping.swap(data, match=["size"], swap=["county"], rate=rate, randomness=randomness)
-    with pytest.raises(TypeError, match="int is no table"):
+    with pytest.raises(TypeError, match="int is neither a table"):
         swap(3, randomness)
     assert swapping.loss(100, swapping.rate_for(100, 4)) <= PureLoss(Fraction(4))
 
@@ -148,7 +148,7 @@ def test_messy_tables_are_read_as_they_are_meant_or_refused(randomness: Randomne
         assert drawn.kind != "arrow"
         assert drawn.arrow.to_pylist() == plain
     for wrong, said in (
-        (frame["size"], "Series is no table"),
+        (frame["size"], "Series is neither a table"),
         ({**data, "tenure": [[1]] * 3}, "tenure: values of the type list"),
         ({**data, "tenure": ["a", 1, "c"]}, "one type"),
     ):

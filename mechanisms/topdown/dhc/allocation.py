@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from mechanisms.topdown.allocation import Allocation, allocate
+from mechanisms.topdown.allocation import Allocation, AllocationError, allocate
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.schema import DETAILED, Schema
@@ -54,7 +54,10 @@ HOUSEHOLD_QUERIES = (
 def divide(
     schema: Schema, queries: Sequence[str], parts: Mapping[str, Sequence[int]], unit: Fraction = Fraction(1, 10**4)
 ) -> Allocation:
-    """The allocation with the given ρ of each query, by level, in multiples of `unit`."""
+    """The allocation with the given ρ of each query, by level, in multiples of `unit`. Raises AllocationError for a
+    level without ρ."""
+    if empty := [level for level, of_level in parts.items() if not sum(of_level)]:
+        raise AllocationError(f"the level {empty[0]} has no ρ")
     total = sum(sum(of_level) for of_level in parts.values())
     return allocate(
         schema,

@@ -12,6 +12,8 @@ LARGEST = 7
 
 
 class Couple(IntEnum):
+    """The couple in a household, by the sexes of both and whether they are married."""
+
     NONE, OPPOSITE_SEX_MARRIED, SAME_SEX_MARRIED, OPPOSITE_SEX_COHABITING, SAME_SEX_COHABITING = range(5)
 
 

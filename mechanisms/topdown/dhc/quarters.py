@@ -93,9 +93,10 @@ def _collect(
 
 
 def fill_facilities(counts: Counts, facilities: NDArray[np.int64]) -> tuple[Counts, int]:
-    """Blocks in which every facility has a person, where that is possible: persons move between types of a major type,
-    all else equal, from the type with the most persons beyond its facilities. Also the number of blocks in which a
-    facility remains without a person. The redistricting data's counts, and empty types, stay as they are."""
+    """Blocks in which every facility has a person, where that is found: one type after the other, persons move between
+    types of a major type, all else equal, from the type with the most persons beyond its facilities. Moves are not
+    undone, even if others would fill more. Also the number of blocks in which a facility remains without a person. The
+    redistricting data's counts, and empty types, stay as they are."""
     cells = PERSONS.marginal(QUARTERS_TYPES).find(counts.cell)
     in_quarters = cells > 0
     persons = np.zeros((len(facilities), 25), dtype=np.int64)

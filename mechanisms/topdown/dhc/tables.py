@@ -77,8 +77,8 @@ def count_redistricting(name: str, counts: Counts, places: int) -> NDArray[np.in
     return histograms @ np.array([cell.counted for cell in table.cells]).T.astype(np.int64)
 
 
-MEDIAN_AGES = "P13"
-"""Both sexes, male, female, and its iterations by race and origin."""
+MEDIAN_AGES = ("P13", *(f"P13{letter}" for letter in "ABCDEFGHI"))
+"""Both sexes, male, female; and its iterations by race and origin."""
 
 
 def find_median_ages(counts: Counts, places: int, where: Where | None = None) -> list[tuple[Fraction | None, ...]]:

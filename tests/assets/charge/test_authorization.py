@@ -21,12 +21,23 @@ from tests.depth import quick_cases
 BEFORE = ("cef", "invariants")
 
 
-@pytest.fixture
-def asking(tmp_path: Path) -> Deployment[SwappingRelease]:
+def ask(folder: Path) -> Deployment[SwappingRelease]:
     """A deployment whose dataset asks, with everything before the charge made."""
-    deployment = small_deployment(tmp_path / "asking", dataset={"charging": "ask", "copies": 2})
+    deployment = small_deployment(folder / "asking", dataset={"charging": "ask", "copies": 2})
     deployment.reach(*BEFORE)
     return deployment
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Deployment[SwappingRelease]:
+    return ask(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Deployment[SwappingRelease], dict[str, str]]:
+    """Such a deployment, which no test may charge, and what its refusal proposes."""
+    deployment = ask(tmp_path_factory.mktemp("refused"))
+    return deployment, authorization(deployment.refusal("charge"))
 
 
 def authorization(refusal: str, by: str = "Ada Lovelace") -> dict[str, str]:
@@ -99,12 +110,12 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
     ],
 )
 def test_another_amount_or_nobody_authorizes_nothing(
-    asking: Deployment[SwappingRelease], given: dict[str, str], says: str
+    refused: tuple[Deployment[SwappingRelease], dict[str, str]], given: dict[str, str], says: str
 ) -> None:
-    proposed = authorization(asking.refusal("charge"))
-    asking.authorization = {name: proposed[name] if value == "proposed" else value for name, value in given.items()}
-    assert says in asking.refusal("charge")
-    assert asking.ledger == ()
+    deployment, proposed = refused
+    deployment.authorization = {name: proposed[name] if value == "proposed" else value for name, value in given.items()}
+    assert says in deployment.refusal("charge")
+    assert deployment.ledger == ()
 
 
 def test_an_authorized_charge_says_who_when_and_for_which_run(asking: Deployment[SwappingRelease]) -> None:

@@ -1,5 +1,6 @@
 """Attacks: what they are given, what they can open, and what they gain where there is nothing to gain."""
 
+import tracemalloc
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -87,6 +88,20 @@ def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser
     assert np.mean(worse) > 0
 
 
+def test_worlds_without_targets_are_in_memory_one_at_a_time() -> None:
+    truth = make_truth(REDISTRICTING, 400, 200)
+    whole = Exact().draw(truth.tract, KEY).publication.counts
+    targets = np.arange(40)
+    tracemalloc.start()
+    worlds = remove_each(truth, Exact(), KEY, targets)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert worlds is not None
+    removed = whole[truth.tract.place[targets]] - worlds.publication.counts
+    assert set(removed.sum(axis=1)) <= {2, 4}, "one person, in two tables or in four"
+    assert peak < 12 * whole.nbytes
+
+
 def test_a_person_who_is_left_out_changes_the_swaps_of_two_strata_alone() -> None:
     """Told apart from: one random stream for all strata, which a missing person shifts in all that come later."""
     size = np.repeat([5, 1], 60)
@@ -115,13 +130,18 @@ def test_more_swapping_names_fewer_unique_persons_and_a_little_more_than_the_gue
     guesser = guess_by_share(tract.place, tract.category, 126)[truth.subsets[UNIQUE]].mean()
     assert accuracy[0] > accuracy[1] > max(accuracy[2], guesser)
     assert truth.subsets[UNIQUE].sum() > 20
+    targets = choose_targets(truth, 40, KEY)
+    gains = {row.subset for row in measure_gain(truth, "link", targets, *[select(guesses, targets)] * 2)}
+    assert UNIQUE in gains
+    assert not gains & {ALL, NONMODAL}, "unique persons are half of the targets, and fewer of these subsets"
     assert truth.subsets[NONMODAL].sum() > truth.subsets[UNIQUE].sum()
 
 
 OWN = """
-import sys
+import mmap, os, struct, sys
 import numpy as np
-SECRETS, calls = {secrets!r}, []
+# Shared by all forks of a process that has loaded the module.
+SECRETS, calls = {secrets!r}, mmap.mmap(-1, 1)
 def count_opened(publication, persons):
     opened = 0
     for path in SECRETS:
@@ -131,36 +151,51 @@ def count_opened(publication, persons):
         except OSError:
             pass
     opened += any(name.endswith(("records", "evaluation")) for name in sys.modules if name.startswith("assets."))
-    calls.append(1)
-    return np.full(len(persons.block), opened + 10 * len(calls))
+    calls[0] += 1
+    return np.full(len(persons.block), opened + 10 * calls[0])
 def fail(publication, persons):
     raise ValueError("secret")
 def shout(publication, persons):
     print("not an answer")
+    for descriptor in range(3, 12):
+        try:
+            os.write(descriptor, struct.pack("=?Q", False, 0))
+        except OSError:
+            pass
     return [[0.5]]
+def leave(publication, persons):
+    os._exit(0)
 """
 
 
 def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart from: an attack that runs in the process of the evaluation, and one process for all publications."""
-    secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "source.csv")]
+    """Told apart from: an attack that runs in the process of the evaluation, and one process for all publications; a
+    module in shared memory; a wait for the answer of an attack that has ended; and a pipe for the answers of all, in
+    which one attack answers for the next."""
+    package = tmp_path / "own" / "packed"
+    package.mkdir(parents=True)
+    secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "own/packed/source.csv")]
     for path in secrets:
         path.write_text("secret")
-    (tmp_path / "own").mkdir()
     module = tmp_path / "own" / "my_attacks.py"
-    module.write_text(OWN.format(secrets=list(map(str, secrets))))
+    for file in (module, package / "__init__.py"):
+        file.write_text(OWN.format(secrets=list(map(str, secrets))))
     monkeypatch.syspath_prepend(str(tmp_path / "own"))
-    own = {name: OwnAttack.find(f"my_attacks:{name}") for name in ("count_opened", "fail", "shout")}
+    own = {name: OwnAttack.find(f"my_attacks:{name}") for name in ("count_opened", "fail", "shout", "leave")}
+    own["packed"] = OwnAttack.find("packed:count_opened")
     truth = make_truth(REDISTRICTING, 20, 2)
     publication = Exact().draw(truth.tract, KEY).publication
     with Attacker(own, secrets) as attacker:
         for _ in range(2):
-            shares = attacker.guess("count_opened", publication, truth.file).shares
-            assert set(shares.argmax(axis=1)) == {10}, "none opened, and called for the first time"
+            for name in ("count_opened", "packed"):
+                shares = attacker.guess(name, publication, truth.file).shares
+                assert set(shares.argmax(axis=1)) == {10}, "none opened, and called for the first time"
         with pytest.raises(AttackError, match=r"^attack fail: it failed \(ValueError\)$"):
             attacker.guess("fail", publication, truth.file)
-        with pytest.raises(AttackError, match="ValueError"):
+        with pytest.raises(AttackError, match=r"it failed \("):
             attacker.guess("shout", publication, truth.file)
+        with pytest.raises(AttackError, match="was ended"):
+            attacker.guess("leave", publication, truth.file)
         linked = attacker.guess("link", publication, truth.file)
         assert np.array_equal(linked.shares, link(publication, truth.file).shares)
     from my_attacks import count_opened  # type: ignore[import-not-found]
@@ -177,7 +212,8 @@ def test_what_an_attack_returns_is_checked() -> None:
     shares = np.array([[0.5, 0.5], [1, 0]])
     assert np.array_equal(Guesses.of(np.array([0, NONE]), 2, 2).shares, [[1, 0], [0, 0]])
     assert np.array_equal(Guesses.of(shares, 2, 2).shares, shares)
-    for wrong in (shares * 2, -shares, shares[:1], np.array(["a", "b"])):
+    numbered_otherwise = (np.array([1, 2]), np.array([0, -2]), Guesses(shares, np.array([NONE, 2])))
+    for wrong in (shares * 2, -shares, shares[:1], np.array(["a", "b"]), *numbered_otherwise):
         with pytest.raises((ValueError, TypeError)):
             Guesses.of(wrong, 2, 2)
 

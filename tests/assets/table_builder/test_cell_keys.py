@@ -93,6 +93,17 @@ def test_record_keys_of_texts_are_all_different(session: Session) -> None:
     assert keyed(session, "unit") == once
 
 
+def test_record_keys_of_texts_follow_from_them_alone_whatever_a_variable_is_called(session: Session) -> None:
+    """Wrong program: a statement that calls the digest of a key as this variable, so that its categories are keys."""
+    sexes, codes = ["f", "f"], ["0123456789abcdef01"] * 2
+    store(session, {"unit": ["a", "b"], "sex": sexes, "digest": codes})
+    known = session.register("codes", pa.table({"category": codes[:1], "step": [0]}))
+    (by_sex, _), names = named(session)["domains"], named(session)
+    names |= {"columns": ["sex", "digest"], "domains": [by_sex, {"column": "digest", "table": known}]}
+    keys = derive_keys(session, "unit", KEY, names)
+    assert len(set(keys["key_lower"].to_pylist())) == 2
+
+
 def test_a_cell_has_the_sum_of_its_records_keys_in_any_order(session: Session) -> None:
     columns = {"serial": [1, 2, 3, 4], "sex": ["f", "f", "m", "m"], "age": [0, 0, 1, 1]}
     own = whole(record_keys(KEY, np.array([[0, number + 2**63] for number in columns["serial"]], dtype=np.uint64)))

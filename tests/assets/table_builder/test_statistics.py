@@ -1,6 +1,7 @@
 """Claims about quantiles and moments of hypercubes: what is measured, charged, published and refused."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -65,6 +67,8 @@ COLUMNS: dict[str, Any] = {
     },
     "text": {"type": "string", "source": "county", "values": list(COUNTIES)},
     "free": {"type": "decimal", "source": "hours"},
+    "place": {"type": "string", "source": "county", "values": list(COUNTIES)},
+    **{name: {"type": "integer", "source": "hours", "values": list(range(10, 71))} for name in ("number", "scaled_1")},
 }
 INCOME = {"bounds": [0, 12_000], "grid": 100, "branching": 5}
 CUBE: dict[str, Any] = {
@@ -143,6 +147,18 @@ def test_exact_numbers_are_those_of_plain_counting_without_codes_for_no_income(
         extended = np.column_stack([np.full(len(scaled), 1000.0), scaled])
         matrix = (extended * weights[:, None]).T @ extended
         assert sums[place].tolist() == matrix[np.triu_indices(3)].tolist()
+
+
+def test_a_variable_has_any_name_without_a_change_of_what_a_record_adds(published: Deployed) -> None:
+    """Wrong program: a statement that calls its own columns so, and takes a category for a number or a weight."""
+    with published.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+
+        def add_up(name: str, statistic: str) -> list[list[int]]:
+            release = release_of(published.root, statistic, CUBE | {"variables": [name]})
+            return [part.sum(axis=0).tolist() for part in add_up_numbers(session, release)]
+
+        assert add_up("number", "_income_quantiles") == add_up("county", "_income_quantiles")
+        assert add_up("scaled_1", "_moments") == add_up("county", "_moments")
 
 
 def test_each_statistic_is_a_draw_and_a_charge_of_its_own(published: Deployed) -> None:
@@ -377,6 +393,31 @@ def test_where_the_noise_leaves_nothing_to_say_no_figures_are_shown(published: D
     empty = replace(tree, numbers=[-abs(part) for part in tree.numbers])
     (row,) = empty.quantiles("income", [Fraction(1, 2)], [], {}).to_pylist()
     assert (row["estimate"], row["lower"], row["upper"], row["at_bound"]) == (None, 0, 12_000, "lower and upper")
+    assert (row["sample_lower"], row["sample_upper"], row["sample_standard_error"]) == (0, 12_000, None)
+
+
+def test_levels_are_read_in_their_order_and_forged_bounds_are_refused(published: Deployed, tmp_path: Path) -> None:
+    """A published file is in the order of names: level 10 of a tree with two branches comes before its level 2."""
+    folder = published.release.folder
+    for file in folder.glob("*.parquet"):
+        shutil.copy(file, tmp_path)
+    levels = pq.read_table(folder / "measured_tables.parquet")
+    pq.write_table(levels.take([0, 3, 2, 1]), tmp_path / "measured_tables.parquet")
+    asked = ("income", [Fraction(1, 2)], ["county"], {})
+    assert read_statistic(tmp_path).quantiles(*asked) == read(published, "income_quantiles").quantiles(*asked)
+    scales = pq.read_table(folder / "scales.parquet")
+    for column, forged in (("effect", "1/0"), ("most", None), ("numbers", 1)):
+        made = scales.drop([column]).append_column(column, pa.array([forged], scales.schema.field(column).type))
+        pq.write_table(made, tmp_path / "scales.parquet")
+        with pytest.raises(QuestionError, match="no publication of quantiles or moments"):
+            read_statistic(tmp_path)
+
+
+def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_asked(published: Deployed) -> None:
+    """One with less noise in each cell, of which many more are added up, has more of it."""
+    tree = read(published, "income_quantiles")
+    assert tree.variance([], {}) == pytest.approx(3 * tree.variance([], {"county": ["Avon"]}))
+    assert tree.variance(["region"], {}) == tree.variance([], {})
 
 
 @pytest.mark.parametrize(
@@ -419,6 +460,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "shares of other levels": (quantiles(shares=[1]), "for each of 4 levels"),
     "shares below 1": (quantiles(shares=["1/2"]), "they add up to 1/2"),
     "a quantile of all": (quantiles(published=[1]), "above 0 and below 1"),
+    "a quantile twice": (quantiles(published=["1/2", "0.5000001"]), "published: 0.5 is named twice"),
+    "bounds of another": (
+        {"moments": {"variables": ["hours"], "bounds": {"hour": [0, 9]}}},
+        "bounds: hour is not among the variables",
+    ),
+    "an interval of no width": ({"moments": {"variables": ["hours"], "widest": 0}}, "widest: it is greater than 0"),
     "two budgets": ({"moments": {"variables": ["hours"], "epsilon": 1, "rho": 1}}, "either epsilon or rho"),
     "no noise to share": (
         {"epsilon": None, "p_table": {"largest_change": 3, "variance": 2}},
@@ -430,6 +477,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"moments": {"variables": ["hours"], "bounds": {"hours": [1, 1]}}},
         "the lower one is below",
     ),
+    "a variable with a name of ours": ({"variables": ["place"]}, "variables: place is the name of a column"),
     "hidden counts": ({"suppress_below": 5}, "suppress_below hides"),
     "negative weights": (
         {"weight": {"column": "hours", "grid": 1, "least": -1, "most": 2}},

@@ -31,6 +31,7 @@ QUERIES = {
     "detailed_dpq": ("detailed", "detailed", "detailed", "detailed"),
 }
 AXES = ("hhgq", "votingage", "hispanic", "cenrace")
+OTHER = ("hhinstlevels_dpq", "001000001")
 SIGMA = {"total_dpq": 4.0, "hhinstlevels_dpq": 30.0, "cenrace * votingage_dpq": 12.5, "detailed_dpq": 9.25}
 
 
@@ -47,7 +48,8 @@ def write(path: Path, rows: list[dict[str, Any]], integers: pa.DataType) -> None
 
 
 def made(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda row: None) -> dict[str, Any]:
-    """Files of three levels, with the true counts by histogram and level; rows whose change is "out" are left out."""
+    """Files of three levels, with the true counts by histogram and level; rows whose change is "out" are left
+    out, and others have what the change says."""
     random = np.random.default_rng(4)
     truth = random.poisson(0.4, (5, PERSONS.size)) * PERSONS.possible
     truth[:, PERSONS.groups.cells == 6] = 0
@@ -122,7 +124,8 @@ def made(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda row: Non
             ("Unit", "DPQuery", stock),
             ("Unit", "Constraint", held),
         ):
-            kept = [row for row in every[::-1] if change(row | {"level": level}) != "out"]
+            changed = [(row, change(row | {"level": level})) for row in every[::-1]]
+            kept = [row | (new or {}) for row, new in changed if new != "out"]
             for state in ("1", "2"):
                 own = [row for row in kept if level == "US" or row["geocode"][2] == state]
                 at = folder / f"US_{part}_PL_PROD" / f"{level}.parquet" / kind
@@ -167,6 +170,9 @@ def test_files_are_read_and_estimated_with_a_level_of_whole_states(tmp_path: Pat
     assert np.all(occupied <= PERSONS.groups.answer(by_level["County"])[:, HOUSEHOLDS])
     with pytest.raises(ValueError, match="a level without measurements"):
         estimate(persons)
+    for wrong in ([5] * 4, [-1] * 5, [[5]] * 5):
+        with pytest.raises(ValueError, match="units: with types_first, one number"):
+            estimate(persons, types_first="State", units=wrong)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +192,32 @@ def test_files_are_read_and_estimated_with_a_level_of_whole_states(tmp_path: Pat
         ),
         (lambda row: "out" if row["query_name"] == "hhgq_total_ub_con" else "", "the bounds .* are missing"),
         (lambda row: "out" if row["level"] == "State" else "", "levels from US or State down, without a gap"),
+        (
+            lambda row: (
+                {"001000001": {"value": [1]}, "001000003": {"value": [1, 2, 3, 4, 5]}}.get(row["geocode"])
+                if row["query_name"] == "hhinstlevels_dpq"
+                else None
+            ),
+            "County hhinstlevels_dpq: not every place has 3 values, once; 2 of 5 rows have not",
+        ),
+        (
+            lambda row: {"value": [None, 1]} if row["level"] == "US" and "h1" in row else None,
+            r"US_Unit.*US\.parquet/DPQuery.*parquet: column value: 1 values are missing",
+        ),
+        (
+            lambda row: {"hhgq": "*", "value": [5]} if (row["query_name"], row["geocode"]) == OTHER else None,
+            "County hhinstlevels_dpq: 2 queries of this name",
+        ),
+        (
+            lambda row: (
+                {"query_name": "again", **dict.fromkeys(AXES, "*"), "value": [5]}
+                if row["query_name"] == "hhinstlevels_dpq"
+                else None
+            ),
+            "the query total has another name too",
+        ),
+        (lambda row: {"variance": float("inf")} if row["level"] == "US" else None, r"variances \[inf\], not one"),
+        (lambda row: {"sign": ">="} if row["query_name"] == "total_con" else None, "total_con: the sign >=, not ="),
     ],
 )
 def test_files_that_are_not_whole_are_refused(

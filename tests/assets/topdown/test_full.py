@@ -195,7 +195,7 @@ def test_blocks_lean_on_their_housing_units(full: Full, tmp_path: Path, monkeypa
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("changes", [{"partitions": "state"}, {"processes": 4}])
+@pytest.mark.parametrize("changes", [{"partitions": "state"}, {"processes": 2}])
 def test_states_and_processes_make_no_difference(
     full: Full, tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

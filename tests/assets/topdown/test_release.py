@@ -858,7 +858,8 @@ def test_a_block_in_two_places_is_refused_before_anything_is_charged(tmp_path: P
 @pytest.mark.deep
 def test_a_draw_that_is_estimated_otherwise_is_a_further_edition(tmp_path: Path) -> None:
     """Each level alone, leaning on housing units, and back; the draw is charged once. Wrong programs: the earlier files
-    are replaced, as of the same draw; a new number for each run; the model is named nowhere, or has no τ²."""
+    are replaced, as of the same draw, or if their signature is wrong; a new number for each run; the model is named
+    nowhere, or has no τ²."""
     stages = [*TO_DRAW, "level_nation", "level_block", "microdata", "tables", "publication"]
     first = topdown_deployment(tmp_path, **TWO_LEVELS)
     first.reach(*stages)
@@ -880,6 +881,10 @@ def test_a_draw_that_is_estimated_otherwise_is_a_further_edition(tmp_path: Path)
     published = Counter(row["geoid"] for row in pq.read_table(folder / "persons.parquet").to_pylist())
     assert [published[block] for block in blocks] == again.sum(axis=1).tolist()
     later = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    seal = folder / "SHA256SUMS.sig"
+    seal.write_bytes(bytes(64))
+    assert "holds something else than a signed edition" in first.refusal(*stages[-5:])
+    seal.write_bytes(later[seal.name])
     first.run(*stages[-5:])
     kept = {path.name: path.read_bytes() for path in (folder / "editions" / "1.1").iterdir()}
     assert kept == later

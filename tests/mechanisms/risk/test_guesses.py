@@ -43,6 +43,8 @@ def test_someone_who_is_alone_is_guessed_from_the_others_elsewhere_and_ties_are_
 
 LAWS: list[tuple[Law, list[int]]] = [
     (LaplaceLaw(0.7), [2, 0, -1, 3]),
+    # One person fewer than the attacker knows of, and hardly any noise: the world without a target.
+    (LaplaceLaw(1 / 64), [1, 0, 3, 0]),
     (RoundedLaw(3), [3, 0, 0, 3]),
     (TabulatedLaw(np.array([[0, 0, 1, 0, 0], [0, 0.3, 0.4, 0.3, 0], [0.1, 0.2, 0.4, 0.2, 0.1]])), [2, 0, 1, 3]),
 ]
@@ -50,7 +52,8 @@ LAWS: list[tuple[Law, list[int]]] = [
 
 @pytest.mark.parametrize(("law", "published"), LAWS)
 def test_posterior_shares_are_those_of_bayes_over_all_compositions(law: Law, published: list[int]) -> None:
-    """Told apart from: a posterior of each count by itself, which does not know that they sum to n."""
+    """Told apart from: a posterior of each count by itself, which does not know that they sum to n; and one that leaves
+    out unlikely counts until none sum to n."""
     prior, persons = np.array([0.5, 0.3, 0.15, 0.05]), 5
     likely = law.likelihoods(np.array(published), persons)
     compositions = [one for one in product(range(persons + 1), repeat=4) if sum(one) == persons]

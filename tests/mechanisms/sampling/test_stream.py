@@ -79,3 +79,9 @@ def test_a_position_far_away_has_the_word_of_its_counter() -> None:
     block = Cipher(algorithms.AES(derived), modes.ECB()).encryptor().update((position // 2).to_bytes(16, "big"))
     found = NumberedWords(KEY, "test").words_at(np.array([position]))
     assert found.tolist() == [int.from_bytes(block[8:], "little")]
+
+
+def test_further_words_of_positions_are_streams_of_their_own() -> None:
+    numbered = NumberedWords(KEY, "test")
+    streams = (stream(), numbered.after(0), numbered.after(1))
+    assert np.unique([each.words(4) for each in streams]).size == 12

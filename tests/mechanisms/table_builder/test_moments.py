@@ -149,6 +149,21 @@ def test_of_any_noisy_sums_correlations_are_within_one(variables: int, seed: int
         assert np.isnan(found) or abs(found) <= 1 + 1e-9
 
 
+@pytest.mark.parametrize("records", [5, 50_000])
+def test_the_interval_of_a_constant_reaches_a_deviation_of_0_and_every_interval_its_estimate(records: int) -> None:
+    """Wrong program: one whose least eigenvalue, above 0, makes deviations greater, so that no interval covers 0."""
+    moments, random = Moments(2, 100, Fraction(1)), np.random.default_rng(records)
+    exact, scales = records * moments.vectors(np.array([[60, -20]]))[0], [Scale(Fraction(0), Fraction(9), 100)] * 2
+    covered = []
+    for _ in range(40):
+        noisy = exact + np.rint(random.normal(0, float(moments.noise.exact_variance) ** 0.5, len(exact)))
+        measured = MeasuredMoments(moments, noisy, scales)
+        covered.append(measured.deviation(0).lower == 0)
+        for found in (measured.deviation(0), measured.mean(1), measured.regression(0, [1])):
+            assert np.all((found.lower <= found.estimate) & (found.estimate <= found.upper))
+    assert np.mean(covered) >= 0.85
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [((0, 1, Fraction(1)), "at least one"), ((1, 0, Fraction(1)), "grid"), ((1, 1, Fraction(0)), "budget")],

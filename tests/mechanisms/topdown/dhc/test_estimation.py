@@ -5,6 +5,7 @@ lets persons live in types of group quarters without a facility; one that draws 
 that measures only children or forgets their budget; one that rounds or projects something else.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -20,7 +21,7 @@ from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
-from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
+from mechanisms.topdown.dhc.levels import Level, Measuring, estimate_level, plan_levels
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.topdown.dhc.quarters import Quarters, QuartersError, add_up_levels, count_quarters, fill_facilities
@@ -192,6 +193,42 @@ def test_answers_that_are_read_are_those_of_a_complete_draw() -> None:
                   country.persons[1], KEY),
     ):  # fmt: skip
         assert not np.array_equal(other.read(query, 0, places, np.arange(marginal.size)), complete)
+
+
+def test_noise_differs_by_place_level_and_histogram_and_is_as_wide_as_planned() -> None:
+    query, cells, nobody = "hispanic * sex * age_38_groups", np.arange(100), Counts(*[np.empty(0, dtype=np.int64)] * 3)
+    level = Level("County", {query: Fraction(10**8)}, np.array([0, 0, 1]), (Fraction(1), Fraction(10**6)))
+    others = [(PERSONS, replace(level, name="State")), (replace(PERSONS, name="people"), level)]
+    one, *rest = (Measuring(*each, nobody, KEY).read(query, 0, 3, cells) for each in ((PERSONS, level), *others))
+    for other in (one[1], rest[0][0], rest[1][0]):
+        assert (one[0] == other).mean() < 0.1
+    assert np.abs(one[2]).max() < 100 < one[:2].std() / 50
+
+
+def test_counts_by_type_that_break_a_limit_of_two_types_are_mended() -> None:
+    """In each of two children, ten persons live in a block with the types 101 and 102, ten in one with 103 and 104; but
+    all answers have one child's persons in the first two types. Others, who stay as they are, have other ages."""
+    adults = (3 * 2) * 63
+    redistricting, facilities = np.zeros((4, 2_016), np.int64), np.zeros((4, 24), np.int64)
+    redistricting[:, adults], redistricting[:, 127] = 10, 500
+    facilities[0::2, :2] = facilities[1::2, 2:4] = 1
+    quarters = count_quarters(redistricting, facilities).add_up(np.array([0, 0, 1, 1]))
+    cells = np.array(
+        [((relgq * 2 * 116 + age) * 2) * 63 + (relgq == 6) for relgq in (6, *range(18, 22)) for age in (30, 50)]
+    )
+    parent = np.array([1_000, 1_000, *[5] * 8])
+    measured = np.array([[0, 1_000, 9, 1, 9, 1, 0, 0, 0, 0], [1_000, 0, 0, 0, 0, 0, 1, 9, 1, 9]])
+
+    def read(query: str, asked: Numbers) -> Numbers:
+        return (measured @ (PERSONS.marginal(query).find(cells)[:, None] == asked)).astype(np.int64)
+
+    variances = {query: Fraction(1) for step in PERSON_PLAN.passes for query in step.queries}
+    held = redistricting[0::2] + redistricting[1::2]
+    counts = estimate(Family(PERSON_PLAN, variances, np.ones(2), cells, parent, held, read, 0, 2, quarters)).counts
+    assert np.array_equal(counts.sum(axis=0), parent)
+    in_quarters = counts[:, 2:].reshape(2, 4, 2)
+    assert in_quarters[:, :2].sum(axis=(1, 2)).tolist() == in_quarters[:, 2:].sum(axis=(1, 2)).tolist() == [10, 10]
+    assert in_quarters[0, :, 0].sum() > in_quarters[0, :, 1].sum()
 
 
 def test_budgets_of_only_children_are_their_parents() -> None:
