@@ -63,6 +63,6 @@ def test_the_plans_of_the_page_on_choices_can_be_made(tmp_path: Path) -> None:
         for command in commands
     ]  # fmt: skip
     assert len(printed) == 3
-    assert "| 0.75 | ρ = 0.4100 |" in page
-    assert "Total: ρ = 0.4100" in printed[1]
+    assert "| 0.75 | ρ = 0.9070 |" in page
+    assert "Total: ρ = 0.9070" in printed[1]
     assert "17.0801" in printed[2]
