@@ -39,6 +39,7 @@ from mechanisms.table_builder.entropy import Parameters, make
 from mechanisms.table_builder.hypercube import Hypercube, NoiseFamily
 from mechanisms.table_builder.judging import divergence_of_two_cells
 from mechanisms.topdown.design import TopDownDesign
+from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
 
 TABLE = TabulatedPair(
     frozenset(
@@ -244,6 +245,23 @@ def test_production_is_at_its_gaussian_limit_and_below_the_conversion() -> None:
     assert risk is not None
     assert risk.is_tighter
     assert str(risk.epsilon) == "17.0247"
+
+
+def test_all_measurements_of_the_redistricting_data_and_the_dhc_are_at_their_gaussian_limit() -> None:
+    """Production's 231 measurements of persons, households and units, counted once as in the published ρ of 15.29."""
+    parts = [
+        allocation.part(level, query)
+        for allocation in (*PRODUCTION_ALLOCATIONS.values(), PERSON_ALLOCATION, HOUSEHOLD_ALLOCATION, UNIT_ALLOCATION)
+        for level in allocation.levels
+        for query in allocation.queries[level]
+    ]
+    variances = [1 / part.rho for part in parts if part.rho]
+    bounds = Curve([GaussianPair(variance) for variance in variances for _ in range(2)]).bound_epsilon(1e-10)
+    total = sum(parts, ConcentratedLoss())
+    assert round(float(total.rho), 2) == 15.29
+    assert bounds.upper - bounds.lower <= GAP
+    assert bounds.upper == pytest.approx(gaussian_epsilon(math.sqrt(2 * float(total.rho)), 1e-10), abs=2e-3)
+    assert bounds.upper < float(canonne_kamath_steinke(total, Fraction(1, 10**10))) - 1.7
 
 
 @pytest.mark.parametrize("scale", [1, 100, 10_000])
