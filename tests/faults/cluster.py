@@ -51,7 +51,7 @@ GONE = 20
 PATIENCE = 1200
 """Seconds after which a launch that has not ended counts as wrong."""
 
-_SERVER_LOST = "This says nothing"
+_SERVER_LOST = "This is no verdict on the release"
 """Words of every failure of a step that lost a server (`assets.stages`)."""
 
 

@@ -92,7 +92,7 @@ def test_a_step_that_lost_a_server_is_repeated_and_then_its_run(instance: dg.Dag
         result = run(instance, *steps)
         (failed,) = (event for event in result.all_events if event.is_step_failure)
         words = explain(failed)
-        assert words.startswith("statement cef/units failed: the connection to a server was lost.\nThis says nothing")
+        assert words.startswith("statement cef/units failed: the connection to a server was lost.\nThis is no verdict")
         found = instance.get_run_by_id(result.run_id)
         assert found
         assert found.tags["dagster/will_retry"] == "true"
