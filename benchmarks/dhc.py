@@ -13,17 +13,15 @@ import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
 from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
 from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, PERSONS, QUARTERS_TYPES, REDISTRICTING
-from mechanisms.topdown.dhc.quarters import add_up_levels, count_quarters
-from mechanisms.topdown.schema import Counts, Schema
-
-Numbers = NDArray[np.int64]
+from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
+from mechanisms.topdown.dhc.tree import Numbers, add_answers, add_counts, climb, collect
+from mechanisms.topdown.schema import Counts
 
 CHILDREN = (5, 4, 3, 3, 2, 4, 12)
 """By level below the root, the children of each place: 17,280 blocks, a state of a million persons."""
@@ -47,18 +45,9 @@ def grow(children: Sequence[int]) -> list[Numbers]:
     return parents
 
 
-def count(schema: Schema, number: Numbers, cell: Numbers, times: Numbers | None = None) -> Counts:
-    keys, position = np.unique(number * schema.size + cell, return_inverse=True)
-    counts = np.bincount(position, times, len(keys)).astype(np.int64)
-    return Counts(keys // schema.size, keys % schema.size, counts)
-
-
-def add_up(schema: Schema, finest: Counts, parents: Sequence[Numbers]) -> list[Counts]:
-    levels = [finest]
-    for above in parents[:0:-1]:
-        below = levels[0]
-        levels.insert(0, count(schema, above[below.number], below.cell, below.count))
-    return levels
+def count(number: Numbers, cell: Numbers) -> Counts:
+    """The histograms of records."""
+    return collect(number, cell, np.ones(len(cell), dtype=np.int64))
 
 
 def draw_persons(random: np.random.Generator, blocks: int) -> tuple[Counts, Numbers]:
@@ -82,7 +71,7 @@ def draw_persons(random: np.random.Generator, blocks: int) -> tuple[Counts, Numb
     race = random.choice(63, len(number), p=_RACES / _RACES.sum())
     cell = (((relgq * 2 + sex) * 116 + age) * 2 + hispanic) * 63 + race
     possible = PERSONS.possible[cell]
-    persons = count(PERSONS, number[possible], cell[possible])
+    persons = count(number[possible], cell[possible])
     lived_in = persons.answer(PERSONS.marginal(QUARTERS_TYPES), 0, blocks)[:, 1:]
     return persons, np.minimum(facilities, lived_in)
 
@@ -104,26 +93,26 @@ def draw_homes(random: np.random.Generator, blocks: int) -> tuple[Counts, Counts
     others = np.concatenate([random.integers(4, 11, homes // 10), random.integers(11, 35, blocks // 10)])
     units = np.concatenate([occupied, others])
     places = np.concatenate([block, random.integers(0, blocks, len(others))])
-    return count(UNITS, places, units), count(HOUSEHOLDS, block, cell)
+    return count(places, units), count(block, cell)
 
 
 def write_rows(children: Sequence[int]) -> Iterator[str]:
     random, parents = np.random.default_rng(0), grow(children)
     blocks = len(parents[-1])
     persons, facilities = draw_persons(random, blocks)
-    held = _sum_levels(persons.answer(PERSONS.marginal(REDISTRICTING), 0, blocks), parents)
-    quarters = add_up_levels(count_quarters(held[-1], facilities), parents[1:])
+    held = climb(persons.answer(PERSONS.marginal(REDISTRICTING), 0, blocks), parents, add_answers)
+    quarters = climb(count_quarters(held[-1], facilities), parents, Quarters.add_up)
     yield f"{persons.count.sum():,} persons in {blocks:,} blocks\n"
     yield "| histogram | level | places | CPU-s | cells | error measured | estimated |"
     yield "|---|---|--:|--:|--:|--:|--:|"
     above = None
-    exact = add_up(PERSONS, persons, parents)
+    exact = climb(persons, parents, add_counts)
     for depth, level in enumerate(plan_levels(PERSON_ALLOCATION, parents)):
         measuring, begin = Measuring(PERSONS, level, exact[depth], KEY), time.process_time()
         above = estimate_level(PERSON_PLAN, measuring, held[depth], parents[depth], above, quarters[depth]).counts
         yield _row(PERSON_PLAN, measuring, exact[depth], above, len(parents[depth]), time.process_time() - begin)
     units, households = draw_homes(random, blocks)
-    of_units, of_households = add_up(UNITS, units, parents), add_up(HOUSEHOLDS, households, parents)
+    of_units, of_households = (climb(each, parents, add_counts) for each in (units, households))
     plans = zip(plan_levels(UNIT_ALLOCATION, parents), plan_levels(HOUSEHOLD_ALLOCATION, parents), strict=True)
     above_units = above_homes = None
     for depth, (of_unit, of_household) in enumerate(plans):
@@ -149,13 +138,6 @@ def _row(plan: Plan, measuring: Measuring, exact: Counts, found: Counts, places:
         noisy = np.concatenate([measuring.read(marginal.query, place, place + 1, every) for place in measured])
         noise = f"{np.abs(noisy - truth[measured]).mean():.1f}"
     return f"| {name} | {level.name} | {places:,} | {took:.1f} | {len(found.cell):,} | {noise} | {estimated:.1f} |"
-
-
-def _sum_levels(finest: Numbers, parents: Sequence[Numbers]) -> list[Numbers]:
-    levels = [finest]
-    for above in parents[:0:-1]:
-        levels.insert(0, np.add.reduceat(levels[0], np.searchsorted(above, np.arange(above[-1] + 1))))
-    return levels
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNIT
 from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan, list_queries
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, REDISTRICTING, RELATIONSHIPS
-from mechanisms.topdown.dhc.quarters import GROUPS, QuartersError, add_up_levels, count_quarters, fill_facilities
+from mechanisms.topdown.dhc.quarters import GROUPS, Quarters, QuartersError, count_quarters, fill_facilities
 from mechanisms.topdown.dhc.tables import (
     DHC_TABLES,
     MEDIAN_AGES,
@@ -40,6 +40,7 @@ from mechanisms.topdown.dhc.tables import (
     find_median_ages,
     find_population,
 )
+from mechanisms.topdown.dhc.tree import add_answers, add_counts, climb, collect
 from mechanisms.topdown.schema import Counts, Schema
 from stirred.noise import read_counts
 from stirred.random import Randomness
@@ -160,17 +161,19 @@ def measure_persons(
         raise ValueError(
             f"redistricting: {wrong:,} blocks have impossible persons, such as minors in nursing facilities"
         )
-    quarters = add_up_levels(count_quarters(held, types), parents[1:])
+    quarters = climb(count_quarters(held, types), parents, Quarters.add_up)
     key, levels = randomness.next_key(), plan_levels(allocation, parents)
     histograms, above, gap, violation = dict[str, dict[str, Counts]](), None, 0.0, 0.0
-    of_levels = zip(levels, parents, _add_levels(exact, parents), _sum_levels(held, parents), quarters, strict=True)
+    of_levels = zip(
+        levels, parents, climb(exact, parents, add_counts), climb(held, parents, add_answers), quarters, strict=True
+    )
     for level, places, counts, of_level, limits in of_levels:
         measuring = Measuring(PERSONS, level, counts, key)
         found = estimate_level(PERSON_PLAN, measuring, of_level, places, above, limits)
         gap, violation, above = max(gap, found.gap), max(violation, found.violation), found.counts
         histograms[level.name] = {PERSONS.name: above}
     filled, unfilled = fill_facilities(histograms[levels[-1].name][PERSONS.name], types)
-    for level, counts in zip(levels, _add_levels(filled, parents), strict=True):
+    for level, counts in zip(levels, climb(filled, parents, add_counts), strict=True):
         histograms[level.name] = {PERSONS.name: counts}
     given = "the redistricting file's persons, and the facilities of group quarters of each type, in each block"
     specification = _specify("person", name, given, [(PERSONS, allocation)])
@@ -225,8 +228,8 @@ def measure_homes(
     plans = [plan_levels(allocation, parents) for allocation in (unit_allocation, household_allocation)]
     histograms, gap, violation = dict[str, dict[str, Counts]](), 0.0, 0.0
     above: tuple[Counts, Counts] | tuple[None, None] = None, None
-    exact_levels = [_add_levels(each, parents) for each in exact]
-    for depth, (places, of_level) in enumerate(zip(parents, _sum_levels(held, parents), strict=True)):
+    exact_levels = [climb(each, parents, add_counts) for each in exact]
+    for depth, (places, of_level) in enumerate(zip(parents, climb(held, parents, add_answers), strict=True)):
         of_units = estimate_level(
             UNIT_PLAN, Measuring(UNITS, plans[0][depth], exact_levels[0][depth], key), of_level, places, above[0]
         )
@@ -304,26 +307,4 @@ def _count(schema: Schema, records: pa.Table, blocks: int) -> Counts:
         keys = keys * size + codes
     if impossible := np.count_nonzero(~schema.possible[keys % schema.size]):
         raise ValueError(f"{schema.name}: {impossible:,} records are impossible, such as a spouse under 15")
-    return _collect(keys // schema.size, keys % schema.size, np.ones(len(keys), dtype=np.int64))
-
-
-def _collect(number: NDArray[np.int64], cell: NDArray[np.int64], count: NDArray[np.int64]) -> Counts:
-    cells = int(cell.max(initial=0)) + 1
-    own, position = np.unique(number * cells + cell, return_inverse=True)
-    return Counts(own // cells, own % cells, np.bincount(position, count, len(own)).astype(np.int64))
-
-
-def _add_levels(finest: Counts, parents: Sequence[NDArray[np.int64]]) -> list[Counts]:
-    """By level, from the root's, the sums of the finest histograms."""
-    levels = [finest]
-    for above in parents[:0:-1]:
-        below = levels[0]
-        levels.insert(0, _collect(above[below.number], below.cell, below.count))
-    return levels
-
-
-def _sum_levels(finest: NDArray[np.int64], parents: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-    levels = [finest]
-    for above in parents[:0:-1]:
-        levels.insert(0, np.add.reduceat(levels[0], np.searchsorted(above, np.arange(above[-1] + 1)), axis=0))
-    return levels
+    return collect(keys // schema.size, keys % schema.size, np.ones(len(keys), dtype=np.int64))

@@ -268,6 +268,12 @@ def _name_variables(given: object) -> object:
     return {"variables": given} if isinstance(given, list) else given
 
 
+def _name_once(variables: list[str]) -> list[str]:
+    if repeated := find_repeated(variables):
+        raise ValueError(f"{repeated[0]} is named twice")
+    return variables
+
+
 class MomentsAttributes(StatisticAttributes):
     """Means, deviations, correlations and regressions of variables. Records in which one is empty are left out."""
 
@@ -289,12 +295,7 @@ class MomentsAttributes(StatisticAttributes):
         "have no figures; by default all have.",
     )
 
-    @field_validator("variables")
-    @classmethod
-    def _check_variables(cls, variables: list[str]) -> list[str]:
-        if repeated := find_repeated(variables):
-            raise ValueError(f"{repeated[0]} is named twice")
-        return variables
+    _check_variables = field_validator("variables")(_name_once)
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
@@ -398,12 +399,7 @@ class HypercubeAttributes(Part):
         "further fields; a release of its own, which is charged by itself.",
     )
 
-    @field_validator("variables")
-    @classmethod
-    def _check_variables(cls, variables: list[str]) -> list[str]:
-        if repeated := find_repeated(variables):
-            raise ValueError(f"{repeated[0]} is named twice")
-        return variables
+    _check_variables = field_validator("variables")(_name_once)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

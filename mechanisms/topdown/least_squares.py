@@ -174,7 +174,7 @@ def solve_apart(
     x = np.empty((children, cells))
     measured = np.ascontiguousarray(answers[2][:, query.cells])
     objective, gap, violation = _solve_apart(
-        x, measured, query.precision, answers[3], parent, starts, *bounds, end, ITERATIONS
+        x, measured, query.precision, answers[3], _NO_QUADRATIC, parent, starts, *bounds, end, ITERATIONS
     )
     if not (gap <= LARGEST_GAP * max(objective, 1.0) and violation <= CONSTRAINT):
         raise NotSolvedError(
@@ -461,15 +461,11 @@ def _descend(start, answers, quadratic, steepest, parent, groups_of, bounds, cur
 
 
 @njit(cache=True, nogil=True)
-def _solve_apart(x, measured, precision, scales, parent, starts, lower, upper, tolerance, iterations):  # type: ignore[no-untyped-def]
+def _solve_apart(x, measured, precision, scales, quadratic, parent, starts, lower, upper, tolerance, iterations):  # type: ignore[no-untyped-def]
     """Write the least-squares counts of all groups into `x`; their objective, gap and largest violation."""
     children = x.shape[0]
     objective, gap, violation = 0.0, 0.0, 0.0
     free, one = np.full((children, 1), np.nan), np.array([0, 1])
-    quadratic = (
-        np.empty((0, 0, 0, 0)), np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty(0), np.empty((0, 0)),
-        np.empty((0, 0)), 0.0,
-    )  # fmt: skip
     for g in range(starts.size - 1):
         first, last = starts[g], starts[g + 1]
         if last - first == 1:

@@ -7,7 +7,6 @@ facility of S, and at least those in the blocks whose facilities of the major ty
 of `feasibility`: whole numbers that satisfy them can be divided among the children of any place.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,14 +73,6 @@ def count_quarters(redistricting: NDArray[np.int64], facilities: NDArray[np.int6
     if homeless := len(np.unique(place[types == 0])):
         raise QuartersError(f"{homeless:,} blocks have persons in a type of group quarters without a facility")
     return _collect(place, group, types, redistricting[place, group])
-
-
-def add_up_levels(finest: Quarters, parents: Sequence[NDArray[np.int64]]) -> list[Quarters]:
-    """By level, from the root's. `parents` are those of every level but the root's."""
-    levels = [finest]
-    for above in reversed(parents):
-        levels.append(levels[-1].add_up(above))
-    return levels[::-1]
 
 
 def _collect(

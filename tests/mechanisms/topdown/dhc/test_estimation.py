@@ -24,7 +24,8 @@ from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNI
 from mechanisms.topdown.dhc.levels import Level, Measuring, estimate_level, plan_levels
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
-from mechanisms.topdown.dhc.quarters import Quarters, QuartersError, add_up_levels, count_quarters, fill_facilities
+from mechanisms.topdown.dhc.quarters import Quarters, QuartersError, count_quarters, fill_facilities
+from mechanisms.topdown.dhc.tree import climb
 from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
 from mechanisms.topdown.schema import Counts
 from tests.mechanisms.topdown.dhc.country import Country, Numbers, add_up, count, draw_country
@@ -64,7 +65,8 @@ def require_constraints(country: Country, depth: int, found: Counts, above: Coun
 def test_any_parents_are_divided_within_the_redistricting_data_and_the_facilities(seed: int) -> None:
     country = draw_country(seed, 3, 3, 3)
     above = country.redraw(np.random.default_rng(seed))[1]
-    quarters = add_up_levels(count_quarters(country.redistricting[-1], country.facilities), country.parents[1:])
+    limits = count_quarters(country.redistricting[-1], country.facilities)
+    quarters = climb(limits, country.parents, Quarters.add_up)
     levels = plan_levels(lower_levels(PERSON_ALLOCATION, 4), country.parents)
     for depth in (2, 3):
         measuring = Measuring(PERSONS, levels[depth], country.persons[depth], KEY)
@@ -87,7 +89,8 @@ def test_without_the_limits_of_types_somebody_lives_where_there_is_no_facility()
 
 def test_the_root_has_any_possible_cell_of_its_groups() -> None:
     country = draw_country(1, 2, persons=3, races=1, quarters=1)
-    quarters = add_up_levels(count_quarters(country.redistricting[-1], country.facilities), country.parents[1:])
+    limits = count_quarters(country.redistricting[-1], country.facilities)
+    quarters = climb(limits, country.parents, Quarters.add_up)
     levels = plan_levels(lower_levels(PERSON_ALLOCATION, 2), country.parents)
     measuring = Measuring(PERSONS, levels[0], country.persons[0], KEY)
     root = estimate_level(

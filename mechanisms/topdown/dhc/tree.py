@@ -1,0 +1,39 @@
+"""From the finest places up to the root: histograms and answers, added up level by level.
+
+`parents` has, by level from the root's, the position of each place's parent in the level above, in ascending order.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.topdown.schema import Counts
+
+Numbers = NDArray[np.int64]
+Of = TypeVar("Of")
+
+
+def climb(finest: Of, parents: Sequence[Numbers], add_up: Callable[[Of, Numbers], Of]) -> list[Of]:
+    """By level, from the root's: `finest`, and what `add_up` makes of a level and the positions of its parents."""
+    levels = [finest]
+    for above in parents[:0:-1]:
+        levels.insert(0, add_up(levels[0], above))
+    return levels
+
+
+def collect(number: Numbers, cell: Numbers, count: Numbers) -> Counts:
+    """The histograms of records or counts in any order."""
+    cells = int(cell.max(initial=0)) + 1
+    own, position = np.unique(number * cells + cell, return_inverse=True)
+    return Counts(own // cells, own % cells, np.bincount(position, count, len(own)).astype(np.int64))
+
+
+def add_counts(below: Counts, above: Numbers) -> Counts:
+    return collect(above[below.number], below.cell, below.count)
+
+
+def add_answers(below: Numbers, above: Numbers) -> Numbers:
+    """Answers of shape (places, answers)."""
+    return np.add.reduceat(below, np.searchsorted(above, np.arange(above[-1] + 1)), axis=0)
