@@ -75,11 +75,15 @@ class Measuring:
         found = marginal.find(self._exact.cell[own])
         position = np.minimum(np.searchsorted(cells, found), len(cells) - 1)
         asked = cells[position] == found
+        runs = self.level.runs[first:last]
+        if (runs < 0).any():
+            place = first + int(runs.argmin())
+            raise ValueError(f"{self.level.name}: the place {place} is an only child, which is not measured")
         answers = np.empty((last - first, len(cells)), dtype=np.int64)
-        for place, run in enumerate(self.level.runs[first:last].tolist(), first):
-            if run < 0:
-                raise ValueError(f"{self.level.name}: the place {place} is an only child, which is not measured")
-            answers[place - first] = self._noise[run].at(query, place * marginal.size + cells)
+        for run in np.unique(runs).tolist():
+            places = np.flatnonzero(runs == run)
+            numbers = (first + places)[:, None] * marginal.size + cells
+            answers[places] = self._noise[run].at(query, numbers.ravel()).reshape(numbers.shape)
         np.add.at(answers, (self._exact.number[own][asked] - first, position[asked]), self._exact.count[own][asked])
         return answers
 
