@@ -145,11 +145,8 @@ def find_unmeasured(session: Session, release: DHCRelease) -> list[str]:
         compute_stored_version(session, release)
     except GridError as error:
         return [str(error)]
-    due = pa.table({"histogram": list(SCHEMAS)}), pa.table({"level": list(release.levels)})
-    names = {
-        name: session.register(f"due_{name}", rows) for name, rows in zip(("histograms", "levels"), due, strict=True)
-    }
-    (other,) = session.row("dhc/other_answers", measurements=release.public(MEASUREMENTS), **names)
+    due = {"histograms": list(SCHEMAS), "levels": list(release.levels)}
+    (other,) = session.row("dhc/other_answers", due, measurements=release.public(MEASUREMENTS))
     return count_problem(other, "measurements of other histograms or levels")
 
 
