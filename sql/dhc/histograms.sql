@@ -1,7 +1,7 @@
 -- Persons, units and households of every place of the finest level, by cell of their histograms. Empty cells are left out.
 {% for histogram, attributes in histograms %}
 SELECT
-    '{{ histogram }}' AS histogram,
+    $names[{{ loop.index }}] AS histogram,
     number,
     {% for attribute in attributes[1:] %}({% endfor %}{{ attributes[0].name | id }}{% for attribute in attributes[1:] %} * {{ attribute.size }} + {{ attribute.name | id }}){% endfor %}
  AS cell,

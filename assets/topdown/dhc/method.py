@@ -197,7 +197,7 @@ def histograms_recipe(session: Session, release: DHCRelease) -> Recipe:
     )
     return (
         "dhc/histograms",
-        {},
+        {"names": list(SCHEMAS)},
         {
             "units": placed,
             "persons": names["persons"],
