@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 
+from assets.cef.dhc import register_codes
 from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
 from assets.release.dataset import CEF, Size
@@ -39,8 +39,6 @@ from assets.topdown.spine import SpineError, build_spine, placement, read_tree
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, TIMES, VERSION
-from mechanisms.topdown.dhc.households import LARGEST, TYPES
-from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, QUARTERS
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, store_parts
@@ -191,10 +189,6 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
 def histograms_recipe(session: Session, release: DHCRelease) -> Recipe:
     values, names = placement(release)
     placed = session.stage("placed_units", "topdown/placed_units", values, **names)
-    types = [{"code": code, **vars(each)} for code, each in enumerate(TYPES)]
-    quarters = pa.table(
-        {"type": list(map(str, QUARTERS)), "code": [HOUSEHOLD_CODES + number for number, _ in enumerate(QUARTERS)]}
-    )
     return (
         "dhc/histograms",
         {"names": list(SCHEMAS)},
@@ -202,9 +196,7 @@ def histograms_recipe(session: Session, release: DHCRelease) -> Recipe:
             "units": placed,
             "persons": names["persons"],
             "carried": ["number"],
-            "types": session.register("household_types", pa.Table.from_pylist(types)),
-            "quarters": session.register("quarters_types", quarters),
-            "largest": LARGEST,
+            **register_codes(session),
             "histograms": [(name, [vars(part) for part in schema.attributes]) for name, schema in SCHEMAS.items()],
         },
     )
