@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from assets.conventions import StageKind, preview
+from assets.measurement.method import MEASUREMENTS
 from assets.release.stage import build_stage
 from assets.tabulation.asset import build_tables
 from assets.topdown.declaration import PRODUCTION_SPINE
@@ -72,7 +73,7 @@ def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
         ESTIMATES,
         StageKind.POSTPROCESSING,
         TEXTS("estimates", finest=words(release.finest)),
-        [release.level(release.finest)],
+        [release.level(release.finest), MEASUREMENTS],
         lambda session: estimates_recipes(session, release),
         ESTIMATE_COLUMNS,
         metadata=describe,
