@@ -78,7 +78,7 @@ def dhc_deployment(
         changes: to the release's declaration.
     """
     described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
-    population = SyntheticPopulation(households=60, states=["10"], seed=20 + guess, dhc=True)
+    population = SyntheticPopulation(households=800, states=["10"], seed=20 + guess, dhc=True)
     town = synthetic_census(population, **(described | dict(dataset or {})))
     redistricting = TopDown(topdown_declaration(**TWO_LEVELS, products=["persons", "units"]))
     declared: dict[str, Any] = {
@@ -91,7 +91,7 @@ def dhc_deployment(
     made = root / f"made_of_{guess}"
     if not made.exists():
         root.mkdir(exist_ok=True)
-        deploy(root, town, redistricting).run(*TWO_LEVELS_TO_PUBLICATION)
+        deploy(root, town, redistricting).reach(*TWO_LEVELS_TO_PUBLICATION)
         for other in root.glob("made_of_*"):
             other.unlink()
         made.touch()
