@@ -58,7 +58,7 @@ class Table:
         leaf = np.zeros(len(counts.cell), dtype=np.int64)
         for name, of_code in classes.items():
             leaf = leaf * (int(of_code.max()) + 1) + of_code[self.schema.marginal(name).find(counts.cell)]
-        counted = members.any(axis=1)[leaf]
+        counted = np.any(members, axis=1)[leaf]
         sums = np.bincount(
             counts.number[counted] * len(members) + leaf[counted], counts.count[counted], places * len(members)
         )
