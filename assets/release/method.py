@@ -111,7 +111,7 @@ class Method(ABC, Generic[R, I, O]):
     """The labels of the certificate's parameters by which figures are estimated from the draw. With other values of
     them, the same draw is published as a further edition."""
 
-    draw_follows: ClassVar[Sequence[str]] = ()
+    draw_follows: Sequence[str] = ()
     """The stages that the draw reads besides the charge; `cef` if it reads the records."""
 
     closing_stage: ClassVar[str] = "tables"

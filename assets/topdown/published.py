@@ -11,7 +11,7 @@ from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, 
 from assets.topdown.intervals import COLUMNS as INTERVAL_COLUMNS
 from assets.topdown.intervals import interval_table, name_column
 from assets.topdown.measurements import COLUMNS
-from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease
+from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease, TreeRelease
 from assets.topdown.tables import (
     INPUT_CODES,
     RECORD_COLUMNS,
@@ -50,7 +50,7 @@ def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
         *(_tables_of_errors(release) if release.declaration.replicates else ()),
         _queries(release),
         _query_cells(release),
-        _spine(release),
+        describe_spine(release),
     )
 
 
@@ -253,7 +253,7 @@ def _labels(name: str) -> dict[str, str]:
     return dict(zip(INPUT_CODES[name], CODES[name].values(), strict=True))
 
 
-def _spine(release: TopDownRelease) -> PublishedTable:
+def describe_spine(release: TreeRelease) -> PublishedTable:
     return PublishedTable(
         SPINE,
         "Geographic spine",
@@ -285,7 +285,7 @@ def _levels(release: TopDownRelease) -> dict[str, str]:
     return {level: above for above, level in pairwise(release.levels)}
 
 
-def _level(release: TopDownRelease) -> PublishedColumn:
+def _level(release: TreeRelease) -> PublishedColumn:
     return PublishedColumn("level", "string", "Geographic level", dict.fromkeys(release.levels, ""))
 
 

@@ -23,12 +23,18 @@ DATASET = "dataset"
 
 
 def fill_in_example(
-    component: str, dataset: str, release: str, states: Sequence[object] = ("01", "02"), persons: str = "persons"
+    component: str,
+    dataset: str,
+    release: str,
+    states: Sequence[object] = ("01", "02"),
+    persons: str = "persons",
+    redistricting: str = "redistricting",
 ) -> str:
-    """The example of a component, given by its full name, for this dataset and release, the states of the dataset, and
-    its release of detailed groups of persons."""
+    """The example of a component, given by its full name, for this dataset and release, the states of the dataset, its
+    release of detailed groups of persons, and its redistricting release."""
     text = (EXAMPLES / f"{component.rpartition('.')[2]}.yaml").read_text(encoding="utf-8")
     filled = {"type": component, "dataset": dataset, "release": release, "persons": persons}
+    filled["redistricting"] = redistricting
     filled["states"] = json.dumps(list(map(str, states)))
     for field, value in filled.items():
         text = text.replace(f"{{{field}}}", value)
