@@ -52,12 +52,12 @@ class Swapped(Moving):
         """With likelihood ratios if the rate is a single one."""
         block, rare = tract.block.copy(), self._find_rare(tract)
         if self.second_rate is None:
-            ratios, loss = self._stir(tract, block, np.zeros_like(block), (self.rate, rare), RandomStreams(key, ""))
+            ratios, loss = self._stir(tract, block, np.zeros_like(block), (self.rate, rare), (key, ""))
             return Moved(block, ratios, 2 * loss)
         within = tract.block_group[tract.block]
-        _, first = self._stir(tract, block, within, (self.rate, rare), RandomStreams(key, "first "))
+        _, first = self._stir(tract, block, within, (self.rate, rare), (key, "first "))
         _, second = self._stir(
-            tract, block, np.zeros_like(block), (self.second_rate, np.zeros_like(rare)), RandomStreams(key, "second ")
+            tract, block, np.zeros_like(block), (self.second_rate, np.zeros_like(rare)), (key, "second ")
         )
         return Moved(block, np.zeros(0), 2 * (first + second))
 
@@ -67,10 +67,10 @@ class Swapped(Moving):
         block: NDArray[np.int64],
         within: NDArray[np.int64],
         rates: tuple[Fraction, NDArray[np.bool_]],
-        streams: "RandomStreams",
+        random: tuple[bytes, str],
     ) -> tuple[NDArray[np.float64], float]:
         """Swap the blocks of households in place, within places; the likelihood ratios, and ε. `rates` has the rate,
-        and which households have that of rare ones."""
+        and which households have that of rare ones; `random` the key and the name of the streams."""
         from mechanisms.swapping.permutation import permute_strata
 
         rate, rare = rates
@@ -85,7 +85,8 @@ class Swapped(Moving):
             if len(members) < 2:
                 continue
             # A stream for each stratum: a person who is left out changes the swaps of two strata alone.
-            stream, order = streams.of_stratum(values), np.arange(len(members), dtype=np.int32)
+            stream = RandomStream(random[0], f"{random[1]}stratum {values}")
+            order = np.arange(len(members), dtype=np.int32)
             used = [rate, self.rare_rate or rate]
             permute_strata(np.array([0, len(members)]), order, used, stream, rare[members].astype(np.int32))
             block[members] = block[members[order]]
@@ -103,17 +104,6 @@ class Swapped(Moving):
         rare = np.zeros(len(tract.block), dtype=np.bool_)
         rare[held[0][households[held[1]] <= self.at_most]] = True
         return rare
-
-
-@dataclass(frozen=True)
-class RandomStreams:
-    """The random streams of the strata of a stir."""
-
-    key: bytes
-    stir: str
-
-    def of_stratum(self, values: list[int]) -> RandomStream:
-        return RandomStream(self.key, f"{self.stir}stratum {values}")
 
 
 def _choose_pairs(size: int) -> NDArray[np.int64]:
