@@ -40,7 +40,7 @@ from assets.topdown.release import PLACES, SPINE
 from assets.topdown.spine import SpineError, build_spine, placement, read_tree
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
-from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, TIMES, VERSION
+from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, VERSION
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, store_parts
@@ -167,9 +167,10 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
             **{
                 f"{histogram}_rho": (
                     str(design.allocations[histogram].loss),
-                    f"ρ of the measurements of {histogram} for one record that changes, exact; counted {times} times",
+                    f"ρ of the measurements of {histogram} for one record that changes, exact; "
+                    f"{design.of_histogram(histogram)} is charged",
                 )
-                for histogram, times in TIMES.items()
+                for histogram in SCHEMAS
             },
             "lines": (len(design.measured), "Number of measured combinations of histogram, level and query"),
         }
