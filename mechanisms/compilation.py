@@ -51,7 +51,8 @@ def compile_kernels() -> None:
     solve([measured], constraints)
     solve_apart(measured, constraints)
     coarse = [Query(zeros, precision, measured.measured[:, :1]) for precision in (1e4, 1.0)]
-    apart = Constraints(ones, np.arange(3), *[np.ones((1, 2))] * 2, np.full((1, 2), np.nan), np.arange(3))
+    each = np.ones((1, 2))
+    apart = Constraints(ones, np.arange(3), each, each, np.nan * each, np.arange(3))
     solve([measured, *coarse], apart)
     cheapest_flow(ones, ones, ones, ones, ones)
     _compile_information()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from assets.laboratory.declaration import LaboratoryDeclaration
+from assets.laboratory.declaration import LIKELIEST, LaboratoryDeclaration
 from assets.laboratory.evaluation import (
     ALL,
     ANY_SIZE,
@@ -96,7 +96,9 @@ def draw_pictures(results: pa.Table, declaration: LaboratoryDeclaration) -> dict
         points = {}
         for point in declaration.points:
             named = point.method, point.parameters
-            x, y = (found.get((*named, *rest)) for rest in (_ERROR, ("link", subset, ANY_SIZE, measure)))
+            x = found.get((*named, *_ERROR))
+            rows = [found.get((*named, attack, subset, ANY_SIZE, measure)) for attack in ("link", LIKELIEST)]
+            y = max(filter(None, rows), key=lambda row: row["value"], default=None)
             if x and y:
                 points[point.key] = point.method, point.parameters, x, y
         if points:

@@ -22,7 +22,7 @@ from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.dhc.allocation import LEVELS
 from mechanisms.topdown.dhc.estimation import Family, estimate
-from mechanisms.topdown.dhc.passes import Plan
+from mechanisms.topdown.dhc.passes import Plan, list_queries
 from mechanisms.topdown.dhc.quarters import Quarters
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
@@ -181,7 +181,7 @@ class Estimated:
 
 def estimate_level(
     plan: Plan,
-    reading: Reading,
+    reading: Reading | Measuring,
     held: NDArray[np.int64],
     parents: NDArray[np.int64],
     above: Counts | None,
@@ -190,13 +190,14 @@ def estimate_level(
     """The histograms of all places of a level.
 
     Args:
-        reading: one of `read_all`.
+        reading: one of `read_all`, or the level's own answers.
         held: shape (places, groups): the answers to the plan's held query.
         parents: shape (places,): the position of each place's parent, in ascending order; only 0 at the root.
         above: the histograms of the level above; None at the root.
     """
     number, cells, counts = [], [], []
     gap, violation = 0.0, 0.0
+    reading = Reading(reading) if isinstance(reading, Measuring) else reading
     for parent, first, last, own, sums in _list_families(plan, held, parents, above):
         family = Family(plan, own, sums, held[first:last], partial(_read, reading, first, last), first, last, quarters)
         try:
@@ -217,6 +218,18 @@ def _read(
     reading: Reading, first: int, last: int, query: str, cells: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return reading.read(query, first, last, cells)
+
+
+def list_reads(
+    plan: Plan, level: Level, held: NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
+) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
+    """What estimation reads of the own answers of a level, in order: a query, the first of some siblings and the one
+    after the last, and marginal cells, ascending. These follow from the level above, and at the root from what is
+    held."""
+    for _, first, last, own, _ in _list_families(plan, held, parents, above):
+        if own.size and (level.runs[first:last] >= 0).all():
+            for query in list_queries(plan):
+                yield query, first, last, np.unique(plan.schema.marginal(query).find(own)).astype(np.int64)
 
 
 def _list_families(

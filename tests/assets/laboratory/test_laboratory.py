@@ -134,7 +134,7 @@ def _require_results(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"tier": "T2"}, "methods: hypercube is not built for tier T2"),
+        ({"tier": "T2"}, "methods: rounding is not built for tier T2"),
         ({"tier": "T3"}, "tier"),
         ({"draws": 0}, "draws"),
         ({"attacks": {"link": "a:b"}}, "a built-in attack has this name"),

@@ -74,7 +74,7 @@ def test_any_parents_are_divided_within_the_redistricting_data_and_the_facilitie
     for depth in (2, 3):
         measuring = Measuring(PERSONS, levels[depth], country.persons[depth], KEY)
         held, parents = country.redistricting[depth], country.parents[depth]
-        found = estimate_level(PERSON_PLAN, Reading(measuring), held, parents, above, quarters[depth])
+        found = estimate_level(PERSON_PLAN, measuring, held, parents, above, quarters[depth])
         require_constraints(country, depth, found.counts, above)
         assert found.gap <= estimation.GAP
         assert found.violation < 1e-7
@@ -86,7 +86,7 @@ def test_without_the_limits_of_types_somebody_lives_where_there_is_no_facility()
     above = country.redraw(np.random.default_rng(5))[2]
     levels = plan_levels(lower_levels(PERSON_ALLOCATION, 4), country.parents)
     measuring = Measuring(PERSONS, levels[3], country.persons[3], KEY)
-    found = estimate_level(PERSON_PLAN, Reading(measuring), country.redistricting[3], country.parents[3], above).counts
+    found = estimate_level(PERSON_PLAN, measuring, country.redistricting[3], country.parents[3], above).counts
     assert found.answer(TYPES, 0, len(country.facilities))[:, 1:][country.facilities == 0].any()
 
 
@@ -97,7 +97,7 @@ def test_the_root_has_any_possible_cell_of_its_groups() -> None:
     levels = plan_levels(lower_levels(PERSON_ALLOCATION, 2), country.parents)
     measuring = Measuring(PERSONS, levels[0], country.persons[0], KEY)
     root = estimate_level(
-        PERSON_PLAN, Reading(measuring), country.redistricting[0], country.parents[0], None, quarters[0]
+        PERSON_PLAN, measuring, country.redistricting[0], country.parents[0], None, quarters[0]
     ).counts
     require_constraints(country, 0, root, root)
 
@@ -435,9 +435,7 @@ def test_groups_rounded_together_are_as_near_as_each_by_itself(monkeypatch: pyte
 
         with monkeypatch.context() as patch:
             patch.setattr(estimation, "round_children", measure)
-            estimate_level(
-                PERSON_PLAN, Reading(measuring), country.redistricting[2], country.parents[2], above, quarters
-            )
+            estimate_level(PERSON_PLAN, measuring, country.redistricting[2], country.parents[2], above, quarters)
         distances.append((len(own), sum(own)))
     assert distances[0][0] > distances[1][0]
     assert distances[0][1] == pytest.approx(distances[1][1], abs=1e-3)
@@ -472,12 +470,12 @@ def test_units_and_households_agree_with_each_other_and_with_the_redistricting_d
         exact = of_level[depth]
         held = exact[0].answer(UNITS.marginal(OCCUPANCY), 0, count_of)
         of_units = estimate_level(
-            UNIT_PLAN, Reading(Measuring(UNITS, levels[0][depth], exact[0], KEY)), held, parents[depth], before[0]
+            UNIT_PLAN, Measuring(UNITS, levels[0][depth], exact[0], KEY), held, parents[depth], before[0]
         )
         tenures = of_units.counts.answer(UNITS.marginal("tenure_3lev"), 0, count_of)[:, :3]
         of_households = estimate_level(
             HOUSEHOLD_PLAN,
-            Reading(Measuring(HOUSEHOLDS, levels[1][depth], exact[1], KEY)),
+            Measuring(HOUSEHOLDS, levels[1][depth], exact[1], KEY),
             tenures,
             parents[depth],
             before[1],
