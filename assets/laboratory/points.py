@@ -132,7 +132,7 @@ class Exact(Point):
     """Exact tables of the records: no protection, an end of every picture."""
 
     method = "no protection"
-    tiers = ("T1", "T2", "T3")
+    tiers = ("T1", "T2")
     parameters = ""
 
     def draw(self, tract: Tract, key: bytes) -> Draw:

@@ -36,9 +36,9 @@ class Methods(Part):
         None, description="TopDown's redistricting data, tier T1: with the noisy measurements, and the microdata alone."
     )
     hypercubes: HypercubeGrid | SkipJsonSchema[None] = Field(
-        None, description="Hypercubes with noise; in tier T2, tables with noise. Not for tier T3."
+        None, description="Hypercubes with noise; in tier T2, tables with noise."
     )
-    p_tables: PTableGrid | SkipJsonSchema[None] = Field(None, description="Perturbation tables. Not for tier T3.")
+    p_tables: PTableGrid | SkipJsonSchema[None] = Field(None, description="Perturbation tables.")
     rounding: RoundingGrid | SkipJsonSchema[None] = Field(None, description="Rounding to multiples, tier T1.")
 
     @property
