@@ -31,8 +31,9 @@ from tests.faults.releases import RELEASES, die_with_parent, from_charge, prepar
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
 
-Case = tuple[str, str, Callable[[], tuple[bool, list[str]]]]
-"""The release, what happens to it, and a function that does it: whether the fault took effect, and what was wrong."""
+Case = tuple[str, str, Callable[[], tuple[bool | str, list[str]]]]
+"""The release, what happens to it, and a function that does it: whether the fault took effect, or the words of what it
+was, and what was wrong."""
 
 
 def steps(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -219,7 +220,8 @@ def attempt(case: tuple[Any, ...]) -> dict[str, Any]:
     except Exception as error:
         took, wrong = False, [f"the fault could not be tried: {type(error).__name__}: {error}"]
     seconds = round(time.monotonic() - begun, 2)
-    return {"release": name, "fault": words, "took_effect": took, "wrong": wrong, "seconds": seconds}
+    what = {"release": name, "fault": words, "words": took if isinstance(took, str) else ""}
+    return what | {"took_effect": bool(took), "wrong": wrong, "seconds": seconds}
 
 
 def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -> list[tuple[Any, ...]]:

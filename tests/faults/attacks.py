@@ -3,6 +3,13 @@
 Of the zone, a value of any table is altered, something is added of what a DuckDB file can carry (`tests.additions`),
 and hashes that need no key are made to fit; or its file is exchanged. Of the folders, any file is rewritten, moved,
 linked, or gets company. The release is then verified with its public key and audited, and its publication asked for.
+
+A try costs half a CPU second: the release is published once, and each alteration is made to a copy, by a process that
+is forked from one with all definitions. It goes the way of a launch all the same. `publish` is what the step
+`publication` calls, with which every launch ends and which alone writes the published folder. It evaluates every gate
+on the stored tables itself, and rests on no check before it, but for the verdicts that a run keeps in memory: in every
+second try, all gates have passed and kept theirs before the alteration. `verify` and `audit` are those of the commands.
+One try in 60 launches the whole job through Dagster instead, with every step and blocking check.
 """
 
 import os
@@ -10,6 +17,7 @@ import random
 import shutil
 import unicodedata
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from itertools import count
@@ -23,14 +31,19 @@ import pyarrow.parquet as pq
 
 from assets.publication.asset import publish
 from assets.publication.signature import CERTIFICATE, CHECKSUMS, EDITIONS, SIGNATURE, checksums, public_key, verify
+from assets.release.gate import Verdicts
+from resources.instances import close_waiting
 from tests.additions import ADDITIONS, LIES, Place
 from tests.deployments import Deployment
-from tests.faults.releases import deployment, in_child, launch, names, prepared, tables
+from tests.faults.releases import Ended, deployment, in_child, launch, names, prepared, run_job, tables
 from tests.faults.tampering import UNNAMED, Published, audited, opened, plain_version, relabel
 from tests.forging import seal_blocks
 from tests.gates import failing
 
 ZONE = Path("warehouse") / "public.duckdb"
+
+
+Ask = Callable[[Deployment[Any]], None]
 
 
 class NotMadeError(Exception):
@@ -58,24 +71,44 @@ def _earlier(root: Path) -> Path:
     return root.with_name("earlier.duckdb")
 
 
-def attacked(release: Published, seed: int) -> tuple[bool, list[str]]:
-    """The first alteration of a seed that can be made. Returns True, and what was wrong."""
+def attacked(release: Published, seed: int) -> tuple[str, list[str]]:
+    """The first alteration of a seed that can be made. Returns its words, and what was wrong."""
     for attempt in count():
         # Once for each process, before it forks.
         _original(release.root)
         root, rng = release.copy(), random.Random(f"{release.name} {seed} {attempt}")
-        ended = in_child(lambda root=root, rng=rng: _attack(release, root, rng))  # type: ignore[misc]
+        ended = in_child(lambda root=root, rng=rng: _attack(release, root, rng, seed))  # type: ignore[misc]
         if NotMadeError.__name__ not in ended.error:
-            return True, [f"it ended with {ended.status}: {ended.error}"] if ended.status else ended.answer
+            return told(ended)
     raise AssertionError
 
 
-def _attack(release: Published, root: Path, rng: random.Random) -> list[str]:
-    here = deployment(root, release.name)
+def told(ended: Ended) -> tuple[str, list[str]]:
+    """What a process says that judged an alteration; one that did not end by itself counts as wrong."""
+    words, wrong = ended.answer or ("something", [f"it ended with {ended.status}: {ended.error}"])
+    return words, wrong
+
+
+def _attack(release: Published, root: Path, rng: random.Random, seed: int) -> tuple[str, list[str]]:
+    here, ask = deployment(root, release.name), ask_by_launch if seed % 60 == 0 else ask_for_publication
+    if seed % 2:
+        here.context = replace(here.context, verdicts=Verdicts(in_a_run=True))
+        failing(here)
+        close_waiting()
     alter = rng.choices([_alter_zone, _exchange_tables, _exchange_zone, _alter_folder], [12, 2, 1, 5])[0]
     return judge(
-        here, lambda: alter(release, root, rng, read_by(here)), lambda: _content(root), _original(release.root)
+        here, lambda: alter(release, root, rng, read_by(here)), lambda: _content(root), _original(release.root), ask
     )
+
+
+def ask_for_publication(here: Deployment[Any]) -> None:
+    """Do what the step `publication` does."""
+    publish(here.context)
+
+
+def ask_by_launch(here: Deployment[Any]) -> None:
+    """Run the whole job as a launch does."""
+    run_job(here)
 
 
 def read_by(here: Deployment[Any]) -> set[str]:
@@ -88,12 +121,14 @@ def judge(
     alter: Callable[[], str],
     read_content: Callable[[], Mapping[str, str]],
     original: tuple[Mapping[str, str], Mapping[str, str]],
-) -> list[str]:
-    """Alter something, verify, audit, and ask for the publication. Returns what was wrong, with the words of `alter`.
+    ask: Ask,
+) -> tuple[str, list[str]]:
+    """Alter something, verify, audit, and ask for the publication. Returns the words of `alter`, and what was wrong.
 
     Args:
         read_content: lists the tables of the public zone, with a hash of each.
         original: the published files, and the tables, before.
+        ask: asks for the publication, and raises if it is refused.
     """
     words = alter()
     (published, content), folder, root = original, here.release.folder, here.root
@@ -103,7 +138,7 @@ def judge(
         wrong.append("FORGED: neither verification nor the audit names it")
     refusal = ""
     try:
-        publish(here.context)
+        ask(here)
     except Exception as error:
         refusal = f"{type(error).__name__}: {error.description if isinstance(error, dg.Failure) else error}"
     now, expected = entries(root / "published"), left if refusal else published
@@ -117,7 +152,7 @@ def judge(
     is_same = refusal or (now == published and read_content().items() >= content.items())
     if not (is_same or failing(here) or audited(here, repeats=False)):
         wrong.append(UNNAMED)
-    return [f"{words}: {problem} ({refusal})" for problem in wrong]
+    return words, [f"{words}: {problem} ({refusal})" for problem in wrong]
 
 
 def entries(folder: Path) -> dict[str, str]:
