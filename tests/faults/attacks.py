@@ -8,8 +8,8 @@ A try costs half a CPU second: the release is published once, and each alteratio
 is forked from one with all definitions. It goes the way of a launch all the same. `publish` is what the step
 `publication` calls, with which every launch ends and which alone writes the published folder. It evaluates every gate
 on the stored tables itself, and rests on no check before it, but for the verdicts that a run keeps in memory: in every
-second try, all gates have passed and kept theirs before the alteration. `verify` and `audit` are those of the commands.
-One try in 60 launches the whole job through Dagster instead, with every step and blocking check.
+second try, the gates on the draw have kept theirs before the alteration. `verify` and `audit` are what the commands
+call. One try in 60 launches the whole job through Dagster instead, with every step and blocking check.
 """
 
 import os
@@ -29,6 +29,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from assets.gates.shared import all_gates
 from assets.publication.asset import publish
 from assets.publication.signature import CERTIFICATE, CHECKSUMS, EDITIONS, SIGNATURE, checksums, public_key, verify
 from assets.release.gate import Verdicts
@@ -93,7 +94,10 @@ def _attack(release: Published, root: Path, rng: random.Random, seed: int) -> tu
     here, ask = deployment(root, release.name), ask_by_launch if seed % 60 == 0 else ask_for_publication
     if seed % 2:
         here.context = replace(here.context, verdicts=Verdicts(in_a_run=True))
-        failing(here)
+        with here.context.snapshot() as context:
+            for gate in all_gates(context.method):
+                if gate.stage == context.method.draw_stage:
+                    gate.evaluate(context)
         close_waiting()
     alter = rng.choices([_alter_zone, _exchange_tables, _exchange_zone, _alter_folder], [12, 2, 1, 5])[0]
     return judge(
