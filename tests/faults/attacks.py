@@ -18,9 +18,8 @@ import shutil
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +71,17 @@ def _earlier(root: Path) -> Path:
     return root.with_name("earlier.duckdb")
 
 
-def attacked(release: Published, seed: int) -> tuple[str, list[str]]:
-    """The first alteration of a seed that can be made. Returns its words, and what was wrong."""
-    for attempt in count():
+def attacked(release: Published, seed: int, addition: str = "") -> tuple[str, list[str]]:
+    """The first alteration of a seed, or with an addition, that can be made. Returns its words, and what was wrong; no
+    words if 100 could not be made."""
+    for attempt in range(100):
         # Once for each process, before it forks.
         _original(release.root)
-        root, rng = release.copy(), random.Random(f"{release.name} {seed} {attempt}")
-        ended = in_child(lambda root=root, rng=rng: _attack(release, root, rng, seed))  # type: ignore[misc]
+        root, rng = release.copy(), random.Random(f"{release.name} {addition or seed} {attempt}")
+        ended = in_child(lambda root=root, rng=rng: _attack(release, root, rng, seed, addition))  # type: ignore[misc]
         if NotMadeError.__name__ not in ended.error:
             return told(ended)
-    raise AssertionError
+    return "", []
 
 
 def told(ended: Ended) -> tuple[str, list[str]]:
@@ -90,7 +90,7 @@ def told(ended: Ended) -> tuple[str, list[str]]:
     return words, wrong
 
 
-def _attack(release: Published, root: Path, rng: random.Random, seed: int) -> tuple[str, list[str]]:
+def _attack(release: Published, root: Path, rng: random.Random, seed: int, addition: str) -> tuple[str, list[str]]:
     here, ask = deployment(root, release.name), ask_by_launch if seed % 60 == 0 else ask_for_publication
     if seed % 2:
         here.context = replace(here.context, verdicts=Verdicts(in_a_run=True))
@@ -99,7 +99,9 @@ def _attack(release: Published, root: Path, rng: random.Random, seed: int) -> tu
                 if gate.stage == context.method.draw_stage:
                     gate.evaluate(context)
         close_waiting()
-    alter = rng.choices([_alter_zone, _exchange_tables, _exchange_zone, _alter_folder], [12, 2, 1, 5])[0]
+    alter: Alter = partial(_alter_zone, addition=addition)
+    if not addition:
+        alter = rng.choices([_alter_zone, _exchange_tables, _exchange_zone, _alter_folder], [12, 2, 1, 5])[0]
     return judge(
         here, lambda: alter(release, root, rng, read_by(here)), lambda: _content(root), _original(release.root), ask
     )
@@ -191,19 +193,20 @@ def _content(root: Path) -> dict[str, str]:
 Alter = Callable[[Published, Path, random.Random, set[str]], str]
 
 
-def _alter_zone(release: Published, root: Path, rng: random.Random, read: set[str]) -> str:
+def _alter_zone(release: Published, root: Path, rng: random.Random, read: set[str], addition: str = "") -> str:
     """Something is added to the public zone, and a value is altered."""
     with opened(root, "public") as connection:
-        words = alter_rows(connection, rng, read)
+        words = alter_rows(connection, rng, read, addition)
     if words.startswith("nothing") and _content(root) == _original(release.root)[1]:
         raise NotMadeError
     return words
 
 
-def alter_rows(connection: duckdb.DuckDBPyConnection, rng: random.Random, read: set[str]) -> str:
+def alter_rows(connection: duckdb.DuckDBPyConnection, rng: random.Random, read: set[str], addition: str = "") -> str:
     """Alter a value of the public zone, make an addition, and in half of the cases make hashes fit."""
     schema, table = rng.choice([place for place in names(connection) if place[0] not in read])
-    at, addition, lie = Place.choose(connection, rng, schema, table), *map(rng.choice, map(list, (ADDITIONS, LIES)))
+    at, addition = Place.choose(connection, rng, schema, table), addition or rng.choice(list(ADDITIONS))
+    lie = rng.choice(list(LIES))
     before, is_relabelled = plain_version(connection, schema, table), rng.random() < 0.5
     if (addition, lie) == ("nothing", "none") or not at.alter(addition, lie):
         raise NotMadeError
