@@ -60,8 +60,10 @@ LISTS_MECHANISMS = {
 """The modules that name mechanisms: what the set-up compiles, the public package, and the laboratory, which compares
 them."""
 
-OF_MECHANISM = {Path("stirred/dhc.py"): {"topdown"}}
-"""Modules of a mechanism that have another name."""
+OF_MECHANISM = {
+    Path(name): {"topdown"} for name in ("stirred/dhc.py", "assets/cef/dhc.py", "orchestration/components/dhc.py")
+}
+"""Modules of a mechanism that have another name: its codes are those of the census layout, if that has its columns."""
 
 READS_ENVIRONMENT = {
     Path(name)

@@ -5,8 +5,9 @@ together in `rules.csv`. `readers` reads the files, and `synthetic` generates a 
 layout.
 
 In the production layout, a unit is a housing unit or group quarters. A housing unit without persons is vacant. One with
-persons is a household, and one of the persons is its householder. Sex and the detailed codes of race and Hispanic
-origin are an option. The lists of a release state which codes there are and what they mean.
+persons is a household, and one of the persons is its householder. The columns of the DHC are an option, and so are the
+detailed codes of race and Hispanic origin; either has the sex. The lists of a release state which codes there are and
+what they mean.
 
 SafeTab's files are persons, households and blocks, as text separated by `|`. There, a unit is a block, one row of
 GRF-C.txt. Each person and each household lies in a block, which four columns of its record name together. In the CEF,
@@ -83,7 +84,18 @@ others but geography follow from the persons.
 PERSON_COLUMNS = COLUMNS["persons"]
 
 DETAILED_COLUMNS = COLUMNS["detailed persons"]
-"""The columns of `persons` that only a file with detailed codes has."""
+"""The columns of `persons` that only a file with detailed codes has; one with the columns of the DHC has QSEX too."""
+
+DHC_UNIT_COLUMNS = COLUMNS["dhc units"]
+"""The columns of `units` that only a file with the columns of the DHC has. All else that the DHC counts of a unit
+follows from these and from its persons."""
+
+
+def list_optional_columns(detailed_codes: bool, dhc: bool) -> tuple[dict[str, Column], dict[str, Column]]:
+    """The columns of units and of persons that these options add to the layout's."""
+    persons = {name: column for name, column in DETAILED_COLUMNS.items() if detailed_codes or (dhc and name == "QSEX")}
+    return dict(DHC_UNIT_COLUMNS) if dhc else {}, persons
+
 
 _RULES = {
     layout: {row["rule"]: Rule(row["table"], row["column"], row["offence"], needs=row["needs"] or None) for row in rows}
@@ -146,23 +158,30 @@ def census_units(
     geography_path: str | None = None,
     group_quarters_types: bool = False,
     recodes: Mapping[str, Column] | None = None,
+    dhc: bool = False,
 ) -> RecordTable:
     """The table of units, of a built-in source if there are no paths.
 
     Args:
         group_quarters_types: whether the units have the column GQTYPE, the type of group quarters.
         recodes: further columns, recoded from those of the files.
+        dhc: whether the units have the columns of the DHC, and GQTYPE.
     """
-    columns = {name: column for name, column in UNIT_COLUMNS.items() if group_quarters_types or name != "GQTYPE"}
-    return RecordTable(path=path, geography_path=geography_path, columns={**columns, **(recodes or {})})
+    columns = {name: column for name, column in UNIT_COLUMNS.items() if group_quarters_types or dhc or name != "GQTYPE"}
+    optional, _ = list_optional_columns(False, dhc)
+    return RecordTable(path=path, geography_path=geography_path, columns={**columns, **optional, **(recodes or {})})
 
 
 def census_persons(
-    path: str | None = None, recodes: Mapping[str, Column] | None = None, detailed_codes: bool = False
+    path: str | None = None,
+    recodes: Mapping[str, Column] | None = None,
+    detailed_codes: bool = False,
+    dhc: bool = False,
 ) -> RecordTable:
-    """The table of persons, as `census_units`; `detailed_codes` adds sex, and the codes of race and Hispanic origin."""
-    detailed = DETAILED_COLUMNS if detailed_codes else {}
-    return RecordTable(path=path, geography_path=None, columns={**PERSON_COLUMNS, **detailed, **(recodes or {})})
+    """The table of persons, as `census_units`. `detailed_codes` adds sex, and the codes of race and Hispanic origin;
+    `dhc` adds sex."""
+    _, optional = list_optional_columns(detailed_codes, dhc)
+    return RecordTable(path=path, geography_path=None, columns={**PERSON_COLUMNS, **optional, **(recodes or {})})
 
 
 def require_recodes(layout: Mapping[str, Column], **recodes: dict[str, Column]) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from assets.cef.census import BLOCK_FILES, DETAILED_COLUMNS, PERSON_COLUMNS, UNIT_COLUMNS
+from assets.cef.census import BLOCK_FILES, UNIT_COLUMNS
 from assets.cef.generated import SEED
 from assets.cef.readers import PIPED, name_in_source
 from assets.cef.synthetic import SyntheticPopulation
@@ -27,16 +27,18 @@ def _name_in_file(columns: Mapping[str, Column], first: Sequence[str] = ()) -> d
     return {name: name_in_source(name, columns[name]) for name in dict.fromkeys([*first, *columns])}
 
 
-_PLACES = {name: column for name, column in UNIT_COLUMNS.items() if column.role is Role.GEOGRAPHY}
-_FILES = {
-    "persons": ("persons", _name_in_file(PERSON_COLUMNS, ("PERSON_RTYPE", "MAFID"))),
-    "units": (
-        "units",
-        _name_in_file({name: UNIT_COLUMNS[name] for name in UNIT_COLUMNS if name not in _PLACES}, ("RTYPE", "MAFID")),
-    ),
-    "geo": ("units", _name_in_file({name: UNIT_COLUMNS[name] for name in ("RTYPE", "MAFID", *_PLACES)})),
-}
-"""The three files: the table of the CEF of each, and its columns."""
+def _list_files(population: SyntheticPopulation) -> dict[str, tuple[str, dict[str, str]]]:
+    """The three files: the table of the CEF of each, and its columns."""
+    units, persons = population.columns()
+    places = [name for name, column in units.items() if column.role is Role.GEOGRAPHY]
+    return {
+        "persons": ("persons", _name_in_file(persons, ("PERSON_RTYPE", "MAFID"))),
+        "units": (
+            "units",
+            _name_in_file({name: units[name] for name in units if name not in places}, ("RTYPE", "MAFID")),
+        ),
+        "geo": ("units", _name_in_file({name: units[name] for name in ("RTYPE", "MAFID", *places)})),
+    }
 
 
 def write_sample(
@@ -48,9 +50,7 @@ def write_sample(
     """
     paths = []
     with _open_session(folder) as session:
-        for name, (table, columns) in _FILES.items():
-            if table == "persons" and population.detailed_codes:
-                columns = {**columns, **_name_in_file(DETAILED_COLUMNS)}
+        for name, (table, columns) in _list_files(population).items():
             rows = _stage(session, name, table, population, columns)
             paths.append(folder / f"{name}.{file_format}")
             _write(session, rows, columns, paths[-1], quote_literal(file_format))
@@ -65,7 +65,7 @@ def write_block_files(folder: Path, population: SyntheticPopulation) -> list[Pat
     with _open_session(folder) as session:
         records = {
             "units": _stage(session, "units", "units", population, UNIT_COLUMNS),
-            "persons": _stage(session, "persons", "persons", population, {**PERSON_COLUMNS, **DETAILED_COLUMNS}),
+            "persons": _stage(session, "persons", "persons", population, population.columns()[1]),
         }
         for table, file in BLOCK_FILES.items():
             columns = {name: name for name in file.columns}
@@ -108,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--detailed-codes", action="store_true", help="whether persons have QSEX, QRACE1 to QRACE8 and QSPAN"
     )
+    parser.add_argument("--dhc", action="store_true", help="whether there are the columns of the DHC")
     options = parser.parse_args(arguments)
     try:
         population = SyntheticPopulation(
@@ -115,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             households=options.households,
             states=options.states,
             detailed_codes=options.detailed_codes or options.format == "safetab",
+            dhc=options.dhc,
         )
     except ValidationError as error:
         parser.error("; ".join(f"{'.'.join(map(str, line['loc']))}: {line['msg']}" for line in error.errors()))

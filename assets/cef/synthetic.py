@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from assets.cef.census import DETAILED_COLUMNS, NO_CODE, PERSON_COLUMNS, UNIT_COLUMNS, CensusDeclaration
+from assets.cef.census import NO_CODE, PERSON_COLUMNS, UNIT_COLUMNS, CensusDeclaration, list_optional_columns
 from assets.cef.generated import SEED, GeneratedDeclaration, Parameters, States, count, divide, find_stride, read_states
 from assets.release.columns import Column
 from assets.release.dataset import Reader, Size
@@ -81,6 +81,11 @@ class SyntheticPopulation(Parameters):
         description="Whether persons have the columns QSEX, QRACE1 to QRACE8 and QSPAN, which a SafeTab-P release "
         "needs. All other columns of persons stay as they are; some areas in AIANNHCE then cross states.",
     )
+    dhc: bool = Field(
+        False,
+        description="Whether units have the columns GQTYPE3 and VACS, and persons QSEX, which a DHC release needs. All "
+        "other columns stay as they are, but the ages in some types of group quarters.",
+    )
 
     @model_validator(mode="after")
     def _check_households(self) -> Self:
@@ -119,7 +124,8 @@ class SyntheticPopulation(Parameters):
     def columns(self) -> tuple[dict[str, Column], dict[str, Column]]:
         values = {state: STATES[state] for state in self.states}
         units = {**UNIT_COLUMNS, "TABBLKST": UNIT_COLUMNS["TABBLKST"].model_copy(update={"values": values})}
-        return units, {**PERSON_COLUMNS, **(DETAILED_COLUMNS if self.detailed_codes else {})}
+        of_units, of_persons = list_optional_columns(self.detailed_codes, self.dhc)
+        return {**units, **of_units}, {**PERSON_COLUMNS, **of_persons}
 
     def placeholders(self) -> dict[str, Any]:
         states = _divide_into_states(self)
@@ -127,6 +133,7 @@ class SyntheticPopulation(Parameters):
             "states": states,
             "units": sum(state["units"] for state in states),
             "detailed": self.detailed_codes,
+            "dhc": self.dhc,
         }
         if self.detailed_codes:
             lists, first = [], 0

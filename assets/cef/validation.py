@@ -8,6 +8,7 @@ those of `readers` and `ingestion` name files and their columns. `ingestion` and
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -162,7 +163,13 @@ def structure_offenders(session: Session, declaration: DatasetDeclaration) -> di
         return {}
     addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
     rules = structure.select_rules({name for records in declaration.tables.values() for name in records.columns})
-    (offenders,) = session.arrow(structure.statement, **addresses, rules=list(rules)).to_pylist()
+    names: dict[str, Any] = {**addresses, "rules": list(rules)}
+    if "possible_type" in rules:
+        # Here, because only a dataset with the columns of the DHC needs it.
+        from assets.cef.dhc import register_codes, register_impossible
+
+        names |= {**register_codes(session), **register_impossible(session), "carried": ["MAFID"]}
+    (offenders,) = session.arrow(structure.statement, **names).to_pylist()
     return {rule: offenders[name] for name, rule in rules.items()}
 
 

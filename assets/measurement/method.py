@@ -69,7 +69,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
     draw_stage = MEASUREMENTS
     drawn_table = MEASUREMENTS
     drawn_words = "measurements"
-    draw_follows: ClassVar[Sequence[str]] = (COUNTS,)
+    draw_follows: Sequence[str] = (COUNTS,)
 
     counts_stage: ClassVar[str] = COUNTS
 

@@ -1,5 +1,6 @@
 """The fields of a redistricting release by TopDown, and the design that follows from them."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -17,7 +18,7 @@ from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
 from mechanisms.topdown.allocation import PERSON_ALLOCATION, UNIT_ALLOCATION, Allocation, AllocationError, allocate
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
-from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError
+from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError, Schema
 
 FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
 """How many replicates a release may ask for, if any."""
@@ -73,6 +74,15 @@ class AllocationDeclaration(Part):
         description="By level and query (such as total, hispanic * cenrace or detailed): the share of the level's ρ."
     )
 
+    def divide(self, schema: Schema, levels: Sequence[str]) -> Allocation:
+        """The allocation of a histogram, whose levels follow the order of the spine, whatever that of the declared
+        shares. Raises DesignError if it is inconsistent or there is no such query."""
+        ordered = {level: self.levels[level] for level in levels if level in self.levels}
+        try:
+            return allocate(schema, self.rho, ordered | self.levels, self.queries)
+        except (AllocationError, QueryError) as error:
+            raise DesignError(f"{schema.name}: {error}") from None
+
 
 PlaceCode = Annotated[
     Annotated[list[str], Tag("columns")] | Annotated[PrefixDeclaration, Tag("prefix")],
@@ -84,13 +94,31 @@ Allocated = Annotated[Production | Annotated[AllocationDeclaration, Tag("own")],
 Spine = Annotated[
     Production | Annotated[dict[Level, PlaceCode], Field(min_length=2, max_length=20), Tag("own")], PRODUCTION_OR_OWN
 ]
+
+
+def read_codes(spine: Mapping[str, Sequence[str] | PrefixDeclaration]) -> dict[str, Code]:
+    return {
+        level: Code(prefix=code.prefix) if isinstance(code, PrefixDeclaration) else Code(tuple(code))
+        for level, code in spine.items()
+    }
+
+
+class TreeDeclaration(ReleaseDeclaration):
+    """The YAML declaration of a release by a TopDown algorithm, in the places of a spine."""
+
+    @property
+    @abstractmethod
+    def codes(self) -> Mapping[str, Code]:
+        """By level from the root to the finest, the code that identifies its places."""
+
+
 InvariantLevels = Annotated[
     Production | Annotated[dict[Literal["population", "housing_units", "group_quarters"], Level], Tag("own")],
     PRODUCTION_OR_OWN,
 ]
 
 
-class TopDownDeclaration(ReleaseDeclaration):
+class TopDownDeclaration(TreeDeclaration):
     """The YAML declaration of a release of redistricting data (P.L. 94-171)."""
 
     spine: Spine = Field(
@@ -156,13 +184,7 @@ class TopDownDeclaration(ReleaseDeclaration):
 
     @property
     def codes(self) -> dict[str, Code]:
-        """By level from the root to the finest, the code that identifies its places."""
-        if isinstance(self.spine, str):
-            return PRODUCTION_SPINE
-        return {
-            level: Code(prefix=code.prefix) if isinstance(code, PrefixDeclaration) else Code(tuple(code))
-            for level, code in self.spine.items()
-        }
+        return PRODUCTION_SPINE if isinstance(self.spine, str) else read_codes(self.spine)
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> TopDownDesign:
         """The queries with their budgets, the invariants, and the levels where totals are determined first."""
@@ -192,9 +214,4 @@ class TopDownDeclaration(ReleaseDeclaration):
         declared: str | AllocationDeclaration = getattr(self, histogram)
         if isinstance(declared, str):
             return PRODUCTION_ALLOCATIONS[histogram]
-        # The levels follow the order of the spine, whatever the order of the declared shares.
-        ordered = {level: declared.levels[level] for level in levels if level in declared.levels}
-        try:
-            return allocate(SCHEMAS[histogram], declared.rho, ordered | declared.levels, declared.queries)
-        except (AllocationError, QueryError) as error:
-            raise DesignError(f"{histogram}: {error}") from None
+        return declared.divide(SCHEMAS[histogram], levels)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from assets.topdown.release import HISTOGRAMS, TopDownRelease
+from assets.topdown.release import HISTOGRAMS, TopDownRelease, TreeRelease
 from assets.topdown.spine import placement
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS
@@ -45,7 +45,7 @@ def count_impossible(session: Session, histograms: Table) -> Mapping[str, int]:
     return records
 
 
-def stage_level(session: Session, release: TopDownRelease, histogram: str, level: str, ancestry: Fragment) -> Fragment:
+def stage_level(session: Session, release: TreeRelease, histogram: str, level: str, ancestry: Fragment) -> Fragment:
     """Stage an exact histogram at one level, with the columns number, cell and count, without empty cells."""
     return session.stage(
         "rolled_up",

@@ -19,7 +19,12 @@ from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.rounding import format_decimal
 from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR
 from mechanisms.sampling.noise import DiscreteGaussian
+from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.design import SCHEMAS, Measured, TopDownDesign, words
+from mechanisms.topdown.dhc.design import DHCDesign
+from mechanisms.topdown.dhc.design import Measured as DHCMeasured
+
+Design = TopDownDesign | DHCDesign
 
 _PLACES = 4
 
@@ -31,7 +36,7 @@ _LEANING = (
 
 def topdown_plan(release: TopDownRelease) -> Plan:
     design = release.design
-    lines = [_line(measured) for measured in design.measured]
+    lines = [line_of(measured) for measured in design.measured]
     epsilon = canonne_kamath_steinke(design.loss, release.declaration.delta, _PLACES)
     return Plan(
         design.specification(release.dataset.name),
@@ -46,12 +51,12 @@ def topdown_plan(release: TopDownRelease) -> Plan:
             "errors of the estimates": "launch the same declaration on a SyntheticCensus of like size; its asset "
             "accuracy shows them",
         },
-        {f"ρ by level of {histogram}": _levels(design, histogram) for histogram in SCHEMAS} | _errors(release),
-        tuple(_curve(design, histogram, lines) for histogram in SCHEMAS),
+        {f"ρ by level of {histogram}": shares_by_level(design, histogram) for histogram in SCHEMAS} | _errors(release),
+        tuple(draw_curve(design, histogram, lines) for histogram in SCHEMAS),
     )
 
 
-def allocations_for(design: TopDownDesign, margins: Mapping[str, Fraction]) -> dict[str, dict[str, Any]]:
+def allocations_for(design: Design, margins: Mapping[str, Fraction]) -> dict[str, dict[str, Any]]:
     """By histogram, the fields `rho`, `levels` and `queries` with which queries have wanted margins.
 
     Such a query gets the least ρ that gives its margin. The others keep theirs exactly if that can be declared, and
@@ -59,10 +64,10 @@ def allocations_for(design: TopDownDesign, margins: Mapping[str, Fraction]) -> d
     margin.
     """
     allocations = {}
-    for histogram in SCHEMAS:
+    for histogram in design.allocations:
         own = [measured for measured in design.measured if measured.histogram == histogram]
         if any(measured.label in margins for measured in own):
-            parts = budgets_for_margins(map(_line, own), margins, LARGEST_BUDGET, as_shares=True)
+            parts = budgets_for_margins(map(line_of, own), margins, LARGEST_BUDGET, as_shares=True)
             allocations[histogram] = _allocation(
                 {(measured.level, measured.query): parts[measured.label] for measured in own}
             )
@@ -81,14 +86,17 @@ def scale_allocations(design: TopDownDesign, factor: Fraction) -> dict[str, dict
         steps = total.denominator * (LARGEST_DENOMINATOR // total.denominator)
         units = Fraction(math.floor(units * steps), steps)
         persons = total - 2 * units
+    rhos = (persons, units)
     return {
-        histogram: {
-            "rho": rho,
-            "levels": dict(allocation.levels),
-            "queries": {level: dict(shares) for level, shares in allocation.queries.items()},
-        }
-        for (histogram, allocation), rho in zip(design.allocations.items(), (persons, units), strict=True)
+        histogram: as_fields(allocation, rho)
+        for (histogram, allocation), rho in zip(design.allocations.items(), rhos, strict=True)
     }
+
+
+def as_fields(allocation: Allocation, rho: Fraction) -> dict[str, Any]:
+    """The fields of an allocation with another ρ."""
+    queries = {level: dict(shares) for level, shares in allocation.queries.items()}
+    return {"rho": rho, "levels": dict(allocation.levels), "queries": queries}
 
 
 def _allocation(parts: Mapping[tuple[str, str], Fraction]) -> dict[str, Any]:
@@ -103,7 +111,7 @@ def _allocation(parts: Mapping[tuple[str, str], Fraction]) -> dict[str, Any]:
     return {"rho": rho, "levels": {level: part / rho for level, part in levels.items()}, "queries": queries}
 
 
-def _line(measured: Measured) -> Line:
+def line_of(measured: Measured | DHCMeasured) -> Line:
     return plan_line(
         measured.label,
         f"{measured.histogram} of every {words(measured.level)}",
@@ -114,7 +122,7 @@ def _line(measured: Measured) -> Line:
     )
 
 
-def _levels(design: TopDownDesign, histogram: str) -> Cells:
+def shares_by_level(design: Design, histogram: str) -> Cells:
     allocation = design.allocations[histogram]
     return ["level", "share", "ρ"], [
         [words(level), f"{float(share):.4f}", format_loss(allocation.of_level(level)).removeprefix("ρ = ")]
@@ -150,10 +158,11 @@ def _errors(release: TopDownRelease) -> dict[str, Cells]:
     return {"Standard errors of linear estimates: own levels → full": (["level", *own], rows)}
 
 
-def _curve(design: TopDownDesign, histogram: str, lines: Sequence[Line]) -> Curve:
+def draw_curve(design: Design, histogram: str, lines: Sequence[Line]) -> Curve:
     """The margin of error of every query from the root to the finest level; queries that are measured alike are one."""
     queries: dict[str, list[tuple[float, float]]] = {}
-    for measured, line in zip(design.measured, lines, strict=True):
+    all_measured: Sequence[Measured | DHCMeasured] = design.measured
+    for measured, line in zip(all_measured, lines, strict=True):
         if measured.histogram == histogram:
             place = float(design.levels.index(measured.level) + 1)
             queries.setdefault(measured.query, []).append((place, max(LEAST_MARGIN, line.margin)))

@@ -4,14 +4,21 @@ This module describes them for the data dictionary. `tables` and earlier modules
 """
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
 from assets.measurement.method import MEASUREMENTS
+from assets.release.microdata import CountedTable, Microdata
 from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, error_columns
 from assets.topdown.intervals import COLUMNS as INTERVAL_COLUMNS
 from assets.topdown.intervals import interval_table, name_column
 from assets.topdown.measurements import COLUMNS
-from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease
+from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease, TreeRelease
 from assets.topdown.tables import (
     INPUT_CODES,
     RECORD_COLUMNS,
@@ -24,7 +31,7 @@ from assets.topdown.tables import (
 from assets.topdown.uncertainty import COLUMNS as ERROR_COLUMNS
 from assets.topdown.uncertainty import uncertainty_table
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, words
-from mechanisms.topdown.redistricting import CODES, RedistrictingTable
+from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 
 _RECORD_TITLES = {PERSONS.name: "persons", UNITS.name: "housing units"}
@@ -50,8 +57,38 @@ def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
         *(_tables_of_errors(release) if release.declaration.replicates else ()),
         _queries(release),
         _query_cells(release),
-        _spine(release),
+        describe_spine(release),
     )
+
+
+def list_microdata(release: TopDownRelease) -> Microdata:
+    """The redistricting tables that follow from the published records, whether or not the release publishes them."""
+    tables = {
+        table.name: CountedTable(
+            _redistricting(release, table),
+            table.schema.name,
+            ("geoid",),
+            tuple(attribute.name for attribute in table.schema.attributes),
+            partial(_count_cells, table),
+        )
+        for table in REDISTRICTING.values()
+        if table.schema.name in release.products
+    }
+    return Microdata(release.spine[release.finest].columns, release.finest, tables)
+
+
+def _count_cells(table: RedistrictingTable, records: pa.Table, places: int) -> dict[str, NDArray[np.int64]]:
+    keys = np.zeros(len(records), dtype=np.int64)
+    for attribute in table.schema.attributes:
+        codes = pc.index_in(records[attribute.name], pa.array(INPUT_CODES[attribute.name]))
+        keys = keys * attribute.size + codes.to_numpy()
+    number, count = records["number"].to_numpy(), records["count"].to_numpy()
+    found = {}
+    for cell in table.cells:
+        counted = cell.counted[keys]
+        found[cell.name] = np.zeros(places, dtype=np.int64)
+        np.add.at(found[cell.name], number[counted], count[counted])
+    return found
 
 
 def _tables_of_errors(release: TopDownRelease) -> tuple[PublishedTable, ...]:
@@ -253,7 +290,7 @@ def _labels(name: str) -> dict[str, str]:
     return dict(zip(INPUT_CODES[name], CODES[name].values(), strict=True))
 
 
-def _spine(release: TopDownRelease) -> PublishedTable:
+def describe_spine(release: TreeRelease) -> PublishedTable:
     return PublishedTable(
         SPINE,
         "Geographic spine",
@@ -285,7 +322,7 @@ def _levels(release: TopDownRelease) -> dict[str, str]:
     return {level: above for above, level in pairwise(release.levels)}
 
 
-def _level(release: TopDownRelease) -> PublishedColumn:
+def _level(release: TreeRelease) -> PublishedColumn:
     return PublishedColumn("level", "string", "Geographic level", dict.fromkeys(release.levels, ""))
 
 

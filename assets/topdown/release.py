@@ -1,19 +1,27 @@
 """A TopDown release as one value, with the rules that it satisfies before anything runs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import get_args
+from typing import ClassVar, get_args
 
 from assets.cef.census import CensusDeclaration
 from assets.release.columns import Role
 from assets.release.prose import Prose
 from assets.release.release import Release
-from assets.topdown.declaration import FEWEST_REPLICATES, MOST_REPLICATES, Code, Product, TopDownDeclaration
+from assets.topdown.declaration import (
+    FEWEST_REPLICATES,
+    MOST_REPLICATES,
+    Code,
+    Product,
+    TopDownDeclaration,
+    TreeDeclaration,
+)
 from mechanisms.topdown.design import STATE, STATISTICS, TopDownDesign, level_of_states
 from mechanisms.topdown.redistricting import REDISTRICTING
-from resources.warehouse import Warehouse
+from resources.statements import Fragment, Table
+from resources.warehouse import Session, Warehouse
 
 TEXTS = Prose(Path(__file__).with_name("texts.md"))
 """The texts of stages and tables; those of the certificate are in `statement.md`."""
@@ -46,13 +54,14 @@ _ENDINGS = ("_made", "_seal")
 
 
 @dataclass(frozen=True)
-class TopDownRelease(Release):
-    declaration: TopDownDeclaration
+class TreeRelease(Release):
+    """A release by a TopDown algorithm: a census counted in the places of a spine, level by level."""
+
+    declaration: TreeDeclaration
     dataset: CensusDeclaration
-    design: TopDownDesign
-    scheduler: str = ""
-    """The address of a Dask scheduler whose workers estimate; empty for processes of this machine. The draw is made on
-    this machine in either case."""
+
+    computed_columns: ClassVar[Collection[str]] = ()
+    """The columns by which places are coded that `stage_units` computes."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, CensusDeclaration):
@@ -60,35 +69,14 @@ class TopDownRelease(Release):
                 f"dataset: {self.dataset.name} is not a census in the production layout (CensusDataset, "
                 "SyntheticCensus), whose codes TopDown needs"
             )
-        if "GQTYPE" not in self.dataset.units.columns:
-            self.refuse(
-                f"dataset: units of {self.dataset.name} have no column GQTYPE; declare the dataset with "
-                "group_quarters_types"
-            )
+        self._check_columns()
         self._check_spine()
-        for name in self.products:
-            if name not in self._allowed_products:
-                self.refuse(f"products: {name} would be published exactly, but is not declared among the invariants")
-        if self.declaration.partitions and level_of_states(self.levels) in (self.levels[0], self.finest):
-            self.refuse(
-                f"partitions: the spine has no level {STATE} between {self.levels[0]} and {self.finest}, whose places "
-                "would be the partitions"
-            )
-        self._check_replicates()
+
+    def _check_columns(self) -> None:
+        """Raise DeclarationError if the dataset lacks columns that are counted."""
 
     def adapt(self, warehouse: Warehouse) -> Warehouse:
         return warehouse.relying_on_statistics()
-
-    def _check_replicates(self) -> None:
-        if not self.declaration.replicates:
-            return
-        if not FEWEST_REPLICATES <= self.declaration.replicates <= MOST_REPLICATES:
-            self.refuse(
-                f"replicates: {self.declaration.replicates}; there are from {FEWEST_REPLICATES} to {MOST_REPLICATES}, "
-                "or 0 for none"
-            )
-        if not set(self.products) & set(TABLES):
-            self.refuse(f"replicates: they give the errors of {', '.join(TABLES)}, none of which is among the products")
 
     def _check_spine(self) -> None:
         (root, first), *below = self.spine.items()
@@ -109,7 +97,7 @@ class TopDownRelease(Release):
                 )
             if code.prefix is not None and level == finest:
                 self.refuse(f"spine: {level}: a prefix is a number of characters of the {finest}'s code, 1 or more")
-            for column in code.columns:
+            for column in set(code.columns).difference(self.computed_columns):
                 declared = self.dataset.units.stored.get(column)
                 if declared is None or declared.role is not Role.GEOGRAPHY:
                     places = [
@@ -129,7 +117,64 @@ class TopDownRelease(Release):
     @property
     def columns_read(self) -> list[str]:
         """Those of the spine; all others are the layout's own, which are never recoded."""
-        return [column for code in self.spine.values() for column in code.columns]
+        columns = [column for code in self.spine.values() for column in code.columns]
+        return [column for column in columns if column not in self.computed_columns]
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether places below the states are estimated state by state, each state in a run of its own."""
+        return False
+
+    def stage_units(self, session: Session) -> Table | Fragment:
+        """The units of the CEF with all columns by which places are coded."""
+        return self.dataset.cef_tables()[0]
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return self.design.levels
+
+    @property
+    def finest(self) -> str:
+        return self.levels[-1]
+
+
+@dataclass(frozen=True)
+class TopDownRelease(TreeRelease):
+    declaration: TopDownDeclaration
+    design: TopDownDesign
+    scheduler: str = ""
+    """The address of a Dask scheduler whose workers estimate; empty for processes of this machine. The draw is made on
+    this machine in either case."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.products:
+            if name not in self._allowed_products:
+                self.refuse(f"products: {name} would be published exactly, but is not declared among the invariants")
+        if self.declaration.partitions and level_of_states(self.levels) in (self.levels[0], self.finest):
+            self.refuse(
+                f"partitions: the spine has no level {STATE} between {self.levels[0]} and {self.finest}, whose places "
+                "would be the partitions"
+            )
+        self._check_replicates()
+
+    def _check_columns(self) -> None:
+        if "GQTYPE" not in self.dataset.units.columns:
+            self.refuse(
+                f"dataset: units of {self.dataset.name} have no column GQTYPE; declare the dataset with "
+                "group_quarters_types"
+            )
+
+    def _check_replicates(self) -> None:
+        if not self.declaration.replicates:
+            return
+        if not FEWEST_REPLICATES <= self.declaration.replicates <= MOST_REPLICATES:
+            self.refuse(
+                f"replicates: {self.declaration.replicates}; there are from {FEWEST_REPLICATES} to {MOST_REPLICATES}, "
+                "or 0 for none"
+            )
+        if not set(self.products) & set(TABLES):
+            self.refuse(f"replicates: they give the errors of {', '.join(TABLES)}, none of which is among the products")
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -141,12 +186,8 @@ class TopDownRelease(Release):
         return tuple(name for name in PRODUCTS if name not in STATISTICS or name in self.design.invariants)
 
     @property
-    def levels(self) -> tuple[str, ...]:
-        return self.design.levels
-
-    @property
-    def finest(self) -> str:
-        return self.levels[-1]
+    def partitioned(self) -> bool:
+        return self.declaration.partitions is not None
 
     def estimates(self, level: str, state: str = "", histogram: str = "level") -> str:
         """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of

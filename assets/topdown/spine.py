@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from assets.conventions import StageKind, preview, public_table_metadata
 from assets.release.dataset import CEF
 from assets.release.stage import build_stage
-from assets.topdown.release import SPINE, TEXTS, TopDownRelease
+from assets.topdown.release import SPINE, TEXTS, TreeRelease
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import level_of_states, words
 from mechanisms.topdown.replicates import find_starts
@@ -83,7 +83,7 @@ class Tree:
         return ranges
 
 
-def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
+def build_spine(release: TreeRelease) -> dg.AssetsDefinition:
     def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
         levels = [
             (words(level), f"{places:,}", f"{most:,}") for level, places, most in summarize_levels(session, release)
@@ -106,15 +106,14 @@ def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
     )
 
 
-def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
+def spine_recipe(session: Session, release: TreeRelease) -> Recipe:
     """The recipe of the spine, from the CEF. Raises SpineError if a place lies in two of the level above."""
-    units = release.dataset.cef_tables()[0]
     levels = release.levels
     places = session.stage(
         "places",
         "topdown/places",
         {"root": levels[0]},
-        units=units,
+        units=release.stage_units(session),
         codes=[(level, code.columns, code.prefix) for level, code in release.spine.items()],
         finest_columns=release.spine[release.finest].columns,
     )
@@ -128,9 +127,9 @@ def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
     return "topdown/spine", {"levels": list(levels)}, {"places": places, "levels": list(levels)}
 
 
-def require_nameable(session: Session, release: TopDownRelease) -> None:
+def require_nameable(session: Session, release: TreeRelease) -> None:
     """Refuse partitions whose keys, the codes of states in the stored spine, cannot be part of the names of tables."""
-    if release.declaration.partitions:
+    if release.partitioned:
         codes = read_codes(session, release, level_of_states(release.levels)).to_pylist()
         if not all(_CODE.fullmatch(code) for code in codes) or len({code.lower() for code in codes}) < len(codes):
             raise SpineError(
@@ -139,12 +138,12 @@ def require_nameable(session: Session, release: TopDownRelease) -> None:
             )
 
 
-def stage_ancestry(session: Session, release: TopDownRelease) -> Fragment:
+def stage_ancestry(session: Session, release: TreeRelease) -> Fragment:
     """Stage the places that each place of the finest level lies in, with the columns finest, depth and number."""
     return session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=release.public(SPINE))
 
 
-def placement(release: TopDownRelease) -> tuple[dict[str, Any], dict[str, Any]]:
+def placement(release: TreeRelease) -> tuple[dict[str, Any], dict[str, Any]]:
     """The values and identifiers of statements that place the units of the CEF on the spine."""
     units, persons = release.dataset.cef_tables()
     columns = release.spine[release.finest].columns
@@ -152,25 +151,25 @@ def placement(release: TopDownRelease) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"finest": release.finest}, names
 
 
-def summarize_levels(session: Session, release: TopDownRelease) -> list[tuple[str, int, int]]:
+def summarize_levels(session: Session, release: TreeRelease) -> list[tuple[str, int, int]]:
     """For each level from the root: its name, its number of places, and the largest number of children of a place."""
     rows = session.rows("topdown/by_level", spine=release.public(SPINE))
     return [(level, places, most) for level, _, places, most in rows]
 
 
-def count_places(session: Session, release: TopDownRelease) -> dict[str, int]:
+def count_places(session: Session, release: TreeRelease) -> dict[str, int]:
     return {level: places for level, places, _ in summarize_levels(session, release)}
 
 
 def read_codes(
-    session: Session, release: TopDownRelease, level: str, first: int = 0, last: int = 2**62
+    session: Session, release: TreeRelease, level: str, first: int = 0, last: int = 2**62
 ) -> pa.ChunkedArray:
     """The codes of a level's places from `first` up to but excluding `last`, in the order of their numbers."""
     values = {"level": level, "first": first, "last": last}
     return session.arrow("topdown/geoids", values, spine=release.public(SPINE))["geoid"]
 
 
-def read_states(session: Session, release: TopDownRelease) -> list[str]:
+def read_states(session: Session, release: TreeRelease) -> list[str]:
     """The codes of the states, in the order of their numbers. Raises SpineError if two are the same."""
     level = level_of_states(release.levels)
     states: list[str] = read_codes(session, release, level).to_pylist()
@@ -179,7 +178,7 @@ def read_states(session: Session, release: TopDownRelease) -> list[str]:
     return states
 
 
-def read_tree(session: Session, release: TopDownRelease) -> Tree:
+def read_tree(session: Session, release: TreeRelease) -> Tree:
     """The stored spine. Raises SpineError if its levels are not those of the release, there is no single root, or
     places are not numbered in the order of their parents."""
     table = release.public(SPINE)

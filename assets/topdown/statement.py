@@ -1,7 +1,7 @@
 """The part of a certificate that is specific to TopDown: figures, with the texts of `statement.md`."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -15,7 +15,16 @@ from assets.topdown.release import TopDownRelease
 from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.topdown.allocation import Allocation
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MECHANISM, VERSION, level_of_states, words
+from mechanisms.topdown.design import (
+    GROUP_QUARTERS,
+    HOUSING_UNITS,
+    MECHANISM,
+    VERSION,
+    TopDownDesign,
+    level_of_states,
+    words,
+)
+from mechanisms.topdown.dhc.design import DHCDesign
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL
 
 PROSE = Prose(__file__)
@@ -31,7 +40,7 @@ PAPERS = (
 LEANING = "Lean on housing units"
 """The label of the parameter."""
 
-_Z = 1.645
+Z = 1.645
 """The 95% quantile of the normal distribution."""
 
 _BOUNDS = {
@@ -80,7 +89,7 @@ def accuracy(release: TopDownRelease) -> Accuracy:
     rows = []
     for measured in release.design.measured:
         deviation = float(measured.noise.exact_variance) ** 0.5
-        margin = math.ceil(_Z * deviation * 100) / 100
+        margin = math.ceil(Z * deviation * 100) / 100
         query = query_words(measured.query)
         rows.append((measured.histogram, words(measured.level), query, round(deviation, 2), margin))
     coarse, fine = release.levels[0], release.finest
@@ -91,7 +100,7 @@ def accuracy(release: TopDownRelease) -> Accuracy:
             measured.marginal.size * measured.noise.exact_variance
             for measured in release.design.measured_at(PERSONS.name, level)
         )
-        margin = math.ceil(_Z * math.sqrt(min(variances)))
+        margin = math.ceil(Z * math.sqrt(min(variances)))
         shown.append(f"±{margin:,} at the level of the {words(level)}")
     return Accuracy(
         summary=PROSE("accuracy", margins=shown),
@@ -127,20 +136,23 @@ def semantics(persons: Allocation) -> Iterator[tuple[str, ConcentratedLoss, str]
         )
 
 
+def describe_shares(
+    design: TopDownDesign | DHCDesign, prose: Prose, in_words: Callable[[str], str]
+) -> Iterator[Parameter]:
+    """By histogram and level, how its ρ is divided among queries."""
+    for histogram, allocation in design.allocations.items():
+        for level, share in allocation.levels.items():
+            parts = {query: part for query, part in allocation.queries[level].items() if part}
+            yield Parameter(
+                f"Allocation of {histogram}: {words(level)}",
+                tuple(f"{in_words(query)}: {_percent(part)}" for query, part in parts.items()),
+                prose("Allocation", share=_percent(share), histogram=histogram),
+                (str(share), *(f"{query}: {part}" for query, part in parts.items())),
+            )
+
+
 def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
     design = release.design
-    shares = tuple(
-        Parameter(
-            f"Allocation of {histogram}: {words(level)}",
-            tuple(
-                f"{query_words(query)}: {_percent(part)}" for query, part in allocation.queries[level].items() if part
-            ),
-            PROSE("Allocation", share=_percent(share), histogram=histogram),
-            (str(share), *(f"{query}: {part}" for query, part in allocation.queries[level].items() if part)),
-        )
-        for histogram, allocation in design.allocations.items()
-        for level, share in allocation.levels.items()
-    )
 
     def parameter(label: str, value: str | tuple[str, ...]) -> Parameter:
         return Parameter(label, value, PROSE(label))
@@ -148,7 +160,7 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
     return (
         parameter("Geographic spine", tuple(words(level) for level in release.levels)),
         parameter("Invariants", design.multiverse),
-        *shares,
+        *describe_shares(design, PROSE, query_words),
         *(
             (
                 parameter("Estimation", "From all measurements at and below every place; units after persons"),

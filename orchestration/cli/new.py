@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _EXAMPLES = {
     "phsafe": ("PHSafe", "s_dhc"),
     "topdown": ("TopDown", "redistricting"),
+    "dhc": ("DHC", "dhc"),
     "safetab-p": ("SafeTabP", "persons"),
     "safetab-h": ("SafeTabH", "households"),
 }
@@ -123,7 +124,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     census = isinstance(datasets[dataset], CensusDeclaration)
     if kind is None and census:
         raise click.UsageError(f"{dataset} is a census in the production layout: name the mechanism with --kind")
-    if kind in ("phsafe", "topdown") and not census:
+    if kind in ("phsafe", "topdown", "dhc") and not census:
         raise click.UsageError(f"--kind {kind} needs a census in the production layout, and {dataset} is none")
     component, usual = _EXAMPLES.get(str(kind), ("", "tables" if kind == "tables" else "swapped"))
     name = name or usual
@@ -132,8 +133,12 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
         places = datasets[dataset].units.stored.get("TABBLKST")
         filled: dict[str, Any] = {"states": places.codes} if places and places.codes else {}
         for each in deployment.declared[1].values():
-            if isinstance(each, components.SafeTabP) and each.declaration.dataset == dataset:
+            if each.declaration.dataset != dataset:
+                continue
+            if isinstance(each, components.SafeTabP):
                 filled["persons"] = each.declaration.name
+            if isinstance(each, components.TopDown):
+                filled["redistricting"] = each.declaration.name
         proposal = Proposal(fill_in_example(f"{COMPONENTS}.{component}", dataset, name, **filled))
     else:
         proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)

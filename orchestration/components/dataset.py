@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import (
-    DETAILED_COLUMNS,
     BlockFilesDeclaration,
     BlockGroup,
     CensusDeclaration,
@@ -22,6 +21,7 @@ from assets.cef.census import (
     census_persons,
     census_units,
     detailed_files,
+    list_optional_columns,
     require_recodes,
 )
 from assets.cef.published import Product, Records, State, ppmf, pums
@@ -145,6 +145,7 @@ class CensusLayoutAttributes(DatasetAttributes):
 
     place_names: PlaceNames = Field(default_factory=dict, description=_DESCRIPTIONS["place_names"])
     detailed_codes: bool
+    dhc: bool
     recoded_units: Recodes = Field(
         default_factory=dict, description="Further columns of units, each recoded from a column of the layout."
     )
@@ -152,7 +153,8 @@ class CensusLayoutAttributes(DatasetAttributes):
 
     @model_validator(mode="after")
     def _check_recodes(self) -> Self:
-        require_recodes(DETAILED_COLUMNS if self.detailed_codes else {}, recoded_persons=self.recoded_persons)
+        units, persons = list_optional_columns(self.detailed_codes, self.dhc)
+        require_recodes(units | persons, recoded_units=self.recoded_units, recoded_persons=self.recoded_persons)
         return self
 
 
@@ -174,6 +176,11 @@ class CensusAttributes(FileAttributes, CensusLayoutAttributes):
         description="Whether the file of persons has the columns QSEX, QRACE1 to QRACE8 and QSPAN, the sex and the "
         "detailed codes of race and Hispanic origin, which a SafeTab-P release needs.",
     )
+    dhc: bool = Field(
+        False,
+        description="Whether the file of units has the columns GQTYPE, GQTYPE3 and VACS, and the file of persons QSEX, "
+        "which a DHC release needs. The codes are then checked, and that the DHC rules out no person and no household.",
+    )
 
 
 @dataclass
@@ -191,8 +198,8 @@ class CensusDataset(Dataset):
             block_group=attributes.block_group,
             reader=Reader(attributes.format),
             record_name="unit",
-            units=census_units(units, geo, attributes.group_quarters_types, attributes.recoded_units),
-            persons=census_persons(persons, attributes.recoded_persons, attributes.detailed_codes),
+            units=census_units(units, geo, attributes.group_quarters_types, attributes.recoded_units, attributes.dhc),
+            persons=census_persons(persons, attributes.recoded_persons, attributes.detailed_codes, attributes.dhc),
         )
 
 

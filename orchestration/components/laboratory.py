@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -15,7 +16,7 @@ from assets.release.release import DeclarationError
 from assets.swapping.laboratory import SwappingGrid
 from assets.table_builder.laboratory import HypercubeGrid, PTableGrid
 from orchestration.components.release import declared_datasets
-from orchestration.components.scaffolding import DeclaredComponent
+from orchestration.components.scaffolding import JobComponent
 from orchestration.environment import deployment_folders
 
 PARTITION_RANGE_START, PARTITION_RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -47,15 +48,14 @@ class LaboratoryAttributes(LaboratoryDeclaration):
 
 
 @dataclass
-class Laboratory(DeclaredComponent):
+class Laboratory(JobComponent):
     """A comparison of methods on synthetic records: what an attacker learns, and how far tables are from the truth."""
 
     declared_by = LaboratoryAttributes
     produces = ("asset", "job")
 
-    @property
-    def named(self) -> str:
-        return f"{self.declaration.dataset}/{self.declaration.name}"
+    def require(self, datasets: Mapping[str, DatasetDeclaration], others: Sequence[Any]) -> None:
+        self.dataset(datasets)
 
     def dataset(self, datasets: Mapping[str, DatasetDeclaration]) -> DatasetDeclaration:
         """The dataset that it compares methods on. Raises DeclarationError if there is none of that name, it is not

@@ -5,7 +5,8 @@ and release follow from the folder: `dg scaffold defs …PermutationSwapping tow
 """
 
 import json
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -23,12 +24,18 @@ DATASET = "dataset"
 
 
 def fill_in_example(
-    component: str, dataset: str, release: str, states: Sequence[object] = ("01", "02"), persons: str = "persons"
+    component: str,
+    dataset: str,
+    release: str,
+    states: Sequence[object] = ("01", "02"),
+    persons: str = "persons",
+    redistricting: str = "redistricting",
 ) -> str:
-    """The example of a component, given by its full name, for this dataset and release, the states of the dataset, and
-    its release of detailed groups of persons."""
+    """The example of a component, given by its full name, for this dataset and release, the states of the dataset, its
+    release of detailed groups of persons, and its redistricting release."""
     text = (EXAMPLES / f"{component.rpartition('.')[2]}.yaml").read_text(encoding="utf-8")
     filled = {"type": component, "dataset": dataset, "release": release, "persons": persons}
+    filled["redistricting"] = redistricting
     filled["states"] = json.dumps(list(map(str, states)))
     for field, value in filled.items():
         text = text.replace(f"{{{field}}}", value)
@@ -78,3 +85,17 @@ class DeclaredComponent(dg.Component, dg.Resolvable):
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
         return dg.ComponentTypeSpec(owners=OWNERS, produces=list(cls.produces))
+
+
+class JobComponent(DeclaredComponent, ABC):
+    """A component whose job makes something of a dataset without a draw of its own, such as a laboratory."""
+
+    @property
+    def named(self) -> str:
+        """The name under which it is declared, `dataset/name`."""
+        return f"{self.declaration.dataset}/{self.declaration.name}"
+
+    @abstractmethod
+    def require(self, datasets: Mapping[str, Any], others: Sequence[Any]) -> None:
+        """Raise DeclarationError unless it can be made from what else is declared: datasets by name, and components
+        that declare releases."""

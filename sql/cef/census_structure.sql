@@ -1,6 +1,8 @@
 -- The number of offenders of each rule of the census layout, in one row. Rules about GQTYPE are included only if `rules`
--- contains them, and so are those about sex and detailed codes. Values that are NULL are left to the rule against NULLs.
-{% set typed, detailed = "group_quarters_type" in rules, "householder_sex" in rules %}
+-- contains them, and so are those about sex, detailed codes and the DHC. Values that are NULL are left to the rule against
+-- NULLs.
+{% set typed, sexed = "group_quarters_type" in rules, "householder_sex" in rules %}
+{% set detailed, dhc = "race_code_3" in rules, "possible_type" in rules %}
 WITH
 members AS (
     SELECT
@@ -20,8 +22,9 @@ members AS (
         count(*) FILTER (WHERE RELSHIP = '38') AS noninstitutional,
         count(*) FILTER (WHERE QAGE < 18) AS minors,
         {% endif %}
-        {% if detailed %}
+        {% if sexed %}
         max(QSEX) FILTER (WHERE RELSHIP = '20') AS householder_sex,
+        max(QSEX) FILTER (WHERE RELSHIP BETWEEN '21' AND '24') AS partner_sex,
         {% endif %}
         max(RELSHIP) FILTER (WHERE RELSHIP BETWEEN '21' AND '24') AS couple,
         max(CENHISP) FILTER (WHERE RELSHIP = '20') AS householder_hispanic,
@@ -97,18 +100,39 @@ offenders AS (
         coalesce(sum(
             CASE WHEN GQTYPE BETWEEN '1' AND '4' THEN noninstitutional WHEN GQTYPE BETWEEN '5' AND '7' THEN institutional END
         ), 0)::BIGINT AS institution,
-        coalesce(sum(minors) FILTER (WHERE GQTYPE = '3'), 0)::BIGINT AS nursing_age{% endif %}{% if detailed %},
+        coalesce(sum(minors) FILTER (WHERE GQTYPE = '3'), 0)::BIGINT AS nursing_age{% endif %}{% if sexed %},
         count(*) FILTER (
             WHERE defined AND (
                 householder_sex = '2' AND (HHT IN ('2', '4', '5') OR HHT2 BETWEEN '09' AND '12')
                 OR householder_sex = '1' AND (HHT IN ('3', '6', '7') OR HHT2 BETWEEN '05' AND '08')
             )
-        ) AS householder_sex{% endif %}
+        ) AS householder_sex{% endif %}{% if dhc %},
+        count(*) FILTER (
+            WHERE GQTYPE <> coalesce(
+                (SELECT major FROM {{ quarters }} AS quarters WHERE quarters.type = GQTYPE3), left(GQTYPE3, 1)
+            )
+        ) AS quarters_level,
+        count(*) FILTER (WHERE (RTYPE = '2' AND FINAL_POP = 0) = (VACS = '0')) AS vacancy,
+        count(*) FILTER (WHERE defined AND (couple IN ('21', '22')) = (partner_sex = householder_sex)) AS couple_sex{% endif %}
 
     FROM households
 )
 SELECT *
 FROM offenders
+{% if dhc %}
+CROSS JOIN (
+    SELECT count(*) AS possible_age
+    FROM ({% include "dhc/persons.sql" %}) JOIN {{ impossible_persons }} USING (relgq, age)
+)
+CROSS JOIN (
+    SELECT
+        count(*) FILTER (WHERE hhtype_dhch IS NULL) AS possible_type,
+        count(*) FILTER (WHERE hhage >= 0 AND impossible.sex IS NOT NULL) AS possible_household
+    FROM ({% include "dhc/households.sql" %}) AS household
+    SEMI JOIN (SELECT MAFID FROM households WHERE defined) AS sound USING (MAFID)
+    LEFT JOIN {{ impossible_households }} AS impossible USING (sex, hhage, elderly, hhtype_dhch)
+)
+{% endif %}
 {% if detailed %}
 CROSS JOIN (SELECT {% with prefix = "" %}{% include "cef/race_codes_after_null.sql" %}{% endwith %} FROM {{ persons }})
 {% endif %}

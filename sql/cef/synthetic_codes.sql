@@ -1,4 +1,4 @@
-{# Sex and detailed codes of the persons of a synthetic census. It continues the WITH clause of
+{# Detailed codes of the persons of a synthetic census. It continues the WITH clause of
 `cef/synthetic_persons.sql`, and is never run alone.
 
 A code is a position in the list of its race. Positions close to the beginning of a list are the most frequent, where the
@@ -74,21 +74,6 @@ extended AS (
 coded AS (
     SELECT
         *,
-        CASE
-            WHEN relationship = 20 THEN male
-            WHEN relationship IN (21, 22) THEN NOT male
-            WHEN relationship IN (23, 24) THEN male
-            WHEN kind = 'quarters' THEN sex_draw < CASE quarters
-                WHEN 'correctional' THEN 0.90
-                WHEN 'juvenile' THEN 0.85
-                WHEN 'nursing' THEN 0.36
-                WHEN 'military' THEN 0.80
-                ELSE 0.50
-            END
-            WHEN relationship IN (29, 31) THEN sex_draw < 0.35
-            ELSE sex_draw < 0.51
-        END AS is_male,
-        CASE WHEN is_male THEN '1' ELSE '2' END AS QSEX,
         CASE WHEN is_person_hispanic THEN list_extract($codes, {{ lists[6].first + 1 }} + position_7) ELSE $not_hispanic END
             AS QSPAN,
         -- All codes have four digits.

@@ -6,8 +6,14 @@ numbered_person AS (
     SELECT
         mafid, kind, form, couple, age, children, youngest, relatives, quarters, mixture,
         is_hispanic, race, is_other_hispanic, other_race, combination,
+        {% if detailed or dhc %}
+        male,
+        {% endif %}
         {% if detailed %}
-        male, household_word, county_word, state_word,
+        household_word, county_word, state_word,
+        {% endif %}
+        {% if dhc %}
+        GQTYPE3,
         {% endif %}
         number, position,
         position - 1 - partners AS child,
@@ -20,7 +26,7 @@ drawn_person AS (
         *,
         (digest & 18446744073709551615)::UBIGINT AS draw,
         {% with word = "draw", names = ["years", "relation", "likeness", "more_years"] %}{% include "cef/draws.sql" %}{% endwith %}
-        {% if detailed %}
+        {% if detailed or dhc %}
         (digest >> 64)::UBIGINT AS detail,
         (detail & 2147483647)::BIGINT AS own_word,
         ((detail >> 31) & 65535) / 65536 AS sex_draw,
@@ -59,6 +65,18 @@ related AS (
 aged AS (
     SELECT
         *,
+        {% if dhc %}
+        CASE GQTYPE3
+            -- Types whose residents are of other ages than those of the other types of their first digit.
+            WHEN '106' THEN 18 + 30 * years_draw * more_years_draw
+            WHEN '404' THEN 18 + 40 * years_draw
+            WHEN '405' THEN 3 + 18 * years_draw
+            WHEN '801' THEN 18 + 60 * years_draw
+            WHEN '802' THEN 18 + 45 * years_draw
+            WHEN '900' THEN 18 + 50 * years_draw
+            WHEN '901' THEN 16 + 45 * years_draw * more_years_draw
+        END AS resident_years,
+        {% endif %}
         CASE relationship
             WHEN 20 THEN age
             WHEN 28 THEN greatest(1, age - 8 + 16 * years_draw)
@@ -101,7 +119,7 @@ person AS (
     SELECT
         mafid AS MAFID,
         CASE kind WHEN 'quarters' THEN '5' ELSE '3' END AS PERSON_RTYPE,
-        floor(years)::BIGINT AS QAGE,
+        floor({% if dhc %}coalesce(resident_years, years){% else %}years{% endif %})::BIGINT AS QAGE,
         CASE
             WHEN kind = 'quarters' THEN relation_draw < hispanic
             WHEN likeness = 1 THEN is_other_hispanic
@@ -123,9 +141,23 @@ person AS (
             ELSE race
         END AS person_race,
         lpad(person_race::VARCHAR, 2, '0') AS CENRACE,
-        relationship::VARCHAR AS RELSHIP{% if detailed %},
-        kind, quarters, relationship, likeness, male, sex_draw, unlike_draw,
-        own_word, household_word, county_word, state_word{% endif %}
+        relationship::VARCHAR AS RELSHIP{% if detailed or dhc %},
+        CASE
+            WHEN relationship = 20 THEN male
+            WHEN relationship IN (21, 22) THEN NOT male
+            WHEN relationship IN (23, 24) THEN male
+            WHEN kind = 'quarters' THEN sex_draw < CASE quarters
+                WHEN 'correctional' THEN 0.90
+                WHEN 'juvenile' THEN 0.85
+                WHEN 'nursing' THEN 0.36
+                WHEN 'military' THEN 0.80
+                ELSE 0.50
+            END
+            WHEN relationship IN (29, 31) THEN sex_draw < 0.35
+            ELSE sex_draw < 0.51
+        END AS is_male,
+        CASE WHEN is_male THEN '1' ELSE '2' END AS QSEX{% endif %}{% if detailed %},
+        kind, likeness, unlike_draw, own_word, household_word, county_word, state_word{% endif %}
 
     FROM aged
     JOIN mixture USING (mixture)

@@ -246,6 +246,20 @@ composed AS (
             WHEN form_draw < 0.81 THEN 'military'
             ELSE 'noninstitutional'
         END AS quarters,
+        {% if dhc %}
+        -- The tenure is drawn of households alone. Elsewhere, the same number decides the detailed type of group quarters,
+        -- or why a unit is vacant.
+        CASE WHEN kind = 'quarters' THEN CASE quarters
+            WHEN 'correctional' THEN ['101', '102', '102', '103', '103', '103', '104', '104', '104', '104', '105', '106']
+            WHEN 'juvenile' THEN ['201', '202', '203']
+            WHEN 'nursing' THEN ['301']
+            WHEN 'institutional' THEN ['401', '401', '402', '403', '404', '405', '405']
+            WHEN 'college' THEN ['501']
+            WHEN 'military' THEN ['601', '601', '601', '602']
+            WHEN 'noninstitutional' THEN ['701', '701', '701', '801', '801', '801', '801', '802', '900', '901', '997']
+        END ELSE ['000'] END AS facilities,
+        facilities[1 + floor(len(facilities) * tenure_draw)::BIGINT] AS GQTYPE3,
+        {% endif %}
         CASE kind
             WHEN 'household' THEN 1 + partners + children + relatives + nonrelatives
             WHEN 'vacant' THEN 0

@@ -52,6 +52,18 @@ unit AS (
             WHEN 'military' THEN '6'
             WHEN 'noninstitutional' THEN '7'
         END END AS GQTYPE,
+        {% if dhc %}
+        GQTYPE3,
+        CASE WHEN kind = 'vacant' THEN CASE
+            WHEN tenure_draw < 0.22 THEN '1'
+            WHEN tenure_draw < 0.25 THEN '2'
+            WHEN tenure_draw < 0.33 THEN '3'
+            WHEN tenure_draw < 0.37 THEN '4'
+            WHEN tenure_draw < 0.69 THEN '5'
+            WHEN tenure_draw < 0.71 THEN '6'
+            ELSE '7'
+        END ELSE '0' END AS VACS,
+        {% endif %}
         lpad(fips::VARCHAR, 2, '0') AS TABBLKST,
         lpad((2 * county + 1)::VARCHAR, 3, '0') AS TABBLKCOU,
         lpad((tract + 1)::VARCHAR, 6, '0') AS TABTRACTCE,

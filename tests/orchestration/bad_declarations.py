@@ -458,6 +458,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("persons",): ("", None, 1, "a" * 256, "{{ env", "\0"),
         ("group_quarters_types",): ("perhaps", None, 3),
         ("detailed_codes",): ("perhaps", None, 3),
+        ("dhc",): ("perhaps", None, 3),
         ("recoded_units",): (
             None, 1, [], {"TEN": RECODE}, {"ten": RECODE}, {"": RECODE}, {"A": {}}, {"A": RECODE, "a": RECODE},
             {"A": {"type": "integer", "minimum": 0, "maximum": 9}}, {"A": RECODE | {"role": "key"}},
@@ -502,6 +503,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("title",): NOT_TEXTS,
         ("synthetic",): (False,),
         ("detailed_codes",): ("perhaps", None, 3),
+        ("dhc",): ("perhaps", None, 3),
         ("recoded_units",): ({"A": RECODE}, {"A": RECODE | {"source": "QAGE"}}, {"RTYPE": RECODE}),
         ("recoded_persons",): ({"A": RECODE}, {"A": RECODE | {"source": "FINAL_POP"}}),
     },

@@ -23,9 +23,11 @@ FOLDERS = {
     "SafeTabH": "detailed/Households",
     "PHSafe": "rehearsal/s-dhc",
     "TopDown": "rehearsal/redistricting",
+    "DHC": "rehearsal/dhc",
     "PairSwapping2010": "rehearsal/pairs",
     "TableBuilder": "town/tables",
     "Laboratory": "rehearsal/risk",
+    "Retabulation": "rehearsal/places",
     "PublisherSettings": "publisher",
 }
 """Where each component is scaffolded."""
@@ -54,9 +56,11 @@ def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_it
         "SafeTabH": "households",
         "PHSafe": "s_dhc",
         "TopDown": "redistricting",
+        "DHC": "dhc",
         "PairSwapping2010": "pairs",
         "TableBuilder": "tables",
         "Laboratory": "risk",
+        "Retabulation": "places",
     }
     for name, text in written.items():
         assert "docs/" in text or name == "SyntheticCensus"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.dhc.estimation import Family, estimate
-from mechanisms.topdown.dhc.passes import Plan
+from mechanisms.topdown.dhc.passes import Plan, list_queries
 from mechanisms.topdown.dhc.quarters import Quarters
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
@@ -135,6 +135,17 @@ def estimate_level(
             gap = max(gap, solution.gap / max(solution.objective, 1.0))
             violation = max(violation, solution.violation)
     return Estimated(Counts(np.concatenate(number), np.concatenate(cells), np.concatenate(counts)), gap, violation)
+
+
+def list_reads(
+    plan: Plan, level: Level, held: NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
+) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
+    """What the estimation of a level reads, in order: a query, the first of some siblings and the one after the last,
+    and marginal cells, ascending. These follow from the level above, and at the root from what is held."""
+    for _, first, last, own, _ in _list_families(plan, held, parents, above):
+        if own.size and (level.runs[first:last] >= 0).all():
+            for query in list_queries(plan):
+                yield query, first, last, np.unique(plan.schema.marginal(query).find(own)).astype(np.int64)
 
 
 def _list_families(

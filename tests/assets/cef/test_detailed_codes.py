@@ -14,7 +14,7 @@ from resources.statements import Zone
 from tests.assets.cef.test_census import HEADERS, HELD, Census, content
 
 CODES = [f"QRACE{place}" for place in range(1, 9)]
-DETAILED_RULES = {name: rule for name, rule in STRUCTURE.rules.items() if name not in HELD}
+DETAILED_RULES = {name: rule for name, rule in STRUCTURE.select_rules(DETAILED_COLUMNS).items() if rule.needs}
 MALE_HOUSEHOLDERS = {"5", "2"}
 married, same_sex, cohabiting, partners, alone, father, grandmother, roommates = range(1, 9)
 prison = 10

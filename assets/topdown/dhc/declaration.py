@@ -1,0 +1,147 @@
+"""The fields of a DHC release by TopDown, and the design that follows from them."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
+from assets.release.names import ReleaseName, require_distinct_products
+from assets.release.numbers import Delta
+from assets.topdown.declaration import Allocated, Code, Level, PlaceCode, TreeDeclaration, read_codes
+from mechanisms.accounting.specification import DELTA
+from mechanisms.topdown.allocation import Allocation
+from mechanisms.topdown.dhc.allocation import (
+    HOUSEHOLD_ALLOCATION,
+    HOUSEHOLD_ALLOCATION_OF_PUERTO_RICO,
+    LEVELS,
+    PERSON_ALLOCATION,
+    PERSON_ALLOCATION_OF_PUERTO_RICO,
+    UNIT_ALLOCATION,
+    UNIT_ALLOCATION_OF_PUERTO_RICO,
+)
+from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
+from mechanisms.topdown.dhc.persons import PERSONS
+from mechanisms.topdown.dhc.tables import DHC_TABLES, MEDIAN_AGES, P_L_TABLES
+
+SUBSET_GROUP, BLOCK_GROUP = "tract_subset_group", "block_group_run"
+"""The columns of units that the production spine computes: runs of tract subsets in a prim, and of blocks in a tract
+subset that agree in block group and in the major types of group quarters they have."""
+
+_STATE = ("TABBLKST",)
+_COUNTY = (*_STATE, "TABBLKCOU")
+_PRIM = (*_COUNTY, "PLACEFP")
+_SUBSET = (*_PRIM, SUBSET_GROUP, "TABTRACTCE")
+
+PRODUCTION_SPINE = dict(
+    zip(
+        LEVELS,
+        (
+            Code(),
+            Code(_STATE),
+            Code(_COUNTY),
+            Code(_PRIM),
+            Code((*_PRIM, SUBSET_GROUP)),
+            Code(_SUBSET),
+            Code((*_SUBSET, BLOCK_GROUP)),
+            Code(("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK")),
+        ),
+        strict=True,
+    )
+)
+"""The eight levels of the 2020 Census. A prim is the part of a county in one place, as the layout has no county
+subdivisions."""
+
+PUERTO_RICO, PRODUCTION = "puerto_rico", "production"
+
+SPINES: Mapping[str, Mapping[str, Code]] = {
+    PRODUCTION: PRODUCTION_SPINE,
+    PUERTO_RICO: {LEVELS[1]: Code(), **{level: PRODUCTION_SPINE[level] for level in LEVELS[2:]}},
+}
+
+PRODUCTION_ALLOCATIONS: Mapping[str, Mapping[str, Allocation]] = {
+    PRODUCTION: {
+        PERSONS.name: PERSON_ALLOCATION,
+        UNITS.name: UNIT_ALLOCATION,
+        HOUSEHOLDS.name: HOUSEHOLD_ALLOCATION,
+    },
+    PUERTO_RICO: {
+        PERSONS.name: PERSON_ALLOCATION_OF_PUERTO_RICO,
+        UNITS.name: UNIT_ALLOCATION_OF_PUERTO_RICO,
+        HOUSEHOLDS.name: HOUSEHOLD_ALLOCATION_OF_PUERTO_RICO,
+    },
+}
+
+TABLES = (*P_L_TABLES, *MEDIAN_AGES, *DHC_TABLES)
+"""The tables of counts and medians."""
+
+RECORDS = ("persons", "units")
+MEASURED, FACILITIES = "noisy_measurements", "facilities"
+PRODUCTS = (*TABLES, *RECORDS, MEASURED, FACILITIES)
+
+MOST_PROCESSES = 256
+
+Spine = Annotated[
+    Annotated[Literal["production", "puerto_rico"], Tag("production")]
+    | Annotated[dict[Level, PlaceCode], Field(min_length=2, max_length=20), Tag("own")],
+    Discriminator(lambda value: "own" if isinstance(value, Mapping | Part) else "production"),
+]
+
+
+def _require_products(names: list[str]) -> list[str]:
+    for name in names:
+        if name not in PRODUCTS:
+            raise ValueError(f"there is no product {name}; there are {', '.join(PRODUCTS)}")
+    return require_distinct_products(names)
+
+
+class DHCDeclaration(TreeDeclaration):
+    """The YAML declaration of a Demographic and Housing Characteristics File (DHC), within a redistricting release's
+    counts."""
+
+    consistent_with: ReleaseName = Field(
+        description="The name of a redistricting release (TopDown) of the same dataset, which publishes its microdata. "
+        "Its published persons by type of group quarters, voting age, Hispanic origin and race, and its occupied and "
+        "vacant units, hold in every place."
+    )
+    spine: Spine = Field(
+        "production",
+        description="production: US, State, County, Prim, Tract_Subset_Group, Tract_Subset, Block_Group, Block. "
+        "puerto_rico: the same without US. Otherwise as in a redistricting release. The finest level is that of the "
+        "redistricting release.",
+    )
+    persons: Allocated = Field("production", description="production, or ρ with shares by level and query.")
+    units: Allocated = Field(
+        "production", description="production, or ρ with shares by level and query. It counts twice in the charge."
+    )
+    households: Allocated = Field(
+        "production", description="production, or ρ with shares by level and query. It counts four times in the charge."
+    )
+    delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
+    products: Annotated[list[str], AfterValidator(_require_products)] = Field(
+        default_factory=list,
+        description="What is published besides the spine: tables such as P12 or P12A, microdata (persons, units), "
+        "noisy_measurements and the exact facilities; if empty, everything.",
+    )
+
+    @property
+    def codes(self) -> Mapping[str, Code]:
+        return SPINES[self.spine] if isinstance(self.spine, str) else read_codes(self.spine)
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        return tuple(name for name in PRODUCTS if name in self.products or not self.products)
+
+    def design(self, dataset: DatasetDeclaration, **_: Any) -> DHCDesign:
+        """The queries with their budgets."""
+        levels = tuple(self.codes)
+        production = PRODUCTION_ALLOCATIONS[PRODUCTION if levels[0] == LEVELS[0] else PUERTO_RICO]
+        allocations = {}
+        for histogram, schema in SCHEMAS.items():
+            declared = getattr(self, histogram)
+            allocations[histogram] = (
+                production[histogram] if isinstance(declared, str) else declared.divide(schema, levels)
+            )
+        return DHCDesign(levels, allocations)

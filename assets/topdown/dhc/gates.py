@@ -1,0 +1,239 @@
+"""The gates that the DHC adds to those of all releases and of noisy counts, as currently stored.
+
+Those on estimates are evaluated at every level, by SQL alone, and share no code with the estimation.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from assets.gates.shared import count_problem, differing_table
+from assets.release.gate import Gate, ReleaseContext, session_gate
+from assets.release.method import CHARGE
+from assets.tabulation.asset import recipes_gate, tables_gate
+from assets.topdown.dhc.given import facilities_recipe, redistricting_recipe, require_feasible
+from assets.topdown.dhc.levels import find_wrong_levels
+from assets.topdown.dhc.measurements import hash_digests
+from assets.topdown.dhc.products import estimates_recipes, microdata_recipes, tables_recipes
+from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, DHCRelease
+from assets.topdown.release import SPINE
+from assets.topdown.spine import SpineError, pluralize, read_tree, spine_recipe, stage_ancestry
+from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.refusal import RefusedError
+from mechanisms.topdown.dhc.design import SCHEMAS, TIMES
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
+from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, PERSONS, QUARTERS
+from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
+from mechanisms.topdown.schema import Schema
+from resources.statements import Fragment, Table, Zone
+from resources.warehouse import Session
+
+Context = ReleaseContext[DHCRelease]
+
+_COLUMNS = {"level": "VARCHAR", "histogram": "VARCHAR", "number": "BIGINT", "cell": "BIGINT", "count": "BIGINT"}
+
+
+def dhc_gates(release: DHCRelease) -> list[Gate[DHCRelease]]:
+    both, words = [Zone.CONFIDENTIAL, Zone.PUBLIC], "The estimates are those of the finest level, filled and added up."
+    return [
+        session_gate("spine_of_the_cef", SPINE, _check_spine, both),
+        session_gate("no_impossible_records", HISTOGRAMS, _check_impossible_records, [Zone.CONFIDENTIAL]),
+        session_gate("facilities_of_the_cef", FACILITIES, _check_facilities, both),
+        session_gate("redistricting_as_published", REDISTRICTING, _check_redistricting),
+        session_gate("charge_as_allocated", CHARGE, _check_allocation),
+        session_gate("feasible", CHARGE, _check_feasibility),
+        recipes_gate("estimates_filled", ESTIMATES, words, lambda session: estimates_recipes(session, release)),
+        session_gate("estimates_as_made", ESTIMATES, _check_origin),
+        session_gate("children_add_up", ESTIMATES, _check_sums_of_children),
+        session_gate("whole_numbers", ESTIMATES, _check_whole_numbers),
+        session_gate("structural_zeros", ESTIMATES, _check_structural_zeros),
+        session_gate("redistricting_held", ESTIMATES, _check_redistricting_held),
+        tables_gate(lambda session: microdata_recipes(session, release), MICRODATA),
+        tables_gate(lambda session: tables_recipes(session, release)),
+    ]
+
+
+def _check_spine(session: Session, context: Context) -> Iterable[str]:
+    """The stored spine is a tree, and is that of the current CEF."""
+    try:
+        recipe = spine_recipe(session, context.release)
+    except SpineError as error:
+        return [str(error)]
+    return differing_table(session, context.release.public(SPINE), recipe)
+
+
+def _check_impossible_records(session: Session, context: Context) -> Iterator[str]:
+    """The histograms count no records that the edit constraints rule out."""
+    yield from _find_impossible(session, context.release.confidential(HISTOGRAMS), "")
+
+
+def _check_facilities(session: Session, context: Context) -> Iterable[str]:
+    """The stored facilities of group quarters are those of the current CEF."""
+    return differing_table(session, context.release.public(FACILITIES), facilities_recipe(context.release))
+
+
+def _check_redistricting(session: Session, context: Context) -> Iterable[str]:
+    """The stored redistricting data are those of the publication, whose signature is verified."""
+    recipe = redistricting_recipe(session, context.release, context.custody, context.ledger)
+    return differing_table(session, context.release.public(REDISTRICTING), recipe)
+
+
+def _check_allocation(session: Session, context: Context) -> Iterable[str]:
+    """The charge is exactly the sum over queries of ρ times the share of the level times the share of the query, where
+    units count twice and households four times."""
+    draw = context.method.describe(session, context.custody)
+    entry = context.reading.find_reservation(draw.draw_id)
+    if entry is None:
+        return [f"no ledger entry for draw {draw.draw_id}"]
+    due = Fraction()
+    for histogram, times in TIMES.items():
+        allocation = context.release.design.allocations[histogram]
+        for level, share in allocation.levels.items():
+            for part in allocation.queries[level].values():
+                due += times * allocation.loss.rho * share * part
+    charged = entry.parse_specification().loss
+    if charged == ConcentratedLoss(due):
+        return []
+    return [f"ledger entry {entry.sequence} charges {charged}, not ρ = {due}"]
+
+
+def _check_feasibility(session: Session, context: Context) -> Iterable[str]:
+    """The redistricting data can be completed: nobody in them is impossible, or lives in group quarters of a type that
+    the place does not have."""
+    release = context.release
+    try:
+        require_feasible(session, release, read_tree(session, release).places(release.finest))
+    except RefusedError as error:
+        return [str(error)]
+    return []
+
+
+def _check_origin(session: Session, context: Context) -> Iterable[str]:
+    """The stored estimates of every level were made by this draw, from the settled measurements and the level above."""
+    draw = context.method.describe(session, context.custody)
+    wrong, read = find_wrong_levels(session, context.custody, context.release, draw.draw_id)
+    if wrong:
+        return [f"{level}: altered, or made from other data" for level in wrong]
+    settled = context.reading.find_settlement(draw.draw_id)
+    if settled is None or hash_digests(read) != settled.output_version:
+        return ["the estimates were made from other measurements than those that were drawn"]
+    return []
+
+
+def _check_sums_of_children(session: Session, context: Context) -> Iterator[str]:
+    """The estimates of every place are the sums of those below it in every cell."""
+    release = context.release
+    for depth, (level, below) in enumerate(pairwise(release.levels)):
+        (wrong,) = session.row(
+            "topdown/not_adding_up",
+            {"depth": depth},
+            above=_stage_level(session, release, level),
+            below=_stage_level(session, release, below),
+            spine=release.public(SPINE),
+        )
+        yield from count_problem(wrong, f"cells of {level} that are not the sums over their {pluralize(below)}")
+
+
+def _check_whole_numbers(session: Session, context: Context) -> Iterator[str]:
+    """All estimates are nonnegative integers.
+
+    Zeros are not stored, so a stored count is positive. Nor may there be counts of unknown levels, cells or places.
+    """
+    release, table = context.release, context.release.public(ESTIMATES)
+    if session.columns(table) != _COLUMNS:
+        yield f"{table}: columns are not {', '.join(map(' '.join, _COLUMNS.items()))}"
+        return
+    sizes = [{"histogram": histogram, "cells": schema.size} for histogram, schema in SCHEMAS.items()]
+    rules = ("not positive", "of unknown cells", "of unknown places", "repeated")
+    names = {"spine": release.public(SPINE), "schemas": session.register("schemas", pa.Table.from_pylist(sizes))}
+    rows = 0
+    for depth, level in enumerate(release.levels):
+        staged = _stage_level(session, release, level)
+        numbers = session.row("topdown/ill_formed", {"depth": depth}, estimates=staged, **names)
+        rows += session.row("warehouse/count", table=staged)[0]
+        for number, rule in zip(numbers, rules, strict=True):
+            yield from count_problem(number, f"counts of {level} that are {rule}")
+    yield from count_problem(session.count(table) - rows, "counts of unknown levels")
+
+
+def _check_structural_zeros(session: Session, context: Context) -> Iterator[str]:
+    """No person or household is in an impossible cell, and no person in a place without group quarters of that type."""
+    release, ancestry = context.release, stage_ancestry(session, context.release)
+    types = pa.table({"relgq": np.arange(HOUSEHOLD_CODES, 42), "type": list(map(str, QUARTERS))})
+    quarters = session.register("quarters", types)
+    for depth, level in enumerate(release.levels):
+        estimates = _stage_level(session, release, level)
+        yield from _find_impossible(session, estimates, f" of {level}")
+        persons = session.stage(
+            "persons_of_level", "dhc/of_histogram", {"histogram": PERSONS.name}, estimates=estimates
+        )
+        (nowhere,) = session.row(
+            "dhc/without_facility",
+            counts=persons,
+            quarters=quarters,
+            facilities=release.public(FACILITIES),
+            ancestry=ancestry,
+            depth=depth,
+            inner=PERSONS.size // 42,
+        )
+        yield from count_problem(nowhere, f"places of {level} and types of group quarters without a facility")
+
+
+def _check_redistricting_held(session: Session, context: Context) -> Iterator[str]:
+    """In every place of every level, persons by type of group quarters, voting age, Hispanic origin and race, and
+    occupied and vacant units, are those of the redistricting data; and households by tenure are the occupied units."""
+    release, ancestry = context.release, stage_ancestry(session, context.release)
+    names = {
+        PERSONS.name: _register_groups(session, "groups_of_persons", PERSONS, GROUPS),
+        UNITS.name: _register_groups(session, "groups_of_units", UNITS, OCCUPANCY, 2),
+        HOUSEHOLDS.name: _register_groups(session, "tenures", HOUSEHOLDS, TENURE),
+    }
+    tenures = _register_groups(session, "tenures_of_units", UNITS, "tenure_3lev", 3)
+    cells = np.arange(PERSONS.marginal(GROUPS).size)
+    themselves = session.register("themselves", pa.table({"cell": cells, "code": cells}))
+    for depth, level in enumerate(release.levels):
+        staged = _stage_level(session, release, level)
+        own = {
+            histogram: session.stage(
+                f"{histogram}_of_level", "dhc/of_histogram", {"histogram": histogram}, estimates=staged
+            )
+            for histogram in SCHEMAS
+        }
+        for histogram in (PERSONS.name, UNITS.name):
+            held = session.stage(
+                "held",
+                "topdown/rolled_up",
+                {"histogram": histogram},
+                histograms=release.public(REDISTRICTING),
+                ancestry=ancestry,
+                depth=depth,
+            )
+            given = {"counts": own[histogram], "groups": names[histogram], "held": held, "held_groups": themselves}
+            (wrong,) = session.row("dhc/differing_groups", **given)
+            yield from count_problem(wrong, f"{histogram} of {level}: groups that differ from the redistricting data")
+        given = {"counts": own[HOUSEHOLDS.name], "groups": names[HOUSEHOLDS.name]}
+        (wrong,) = session.row("dhc/differing_groups", **given, held=own[UNITS.name], held_groups=tenures)
+        yield from count_problem(wrong, f"households of {level}: tenures that differ from the occupied units")
+
+
+def _register_groups(session: Session, name: str, schema: Schema, query: str, most: int | None = None) -> Fragment:
+    """Register the marginal cell of each cell; only those below `most`."""
+    codes = schema.marginal(query).cells
+    cells = np.arange(schema.size) if most is None else np.flatnonzero(codes < most)
+    return session.register(name, pa.table({"cell": cells, "code": codes[cells].astype(np.int64)}))
+
+
+def _stage_level(session: Session, release: DHCRelease, level: str) -> Fragment:
+    name, values = f"of_{level.lower()}", {"level": level}
+    return session.stage(name, "dhc/estimates_of_level", values, estimates=release.public(ESTIMATES))
+
+
+def _find_impossible(session: Session, counts: Table | Fragment, of: str) -> Iterator[str]:
+    for histogram, schema in SCHEMAS.items():
+        impossible = session.register("impossible", pa.table({"cell": np.flatnonzero(~schema.possible)}))
+        values: Mapping[str, str] = {"histogram": histogram}
+        (records,) = session.row("dhc/impossible", values, counts=counts, impossible=impossible)
+        yield from count_problem(records, f"{histogram}{of} that the edit constraints rule out")

@@ -1,0 +1,195 @@
+"""The stages `facilities` and `redistricting`: what holds in every place, known before anything is measured.
+
+The facilities of group quarters are an invariant. The redistricting data are read from their publication, as everyone
+reads them, after its signature was verified; nothing is spent on them.
+"""
+
+from collections.abc import Mapping
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from assets.conventions import StageKind, preview, public_table_metadata, table_schema
+from assets.gates.shared import count_problem
+from assets.publication.asset import publication_problems
+from assets.publication.signature import identity
+from assets.release.contents import read_basis
+from assets.release.dataset import CEF
+from assets.release.method import PUBLICATION
+from assets.release.seal import SealError, seal_stage
+from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
+from assets.topdown.dhc.release import FACILITIES, REDISTRICTING, TEXTS, DHCRelease
+from assets.topdown.method import TopDownMethod
+from assets.topdown.release import SPINE
+from assets.topdown.spine import placement
+from assets.topdown.tables import register_codes
+from mechanisms.refusal import RefusedError
+from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
+from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
+from mechanisms.topdown.dhc.quarters import count_quarters
+from mechanisms.topdown.schema import UNITS, Counts
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+FACILITY_COLUMNS = {
+    "number": "Number of the place within its level, as in the spine",
+    "geoid": "Code of the place",
+    "type": "Type of group quarters",
+    "count": "Number of occupied group quarters; places and types without any are left out",
+}
+
+REDISTRICTING_COLUMNS = {
+    "histogram": "Histogram of the redistricting release: persons or units",
+    "number": "Number of the place within the finest level, as in the spine",
+    "cell": "Number of the cell in the histogram",
+    "count": "Published count",
+}
+
+
+class RedistrictingError(RefusedError, ValueError):
+    """The publication of redistricting data is missing, is not of the current records, or cannot be completed."""
+
+
+def build_facilities(release: DHCRelease) -> dg.AssetsDefinition:
+    return build_stage(
+        release,
+        FACILITIES,
+        StageKind.INVARIANTS,
+        TEXTS("facilities", finest=words(release.finest)),
+        [CEF, SPINE],
+        lambda session: {release.public(FACILITIES): facilities_recipe(release)},
+        FACILITY_COLUMNS,
+        sealed=[release.public(SPINE), release.public(FACILITIES)],
+    )
+
+
+def facilities_recipe(release: DHCRelease) -> Recipe:
+    values, names = placement(release)
+    return "dhc/facilities", values, names
+
+
+def build_redistricting(release: DHCRelease) -> dg.AssetsDefinition:
+    @release_stage(
+        release,
+        REDISTRICTING,
+        StageKind.POSTPROCESSING,
+        TEXTS("redistricting", name=release.redistricting.name, finest=words(release.finest)),
+        [release.redistricting.key(PUBLICATION), SPINE],
+        kinds={"duckdb", "parquet"},
+    )
+    def redistricting(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+        table = release.public(REDISTRICTING)
+        with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
+            recipe = redistricting_recipe(session, release, custody, ledger)
+            with session.transaction():
+                create_tables(session, {table: recipe})
+                counted = read_basis(session, custody, release.dataset, release.counted_with)
+                seal_stage(session, custody, release.schema, REDISTRICTING, [table], counted)
+            totals = {name: int(read_redistricting(session, release, name).count.sum()) for name in SCHEMAS}
+            metadata = {
+                **public_table_metadata(session, table),
+                "records": preview(["histogram", "records"], [(name, f"{total:,}") for name, total in totals.items()]),
+                COLUMN_SCHEMA: table_schema(session.columns(table), REDISTRICTING_COLUMNS),
+            }
+            version = dg.DataVersion(session.content_version([table]))
+        return dg.MaterializeResult(data_version=version, metadata=metadata)
+
+    return redistricting
+
+
+def redistricting_recipe(session: Session, release: DHCRelease, custody: Custody, ledger: Ledger) -> Recipe:
+    """The recipe of the published counts, in a session of the public zone.
+
+    Raises RedistrictingError if the publication is missing or was altered, or is of other records, places or another
+    declaration.
+    """
+    before = release.redistricting
+    name = f"{before.dataset.name}/{before.name}"
+    launch = f"launch the job {before.schema}, and then this one again"
+    if not before.folder.exists():
+        raise RedistrictingError(f"{release.schema}: {name} is not published yet; {launch}")
+    if problems := publication_problems(before.published, before.dataset.name, before.name, custody, ledger):
+        raise RedistrictingError(
+            f"{release.schema}: the publication of {name} cannot be believed: {'; '.join(problems)}"
+        )
+    try:
+        current = TopDownMethod(before).describe(session, custody).draw_id
+    except SealError:
+        # Its counts are of other records, or were made with other parameters.
+        current = None
+    if identity(before.folder).draw_id != current:
+        raise RedistrictingError(
+            f"{release.schema}: {name} is published from other records or another declaration; {launch}"
+        )
+    parts, due = [], 0
+    for histogram, schema in SCHEMAS.items():
+        records = pq.read_table(before.folder / f"{histogram}.parquet")
+        due += len(records)
+        counted = session.stage(
+            f"redistricting_{histogram}",
+            "dhc/redistricting",
+            {"histogram": histogram, "finest": release.finest},
+            records=session.register(f"records_of_{histogram}", records),
+            codes=register_codes(session, schema),
+            attributes=[attribute.name for attribute in schema.attributes],
+            spine=release.public(SPINE),
+        )
+        parts.append(counted)
+    counts = pa.concat_tables([session.arrow("warehouse/all", source=part) for part in parts])
+    if int(np.sum(counts["count"].to_numpy())) != due:
+        raise RedistrictingError(f"{release.schema}: {name} has records in places or cells that there are not here")
+    return "warehouse/all", {}, {"source": session.register("redistricting_counts", counts)}
+
+
+def read_redistricting(session: Session, release: DHCRelease, histogram: str) -> Counts:
+    """The published counts of a histogram of the redistricting release in the places of the finest level."""
+    rows = session.arrow(
+        "topdown/counts",
+        {"first": 0, "last": 2**62, "histogram": histogram},
+        counts=release.public(REDISTRICTING),
+        chosen=["histogram"],
+    )
+    return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
+
+
+def read_persons(session: Session, release: DHCRelease, places: int) -> NDArray[np.int64]:
+    """Published persons by place of the finest level and group, shape (places, groups)."""
+    counts = read_redistricting(session, release, "persons")
+    found = np.zeros((places, PERSONS.marginal(GROUPS).size), dtype=np.int64)
+    found[counts.number, counts.cell] = counts.count
+    return found
+
+
+def read_facilities(session: Session, release: DHCRelease, places: int) -> NDArray[np.int64]:
+    """The facilities of the finest level, shape (places, 24)."""
+    rows = session.arrow("warehouse/all", source=release.public(FACILITIES))
+    position: Mapping[str, int] = {str(code): number for number, code in enumerate(QUARTERS)}
+    found = np.zeros((places, len(QUARTERS)), dtype=np.int64)
+    types = np.array([position[code] for code in rows["type"].to_pylist()], dtype=np.int64)
+    found[rows["number"].to_numpy(), types] = rows["count"].to_numpy()
+    return found
+
+
+def read_units(session: Session, release: DHCRelease, places: int) -> NDArray[np.int64]:
+    """What holds of units: occupied and vacant ones as published, and facilities by type, shape (places, 26)."""
+    counts = read_redistricting(session, release, UNITS.name)
+    occupancy = np.zeros((places, 2), dtype=np.int64)
+    occupancy[counts.number, counts.cell] = counts.count
+    return np.concatenate([occupancy, read_facilities(session, release, places)], axis=1)
+
+
+def require_feasible(session: Session, release: DHCRelease, places: int) -> None:
+    """Refuse, before anything is charged, counts that cannot be completed. Raises QuartersError and RedistrictingError
+    with the number of blocks."""
+    persons = read_persons(session, release, places)
+    group = PERSONS.marginal(GROUPS)
+    possible = np.bincount(group.find(np.flatnonzero(PERSONS.possible)), minlength=group.size) > 0
+    if wrong := count_problem(int(persons[:, ~possible].any(axis=1).sum()), "places with impossible persons"):
+        raise RedistrictingError(f"{release.schema}: {release.redistricting.name}: {wrong[0]}")
+    count_quarters(persons, read_facilities(session, release, places))

@@ -1,0 +1,377 @@
+"""The stages `level_…` of a DHC release: what is measured of a level, and the histograms estimated from it.
+
+A level is measured after the level above it was estimated, because only cells that the parent has are read. Each stage
+is a part of the draw: it needs the charge and the draw's key. The stage `noisy_measurements`, which follows, makes all
+answers again, stores them and settles the draw. Everything is a function of the key, of the exact counts and of the
+levels above, so that a new run continues at the level where a killed run stopped, with the same result.
+
+Beside the estimates of a level is an account of how they were made (`Made`), sealed under the custody. It has the
+digests of the answers as they were read. The gate `estimates_as_made` compares them with the settled measurements.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assets.charge.drawing import make_output
+from assets.conventions import StageKind, public_table_metadata, table_schema
+from assets.measurement.method import GridError
+from assets.release.draw import StaleInputError
+from assets.release.method import CHARGE, DRAW, Method
+from assets.release.seal import is_sealed, seal_stage
+from assets.release.stage import COLUMN_SCHEMA, release_stage
+from assets.topdown.dhc.given import read_facilities, read_persons, read_units
+from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
+from assets.topdown.histograms import read_counts, stage_level
+from assets.topdown.measurements import Stopped, run_in_threads
+from assets.topdown.spine import Tree, pluralize, read_tree, stage_ancestry
+from mechanisms.topdown.design import words
+from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
+from mechanisms.topdown.dhc.levels import Estimated, Level, Measuring, estimate_level, list_reads, plan_levels
+from mechanisms.topdown.dhc.passes import PLANS, Plan, list_queries
+from mechanisms.topdown.dhc.persons import PERSONS
+from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
+from mechanisms.topdown.dhc.tree import add_answers
+from mechanisms.topdown.schema import Counts
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import Table, Zone
+from resources.warehouse import Session, Warehouse, open_part, store_parts
+
+ESTIMATE_COLUMNS = {
+    "histogram": "Histogram: persons, units or households",
+    "number": "Number of the place within its level, as in the spine",
+    "cell": "Number of the cell in the histogram",
+    "count": "Estimated count; cells with count 0 are left out",
+}
+
+_ESTIMATES = pa.schema(
+    [("histogram", pa.string()), ("number", pa.int64()), ("cell", pa.int64()), ("count", pa.int64())]
+)
+
+_TENURE = UNITS.marginal("tenure_3lev")
+_TENURES = 3
+
+Answers = Iterator[tuple[str, int, int, NDArray[np.int64], NDArray[np.int64]]]
+"""A query, the first of some siblings and the one after the last, marginal cells, and the noisy answers, shape
+(siblings, cells)."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """How the estimates of a level were made; stored next to them.
+
+    Attributes:
+        above: the content of the estimates above; "" at the root.
+        read: the digest of the answers to each query as they were read, by label, as JSON.
+        content: the keyed content hash of the table of estimates.
+        gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
+        violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
+        seconds: the processor time.
+    """
+
+    draw_id: str
+    above: str
+    read: str
+    content: str
+    places: int
+    gap: float
+    violation: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a histogram's estimation at a level starts from: the plan of its queries, what holds in its places, the
+    positions of their parents in the level above, and these parents' histograms; None at the root."""
+
+    plan: Plan
+    level: Level
+    held: NDArray[np.int64]
+    parents: NDArray[np.int64]
+    above: Counts | None
+    quarters: Quarters | None = None
+
+    @property
+    def histogram(self) -> str:
+        return self.plan.schema.name
+
+    def list_reads(self) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
+        return list_reads(self.plan, self.level, self.held, self.parents, self.above)
+
+
+class AnswerDigests:
+    """The SHA-256 of the answers to each query of a histogram at a level, in the order in which they are read."""
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._digests = {query: sha256() for query in list_queries(given.plan)}
+
+    def add(self, query: str, first: int, last: int, cells: NDArray[np.int64], answers: NDArray[np.int64]) -> None:
+        digest = self._digests[query]
+        for values in (np.array([first, last, len(cells)]), cells, answers):
+            digest.update(np.ascontiguousarray(values, dtype="<i8").data)
+
+    def by_label(self) -> dict[str, str]:
+        return {
+            json.dumps([self._given.histogram, self._given.level.name, query]): digest.hexdigest()
+            for query, digest in self._digests.items()
+        }
+
+
+class _Recording(Measuring):
+    """Answers that are hashed when they are read first. Siblings are estimated one after the other; a second pass reads
+    some of the same answers again."""
+
+    def __init__(self, digests: AnswerDigests, *given: Any) -> None:
+        super().__init__(*given)
+        self._digests, self._siblings = digests, (-1, -1)
+        self._read: dict[str, NDArray[np.int64]] = {}
+
+    def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        answers = super().read(query, first, last, cells)
+        if (first, last) != self._siblings:
+            self._siblings, self._read = (first, last), {}
+        if query not in self._read:
+            self._read[query] = cells
+            self._digests.add(query, first, last, cells, answers)
+        elif not np.isin(cells, self._read[query]).all():
+            raise GridError(f"{query}: answers are read that were not measured")
+        return answers
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that the measurement and the estimation of one level read, in memory."""
+
+    persons: Given
+    units: Given
+    households: Given
+    exact: Mapping[str, Counts]
+
+
+def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) -> dg.AssetsDefinition:
+    level, stage = release.levels[depth], release.level(release.levels[depth])
+    above = release.levels[depth - 1] if depth else ""
+
+    @release_stage(
+        release,
+        stage,
+        StageKind.DRAW,
+        TEXTS("level", level=words(level), above=words(above) if above else ""),
+        [HISTOGRAMS, CHARGE, *([release.level(above)] if above else [])],
+        kinds={"duckdb", "numba", "highs"},
+    )
+    def estimates(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+        made = make_level(method, release, release.adapt(warehouse), custody, ledger, level)
+        table = release.public(stage)
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            metadata = public_table_metadata(session, table)
+            schema = table_schema(session.columns(table), ESTIMATE_COLUMNS)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(made.content),
+            metadata={
+                **metadata,
+                DRAW: made.draw_id,
+                pluralize(level): made.places,
+                "largest duality gap, relative": made.gap,
+                "largest violation of a constraint before rounding": made.violation,
+                "processor time (s)": made.seconds,
+                COLUMN_SCHEMA: schema,
+            },
+        )
+
+    return estimates
+
+
+def make_level(
+    method: Method[Any, Any, Any],
+    release: DHCRelease,
+    warehouse: Warehouse,
+    custody: Custody,
+    ledger: Ledger,
+    level: str,
+) -> Made:
+    """Measure and estimate all places of a level, and store their histograms, unless current ones are stored already.
+
+    Raises:
+        UnchargedDrawError, CustodyError: as `assets.charge.drawing.open_charged_key`.
+        StaleInputError: if the level above is not that of this draw, or the draw's inputs are replaced meanwhile.
+        NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names the parent.
+    """
+    table, account = release.public(release.level(level)), release.public(f"{release.level(level)}_made")
+    with warehouse.private_folder() as folder:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            draw = method.describe(session, custody)
+            above = _require_above(session, custody, release, level, draw.draw_id)
+            stored = read_made(session, custody, release, level)
+            if stored and (stored.draw_id, stored.above) == (draw.draw_id, above):
+                return stored
+            drawing = make_output(method, session, draw, custody, ledger)
+            inputs = read_inputs(session, release, read_tree(session, release), level)
+        started = time.process_time()
+        found, read = _estimate(inputs, drawing.key)
+        path = folder / "estimates.parquet"
+        _write_estimates(path, found)
+        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
+            if method.describe(session, custody).draw_id != draw.draw_id:
+                raise StaleInputError(
+                    f"{release.schema}: an input of the draw was replaced while {level} was estimated; nothing was "
+                    f"stored; materialize {CHARGE} again"
+                )
+            store_parts(session, table, [path])
+            made = Made(
+                draw_id=draw.draw_id,
+                above=above,
+                read=json.dumps(read),
+                content=session.sorted_version(table, custody.seal_key()),
+                places=len(inputs.persons.parents),
+                gap=max(each.gap for each in found.values()),
+                violation=max(each.violation for each in found.values()),
+                seconds=time.process_time() - started,
+            )
+            row = session.register("made", pa.Table.from_pylist([vars(made)]))
+            session.create(account, "warehouse/all", source=row)
+            seal_stage(session, custody, release.schema, table.name, [account])
+            return made
+
+
+def read_made(session: Session, custody: Custody, release: DHCRelease, level: str) -> Made | None:
+    """How the stored estimates of a level were made; None if there are none, or they or their account were altered."""
+    table, account = release.public(release.level(level)), release.public(f"{release.level(level)}_made")
+    if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
+        return None
+    (row,) = session.arrow("warehouse/all", source=account).to_pylist()
+    made = Made(**row)
+    return made if session.sorted_version(table, custody.seal_key()) == made.content else None
+
+
+def find_wrong_levels(
+    session: Session, custody: Custody, release: DHCRelease, draw_id: str
+) -> tuple[list[str], dict[str, str]]:
+    """The levels whose estimates were altered or not made by this draw from the estimates above; and by label, the
+    digests of the answers as they were read."""
+    wrong, read, above = [], dict[str, str](), ""
+    for level in release.levels:
+        made = read_made(session, custody, release, level)
+        if made is None or (made.draw_id, made.above) != (draw_id, above):
+            wrong.append(level)
+        if made is None:
+            break
+        read |= json.loads(made.read)
+        above = made.content
+    return wrong, read
+
+
+def _require_above(session: Session, custody: Custody, release: DHCRelease, level: str, draw_id: str) -> str:
+    """The content of the estimates of the level above; "" at the root."""
+    depth = release.levels.index(level)
+    if not depth:
+        return ""
+    above = release.levels[depth - 1]
+    made = read_made(session, custody, release, above)
+    if made is None or made.draw_id != draw_id:
+        raise StaleInputError(
+            f"{release.schema}: the estimates of {above} are missing, altered, or not of this draw; materialize "
+            f"{release.level(above)} again"
+        )
+    return made.content
+
+
+def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -> Inputs:
+    """What a level is measured and estimated from. What holds of households is not known before its units are
+    estimated: it is 0."""
+    places, depth = tree.places(release.finest), release.levels.index(level)
+    parents = [np.zeros(1, dtype=np.int64), *tree.parents]
+    exact, ancestry = dict[str, Counts](), stage_ancestry(session, release)
+    for histogram in SCHEMAS if Zone.CONFIDENTIAL in session.zones else ():
+        exact[histogram] = read_counts(session, stage_level(session, release, histogram, level, ancestry))
+    persons, units = read_persons(session, release, places), read_units(session, release, places)
+    quarters = count_quarters(persons, read_facilities(session, release, places))
+    for below in parents[:depth:-1]:
+        persons, units = add_answers(persons, below), add_answers(units, below)
+        quarters = quarters.add_up(below)
+    planned = {
+        histogram: plan_levels(allocation, parents)[depth]
+        for histogram, allocation in release.design.allocations.items()
+    }
+    above = dict[str, Counts | None](dict.fromkeys(SCHEMAS))
+    if depth:
+        table = release.public(release.level(release.levels[depth - 1]))
+        above = {histogram: read_counts(session, table, histogram=histogram) for histogram in SCHEMAS}
+    held = {PERSONS.name: persons, UNITS.name: units, HOUSEHOLDS.name: np.zeros((len(units), _TENURES), np.int64)}
+    persons_given, units_given, households_given = (
+        Given(
+            PLANS[histogram],
+            planned[histogram],
+            held[histogram],
+            parents[depth],
+            above[histogram],
+            quarters if histogram == PERSONS.name else None,
+        )
+        for histogram in SCHEMAS
+    )
+    return Inputs(persons_given, units_given, households_given, exact)
+
+
+def hold_tenures(households: Given, units: Counts) -> Given:
+    """What holds of households: by place, the occupied units by tenure."""
+    tenures = units.answer(_TENURE, 0, len(households.parents))[:, :_TENURES]
+    return Given(households.plan, households.level, tenures, households.parents, households.above)
+
+
+def make_answers(given: Given, exact: Counts, key: bytes) -> Answers:
+    """The answers that the estimation of a histogram reads at a level."""
+    measuring = Measuring(given.plan.schema, given.level, exact, key)
+    for query, first, last, cells in given.list_reads():
+        yield query, first, last, cells, measuring.read(query, first, last, cells)
+
+
+def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[str, str]]:
+    """The estimated histograms, and by label the digests of the answers. Persons, and units with households after them,
+    do not depend on each other."""
+
+    def estimate(given: Given) -> tuple[Estimated, dict[str, str]]:
+        digests, exact = AnswerDigests(given), inputs.exact[given.histogram]
+        measuring = _Recording(digests, given.plan.schema, given.level, exact, key)
+        found = estimate_level(given.plan, measuring, given.held, given.parents, given.above, given.quarters)
+        return found, digests.by_label()
+
+    def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, dict[str, str]]]:
+        if histogram == PERSONS.name:
+            return [(PERSONS.name, *estimate(inputs.persons))]
+        units = estimate(inputs.units)
+        households = estimate(hold_tenures(inputs.households, units[0].counts))
+        return [(UNITS.name, *units), (HOUSEHOLDS.name, *households)]
+
+    parts = run_in_threads(work, [PERSONS.name, UNITS.name], 0)
+    results = [each for part in parts for each in part]
+    return (
+        {histogram: found for histogram, found, _ in results},
+        {label: digest for _, _, read in results for label, digest in read.items()},
+    )
+
+
+def _write_estimates(path: Path, found: Mapping[str, Estimated]) -> None:
+    with open_part(path, _ESTIMATES) as writer:
+        for histogram in SCHEMAS:
+            writer.write_table(to_rows(histogram, found[histogram].counts))
+
+
+def to_rows(histogram: str, counts: Counts) -> pa.Table:
+    columns = {"number": counts.number, "cell": counts.cell, "count": counts.count}
+    return pa.table({"histogram": pa.repeat(histogram, len(counts.cell)), **columns}, schema=_ESTIMATES)
+
+
+def list_tables(release: DHCRelease) -> Sequence[Table]:
+    return [release.public(release.level(level)) for level in release.levels]

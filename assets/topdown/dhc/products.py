@@ -1,0 +1,249 @@
+"""The stages `estimates`, `microdata` and `tables`: what a DHC release publishes besides measurements and spine.
+
+`estimates` fills the facilities of group quarters in which nobody lives yet, and adds up the blocks to all levels. It
+is expanded to microdata in the layout of the 2020 Census, and tabulated.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+
+from assets.conventions import StageKind, preview
+from assets.measurement.method import MEASUREMENTS
+from assets.release.stage import build_stage
+from assets.tabulation.asset import build_tables
+from assets.topdown.declaration import PRODUCTION_SPINE
+from assets.topdown.dhc.declaration import TABLES
+from assets.topdown.dhc.given import read_facilities
+from assets.topdown.dhc.release import ESTIMATES, MICRODATA, TEXTS, DHCRelease
+from assets.topdown.histograms import read_counts
+from assets.topdown.release import SPINE
+from assets.topdown.spine import read_tree
+from mechanisms.topdown.design import words
+from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
+from mechanisms.topdown.dhc.quarters import fill_facilities
+from mechanisms.topdown.dhc.records import PLACE, PRESENT, list_households, list_relationships
+from mechanisms.topdown.dhc.tables import (
+    DHC_TABLES,
+    ITERATIONS,
+    MEDIAN_AGES,
+    P_L_TABLES,
+    count_redistricting,
+    find_median_ages,
+    find_population,
+)
+from mechanisms.topdown.dhc.tree import add_counts, climb
+from mechanisms.topdown.redistricting import REDISTRICTING
+from mechanisms.topdown.schema import Counts, Schema
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
+
+ESTIMATE_COLUMNS = {
+    "level": "Geographic level",
+    "histogram": "Histogram: persons, units or households",
+    "number": "Number of the place within its level, as in the spine",
+    "cell": "Number of the cell in the histogram",
+    "count": "Estimated count; cells with count 0 are left out",
+}
+
+_PLACE_NAMES = pa.schema({"geoid": pa.string(), "name": pa.string()})
+_AGE = pa.decimal128(4, 1)
+_TENTHS = Context(prec=10, rounding=ROUND_HALF_UP)
+
+
+def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
+    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
+        rows = session.rows("dhc/by_level", {"levels": list(release.levels)}, estimates=tables[0])
+        _, unfilled = fill(session, release)
+        shown = [(words(level), histogram, f"{cells:,}", f"{count:,}") for level, histogram, cells, count in rows]
+        return {
+            "counts": preview(["level", "histogram", "cells", "records"], shown),
+            "places with a facility in which nobody could be placed": unfilled,
+        }
+
+    return build_stage(
+        release,
+        ESTIMATES,
+        StageKind.POSTPROCESSING,
+        TEXTS("estimates", finest=words(release.finest)),
+        [release.level(release.finest), MEASUREMENTS],
+        lambda session: estimates_recipes(session, release),
+        ESTIMATE_COLUMNS,
+        metadata=describe,
+    )
+
+
+def fill(session: Session, release: DHCRelease) -> tuple[Counts, int]:
+    """Persons of the finest level with all facilities filled, where that is found; and the number of places in which
+    one stays empty."""
+    table, places = release.public(release.level(release.finest)), read_tree(session, release).places(release.finest)
+    persons = read_counts(session, table, histogram=PERSONS.name)
+    return fill_facilities(persons, read_facilities(session, release, places))
+
+
+def estimates_recipes(session: Session, release: DHCRelease) -> dict[Table, Recipe]:
+    tree = read_tree(session, release)
+    parents = [np.zeros(1, dtype=np.int64), *tree.parents]
+    finest = release.public(release.level(release.finest))
+    parts = []
+    for histogram in SCHEMAS:
+        if histogram == PERSONS.name:
+            counts, _ = fill(session, release)
+        else:
+            counts = read_counts(session, finest, histogram=histogram)
+        for level, own in zip(release.levels, climb(counts, parents, add_counts), strict=True):
+            columns = {"level": pa.repeat(level, len(own.cell)), "histogram": pa.repeat(histogram, len(own.cell))}
+            parts.append(pa.table(columns | {"number": own.number, "cell": own.cell, "count": own.count}))
+    source = session.register("estimates_of_all_levels", pa.concat_tables(parts))
+    return {release.public(ESTIMATES): ("warehouse/all", {}, {"source": source})}
+
+
+def read_estimates(session: Session, release: DHCRelease, histogram: str, level: str) -> Counts:
+    table = session.stage(
+        "estimates_of_level", "dhc/estimates_of_level", {"level": level}, estimates=release.public(ESTIMATES)
+    )
+    return read_counts(session, table, histogram=histogram)
+
+
+def build_microdata(release: DHCRelease) -> dg.AssetsDefinition:
+    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
+        rows = {table.name: session.count(table) for table in tables}
+        return {
+            "tables": preview(["table", "records"], [(name, f"{count:,}") for name, count in rows.items()]),
+            "dagster/row_count": sum(rows.values()),
+        }
+
+    sources = [release.public(ESTIMATES), release.public(SPINE)]
+    return build_stage(
+        release,
+        MICRODATA,
+        StageKind.TABULATION,
+        TEXTS("microdata", level=words(release.finest)),
+        [ESTIMATES],
+        lambda session: microdata_recipes(session, release),
+        metadata=describe,
+        version=lambda session, tables, _: session.content_version(sources),
+    )
+
+
+def microdata_recipes(session: Session, release: DHCRelease) -> dict[Table, Recipe]:
+    relationships = [{"relgq": code, **row} for code, row in enumerate(list_relationships())]
+    lists = {"relationships": relationships, "households": list_households()}
+    shared = {
+        "estimates": release.public(ESTIMATES),
+        "spine": release.public(SPINE),
+        "place_columns": place_columns(release),
+        **{name: session.register(name, pa.Table.from_pylist(rows)) for name, rows in lists.items()},
+    }
+    persons, households = (_steps(SCHEMAS[name]) for name in ("persons", "households"))
+    finest = {"finest": release.finest}
+    units = finest | {"present": list(PRESENT), "quarters": list(map(str, QUARTERS))}
+    return {
+        release.public("persons"): ("dhc/persons_records", finest, shared | {"inner": persons, "ages": 116}),
+        release.public("units"): ("dhc/units_records", units, shared | {"inner": households}),
+    }
+
+
+def place_columns(release: DHCRelease) -> list[tuple[str, int, int]]:
+    """The columns of a record's place in the layout of the census; none if its code is another one."""
+    if release.spine[release.finest] != PRODUCTION_SPINE["Block"]:
+        return []
+    return [(name, first, length) for name, (first, length) in PLACE.items()]
+
+
+def _steps(schema: Schema) -> dict[str, int]:
+    """By attribute, the cells between two neighboring codes."""
+    sizes = [attribute.size for attribute in schema.attributes]
+    return {part.name: prod(sizes[number + 1 :]) for number, part in enumerate(schema.attributes)}
+
+
+def build_dhc_tables(release: DHCRelease) -> dg.AssetsDefinition:
+    return build_tables(
+        release,
+        [MICRODATA],
+        TEXTS("tables", tables=[f"{name} ({title})" for name, title in list_titles(release)]),
+        lambda session: tables_recipes(session, release),
+    )
+
+
+def list_titles(release: DHCRelease) -> Iterator[tuple[str, str]]:
+    for name in table_names(release):
+        yield name, describe_table(name)[0]
+
+
+def table_names(release: DHCRelease) -> list[str]:
+    return [name for name in TABLES if name in release.products]
+
+
+def table_of(release: DHCRelease, name: str) -> Table:
+    return release.public(f"table_{name.lower()}")
+
+
+def describe_table(name: str) -> tuple[str, str, list[str], str]:
+    """The title of a table, its universe, the labels of its cells, and the histogram that it counts."""
+    if name in MEDIAN_AGES:
+        iteration = name[3:]
+        of = f" ({ITERATIONS[iteration]})" if iteration else ""
+        return f"Median age by sex{of}", "Persons", ["Both sexes", "Male", "Female"], PERSONS.name
+    if name in P_L_TABLES:
+        table = REDISTRICTING[f"P{int(name[1:]) - 7}"]
+        return table.title, table.universe, [cell.label for cell in table.cells], PERSONS.name
+    own = DHC_TABLES[name]
+    return own.title, own.universe, [cell.label for cell in own.cells], own.schema.name
+
+
+def tables_recipes(session: Session, release: DHCRelease) -> dict[Table, Recipe]:
+    tree, of_places = read_tree(session, release), release.dataset.place_names
+    named = pa.table({"geoid": list(of_places), "name": list(of_places.values())}, schema=_PLACE_NAMES)
+    shared = {"names": session.register("place_names", named), "spine": release.public(SPINE)}
+    parts: dict[str, list[pa.Table]] = {name: [] for name in table_names(release)}
+    for depth, level in enumerate(release.levels):
+        places = tree.places(level)
+        for histogram in SCHEMAS:
+            own = [name for name in parts if describe_table(name)[3] == histogram]
+            counts = read_estimates(session, release, histogram, level) if own else None
+            for name in own:
+                assert counts is not None
+                columns = dict(zip(cell_names(name), _count(name, counts, places), strict=True))
+                parts[name].append(
+                    pa.table({"depth": pa.repeat(depth, places), "number": np.arange(places), **columns})
+                )
+    return {
+        table_of(release, name): (
+            "dhc/table",
+            {},
+            shared | {"counted": session.register(f"counted_{name}", pa.concat_tables(of_levels))},
+        )
+        for name, of_levels in parts.items()
+    }
+
+
+def cell_names(name: str) -> list[str]:
+    return [f"{name}_{number:03}N" for number, _ in enumerate(describe_table(name)[2], 1)]
+
+
+def _count(name: str, counts: Counts, places: int) -> Iterator[pa.Array]:
+    """The cells of a table, each for all places."""
+    if name in MEDIAN_AGES:
+        population = find_population(name[3:], PERSONS) if name[3:] else None
+        for of_cell in zip(*find_median_ages(counts, places, population), strict=True):
+            yield pa.array([None if age is None else _round_age(age) for age in of_cell], _AGE)
+        return
+    if name in P_L_TABLES:
+        numbers = count_redistricting(name, counts, places)
+    else:
+        numbers = DHC_TABLES[name].count(counts, places)
+    yield from map(pa.array, numbers.T)
+
+
+def _round_age(age: Fraction) -> Decimal:
+    """To one decimal; halves are rounded up."""
+    tenths = (age * 10 + Fraction(1, 2)).__floor__()
+    return Decimal(tenths).scaleb(-1, _TENTHS)

@@ -1,0 +1,68 @@
+"""A DHC release as one value, with the rules that it satisfies before anything runs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from assets.release.prose import Prose
+from assets.topdown.dhc.declaration import BLOCK_GROUP, RECORDS, SUBSET_GROUP, DHCDeclaration
+from assets.topdown.release import TopDownRelease, TreeRelease
+from mechanisms.topdown.dhc.design import DHCDesign
+from resources.statements import Fragment, Table
+from resources.warehouse import Session
+
+TEXTS = Prose(Path(__file__).with_name("texts.md"))
+"""The texts of stages and tables; those of the certificate are in `statement.md`."""
+
+HISTOGRAMS, FACILITIES, REDISTRICTING = "histograms", "facilities", "redistricting"
+ESTIMATES, MICRODATA = "estimates", "microdata"
+
+NEEDED = {"units": ("GQTYPE3", "VACS"), "persons": ("QSEX",)}
+"""The columns of the census that a dataset has with `dhc`, by table."""
+
+
+@dataclass(frozen=True)
+class DHCRelease(TreeRelease):
+    """Attributes:
+    redistricting: the release in whose published counts the estimates lie.
+    """
+
+    declaration: DHCDeclaration
+    design: DHCDesign
+    redistricting: TopDownRelease
+
+    computed_columns = (SUBSET_GROUP, BLOCK_GROUP)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        redistricting, named = self.redistricting, f"consistent_with: {self.redistricting.name}"
+        if redistricting.dataset.name != self.dataset.name:
+            self.refuse(f"{named} is a release of {redistricting.dataset.name}")
+        if missing := [name for name in RECORDS if name not in redistricting.products]:
+            self.refuse(f"{named} does not publish {missing[0]}, from which its counts are read")
+        own, other = self.spine[self.finest], redistricting.spine[redistricting.finest]
+        if own != other:
+            self.refuse(f"spine: {self.finest}: its places are not those of {redistricting.finest} in {named}")
+
+    def _check_columns(self) -> None:
+        for name, columns in NEEDED.items():
+            if missing := [column for column in columns if column not in self.dataset.tables[name].columns]:
+                self.refuse(
+                    f"dataset: {name} of {self.dataset.name} have no column {missing[0]}; declare the dataset with "
+                    "dhc: true"
+                )
+
+    def stage_units(self, session: Session) -> Table | Fragment:
+        units = super().stage_units(session)
+        if not any(column in self.computed_columns for code in self.spine.values() for column in code.columns):
+            return units
+        names = {"units": units, "subset_group": SUBSET_GROUP, "block_group": BLOCK_GROUP}
+        return session.stage("units_of_the_spine", "dhc/units_of_the_spine", **names)
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """What is published besides the spine."""
+        return self.declaration.published
+
+    def level(self, level: str) -> str:
+        """The name of the stage that measures and estimates a level."""
+        return f"level_{level.lower()}"

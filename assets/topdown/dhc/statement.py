@@ -1,0 +1,99 @@
+"""The part of a certificate that is specific to the DHC: figures, with the texts of `statement.md`."""
+
+import math
+from collections.abc import Iterator
+
+from assets.measurement.method import COUNTS
+from assets.release.draw import Inputs
+from assets.release.prose import Prose
+from assets.release.statement import Accuracy, DataVersion, Equivalent, Parameter, Statement
+from assets.topdown.dhc.release import DHCRelease
+from assets.topdown.release import PLACES
+from assets.topdown.statement import PAPERS, Z, describe_shares
+from mechanisms.topdown.design import words
+from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, TIMES, VERSION
+from mechanisms.topdown.dhc.persons import PERSONS
+
+PROSE = Prose(__file__)
+
+_CONSTRAINTS = (
+    "every place is the sum of the places in it",
+    "possible combinations of relationship and age, and of household, only",
+    "nobody in group quarters of a type that the place does not have",
+    "as many households by tenure as occupied units",
+)
+
+
+def dhc_statement(release: DHCRelease, inputs: Inputs, output_version: str) -> Statement:
+    return Statement(
+        mechanism=PROSE("mechanism", mechanism=MECHANISM),
+        mechanism_version=str(VERSION),
+        method=PROSE("method"),
+        parameters=_parameters(release),
+        loss_source=PROSE("loss source"),
+        accuracy=_describe_accuracy(release),
+        data_versions=(
+            DataVersion("exact histograms", inputs.versions[COUNTS], keyed=True),
+            DataVersion("spine, facilities and redistricting data", inputs.versions[PLACES], keyed=True),
+            DataVersion("noisy measurements", output_version, keyed=False),
+        ),
+        remark=PROSE("remark"),
+        delta=release.declaration.delta,
+        equivalents=tuple(_list_equivalents(release)),
+        papers=PAPERS,
+    )
+
+
+def _list_equivalents(release: DHCRelease) -> Iterator[Equivalent]:
+    """The loss in total, by histogram, and as the 2020 Census counts it."""
+    design = release.design
+    yield Equivalent("Any change of one person (this is charged)", design.loss, "The sum over its measurements")
+    for histogram, times in TIMES.items():
+        source = "The sum over its measurements" + (f", which is charged {times} times" if times > 1 else "")
+        yield Equivalent(
+            f"The measurements of {histogram}, one record changed", design.allocations[histogram].loss, source
+        )
+    yield Equivalent(
+        "Each histogram counted once, as the 2020 Census states it (4.96 + 7.70 there)",
+        design.once,
+        "Bailie, Gong and Meng, Theorem 2, where a person changes one unit and one household",
+    )
+
+
+def _describe_accuracy(release: DHCRelease) -> Accuracy:
+    """The standard deviation of the noise of each query at each level, before estimation."""
+    rows = []
+    for measured in release.design.measured:
+        deviation = float(measured.noise.exact_variance) ** 0.5
+        margin = math.ceil(Z * deviation * 100) / 100
+        rows.append((measured.histogram, words(measured.level), measured.query, round(deviation, 2), margin))
+    shown = []
+    for level in (release.levels[0], release.finest):
+        variances = (
+            measured.marginal.size * measured.noise.exact_variance
+            for measured in release.design.measured_at(PERSONS.name, level)
+        )
+        shown.append(f"±{math.ceil(Z * math.sqrt(min(variances))):,} at the level of the {words(level)}")
+    return Accuracy(
+        summary=PROSE("accuracy", margins=shown),
+        columns=("Counted", "Level", "By", "σ of the noise", "90% margin (±)"),
+        rows=tuple(rows),
+        note=PROSE("accuracy, note"),
+    )
+
+
+def _parameters(release: DHCRelease) -> tuple[Parameter, ...]:
+    design, before = release.design, release.redistricting
+
+    def parameter(label: str, value: str | tuple[str, ...]) -> Parameter:
+        return Parameter(label, value, PROSE(label))
+
+    return (
+        parameter("Geographic spine", tuple(words(level) for level in release.levels)),
+        parameter("Invariants", design.multiverse),
+        parameter("Consistent with", f"{before.dataset.name}/{before.name}: {before.title}"),
+        *describe_shares(design, PROSE, str),
+        parameter("Counted", tuple(f"{histogram}: {TIMES[histogram]}" for histogram in SCHEMAS)),
+        parameter("Noise", "Discrete Gaussian"),
+        parameter("Constraints", _CONSTRAINTS),
+    )

@@ -1,0 +1,183 @@
+"""A DHC design: which queries are measured at which levels, and the guarantee that results.
+
+Allocations are for one record that changes. Changing one person's record in any way changes one record of persons. It
+changes two units at most: one becomes vacant and the other occupied, so that a query's squared L2 distance is 4 instead
+of 2, and ρ of units counts twice. It changes two households, perhaps alike, so that the distance, and not its square,
+doubles: ρ of households counts four times. An only child is not measured and its ρ is its parent's, so that all levels
+together spend what is allocated in any case. Sources: the Census Bureau's production code; Bailie, Gong and Meng,
+Theorem 2, which counts each once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.accounting.specification import Flavor, Line, Specification
+from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
+from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
+from mechanisms.topdown.allocation import Allocation, compute_variances
+from mechanisms.topdown.design import words
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
+from mechanisms.topdown.dhc.passes import PLANS, Pass
+from mechanisms.topdown.dhc.persons import PERSONS
+from mechanisms.topdown.schema import Marginal, Schema
+
+SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS, HOUSEHOLDS)}
+"""The histograms that are measured, in order."""
+
+TIMES: Mapping[str, int] = {PERSONS.name: 1, UNITS.name: 2, HOUSEHOLDS.name: 4}
+"""By histogram, how many times its ρ counts for a change of one person."""
+
+MECHANISM = "TopDown DHC"
+
+VERSION = 1
+"""Increase it when the same key would give other noise or other estimates, as an old draw cannot be replayed."""
+
+MOST_RATIO = 1000
+"""The largest ratio of ρ of two queries of one pass. Production's is 18."""
+
+
+class Measured(NamedTuple):
+    """One independent measurement: all cells of a query of a histogram, in all places of a level, with its part of ρ
+    for one record and σ² of the noise, 1/ρ."""
+
+    histogram: str
+    level: str
+    query: str
+    loss: ConcentratedLoss
+    variance: Fraction
+
+    @property
+    def label(self) -> str:
+        return f"{self.histogram} {self.level} {self.query}"
+
+    @property
+    def marginal(self) -> Marginal:
+        return SCHEMAS[self.histogram].marginal(self.query)
+
+    @property
+    def noise(self) -> DiscreteGaussian:
+        return DiscreteGaussian(self.variance)
+
+    @property
+    def charged(self) -> ConcentratedLoss:
+        """ρ for any change of one person's record."""
+        return ConcentratedLoss(self.loss.rho * TIMES[self.histogram])
+
+
+@dataclass(frozen=True)
+class DHCDesign:
+    """What is measured, by histogram. Levels are from the root to the finest. Raises DesignError if the histograms,
+    levels or queries are not those that estimation needs, or a budget or its noise is out of range."""
+
+    levels: tuple[str, ...]
+    allocations: Mapping[str, Allocation]
+
+    def __post_init__(self) -> None:
+        if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
+            raise DesignError("spine: there are two levels or more, each with a name of its own")
+        if list(self.allocations) != list(SCHEMAS):
+            raise DesignError(f"allocations are for {', '.join(SCHEMAS)}")
+        for histogram, allocation in self.allocations.items():
+            if tuple(allocation.levels) != self.levels:
+                raise DesignError(
+                    f"{histogram}: levels {', '.join(allocation.levels)} are not those of the spine, "
+                    f"{', '.join(self.levels)}"
+                )
+            if not 0 < allocation.loss.rho <= LARGEST_BUDGET:
+                raise DesignError(
+                    f"{histogram}: rho lies above 0 and up to {LARGEST_BUDGET}, not at {float(allocation.loss.rho):g}"
+                )
+            for level in self.levels:
+                for step in PLANS[histogram].passes:
+                    _check_pass(histogram, allocation, level, step)
+        for query in self.measured:
+            if query.variance.numerator > LARGEST_DENOMINATOR**3:
+                raise DesignError(f"{query.label}: shares and rho are fractions with denominators up to a trillion")
+            if query.variance > LARGEST_TABULATED_VARIANCE:
+                raise DesignError(f"{query.label}: σ² = {float(query.variance):.3g} drowns any count; give it more")
+
+    @cached_property
+    def measured(self) -> tuple[Measured, ...]:
+        """All measurements by histogram, level and query, in the order of the queries in the passes of estimation."""
+        return tuple(
+            Measured(histogram, level, query, allocation.part(level, query), variances[query])
+            for histogram, allocation in self.allocations.items()
+            for level in self.levels
+            for variances in [compute_variances(allocation, level)]
+            for step in PLANS[histogram].passes
+            for query in step.queries
+        )
+
+    def measured_at(self, histogram: str, level: str) -> tuple[Measured, ...]:
+        return tuple(query for query in self.measured if (query.histogram, query.level) == (histogram, level))
+
+    @property
+    def loss(self) -> ConcentratedLoss:
+        """ρ for any change of one person's record. This loss is charged."""
+        return sum((self.of_histogram(histogram) for histogram in SCHEMAS), ConcentratedLoss())
+
+    @property
+    def once(self) -> ConcentratedLoss:
+        """ρ if one record of each histogram changes, as production states it (Theorem 2)."""
+        return sum((allocation.loss for allocation in self.allocations.values()), ConcentratedLoss())
+
+    def of_histogram(self, histogram: str) -> ConcentratedLoss:
+        return ConcentratedLoss(self.allocations[histogram].loss.rho * TIMES[histogram])
+
+    @property
+    def multiverse(self) -> tuple[str, ...]:
+        """The invariants in words."""
+        finest = words(self.levels[-1])
+        return (
+            f"which {finest}s have a housing unit or group quarters, and the places they lie in",
+            f"the number of housing units in each {finest}",
+            f"the number of occupied group quarters of each of 24 types in each {finest}",
+        )
+
+    def specification(self, dataset: str) -> Specification:
+        """The DP specification that is charged."""
+        return Specification(
+            Flavor(
+                domain=f"all possible files of persons with the variables of {dataset}, each in a housing unit or "
+                "group quarters of a type, with the housing units, in possible combinations of relationship and age",
+                multiverse=self.multiverse,
+                unit="person",
+                changes_per_person=None,
+                output_premetric=ConcentratedLoss.output_premetric,
+            ),
+            self.loss,
+            tuple(Line(_name_line(query), query.charged) for query in self.measured),
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        """What is measured, as exact plain values, equal for designs with the same draws."""
+        return {
+            "levels": list(self.levels),
+            "measured": [[part.histogram, part.level, part.query, str(part.loss)] for part in self.measured],
+        }
+
+
+def _name_line(query: Measured) -> str:
+    times = TIMES[query.histogram]
+    return query.label if times == 1 else f"{query.label} (counted {times} times)"
+
+
+def _check_pass(histogram: str, allocation: Allocation, level: str, step: Pass) -> None:
+    parts = {query: allocation.part(level, query).rho for query in step.queries}
+    if missing := [query for query, rho in parts.items() if not rho]:
+        raise DesignError(f"{histogram}: {level}: the query {missing[0]} has no share, and estimation needs it")
+    if surplus := [
+        query
+        for query, share in allocation.queries[level].items()
+        if share and not any(query in each.queries for each in PLANS[histogram].passes)
+    ]:
+        raise DesignError(f"{histogram}: {level}: the query {surplus[0]} is not one that estimation reads")
+    if max(parts.values()) > MOST_RATIO * min(parts.values()):
+        raise DesignError(
+            f"{histogram}: {level}: one query has over {MOST_RATIO:,} times the share of another, so that estimation "
+            "could not be relied on to end"
+        )

@@ -1,0 +1,1 @@
+SELECT histogram, number, cell, count FROM {{ estimates }} WHERE level = $level

@@ -1,0 +1,1 @@
+SELECT number, cell, count FROM {{ estimates }} WHERE histogram = $histogram
