@@ -148,7 +148,7 @@ def tables_recipes(session: Session, release: Retabulation, source: SourceEditio
         cells = table.count(counts[key], len(places))
         rows = pa.table({**{part: places[part] for part in ("level", "geoid")}, "name": pa.array(names, pa.string())})
         for cell, figures in cells.items():
-            rows = rows.append_column(cell, pa.array(figures))
+            rows = rows.append_column(cell, figures if isinstance(figures, pa.Array) else pa.array(figures))
         made[release.products[name].table] = store_rows(session, f"made_{name}", rows)
     made[release.products[BLOCKS].table] = (_BLOCKS, {}, {"placed": placed})
     made[release.public(SOURCE)] = store_rows(session, "made_source", pa.table({"checksums": [source.checksums]}))

@@ -185,3 +185,19 @@ def refusal(deployment: Deployment[Any], *stages: str) -> str:
     data = [event.step_failure_data for event in failed]
     texts = [each.user_failure_data.description if each.user_failure_data else "" for each in data]
     return "\n".join([*map(str, texts), *(each.error.message for each in data if each.error)])
+
+
+@pytest.mark.deep
+def test_after_another_draw_the_earlier_edition_stays_beside_the_new_one(town: Deployment[Any]) -> None:
+    town.run_assets(*keys(*STAGES))
+    folder = town.release.published / "town" / "places"
+    first = (folder / "p1.csv").read_bytes()
+    persons = TWO_LEVELS["persons"] | {"rho": 1}
+    again = declare(topdown_deployment(town.root, **TWO_LEVELS | {"persons": persons}))
+    again.run(*TWO_LEVELS_TO_PUBLICATION)
+    assert "source_as_published" not in refusal(again, "publication"), "the release is sound, and another edition"
+    again.run_assets(*keys(*STAGES))
+    assert (folder / "editions" / "1" / "p1.csv").read_bytes() == first != (folder / "p1.csv").read_bytes()
+    assert identity(folder).edition == 2
+    context = again.context
+    assert publication_problems(town.release.published, "town", "places", context.custody, context.ledger) == []
