@@ -271,17 +271,17 @@ def _measure(
 
 def _specify(unit: str, name: str, given: str, parts: Sequence[tuple[Schema, Allocation]]) -> Specification:
     domain = f"all possible files of {unit}s with the attributes of {name}, each in one of the places"
-    lines = [
-        Line(
-            f"{schema.name} {level} {query}",
-            ConcentratedLoss(allocation.part(level, query).rho * count_times(schema, query)),
+    charged = {
+        f"{schema.name} {level} {query}": ConcentratedLoss(
+            allocation.part(level, query).rho * count_times(schema, query)
         )
         for schema, allocation in parts
         for level in allocation.levels
         for query in allocation.queries[level]
-    ]
+    }
     flavor = Flavor(domain, ("which places there are", given), unit, None, ConcentratedLoss.output_premetric)
-    return Specification(flavor, sum((line.loss for line in lines), ConcentratedLoss()), tuple(lines))
+    loss = sum(charged.values(), ConcentratedLoss())
+    return Specification(flavor, loss, tuple(Line(label, each) for label, each in charged.items()))
 
 
 def _read_tree(tree: _Tree, allocation: Allocation, plan: Plan) -> list[NDArray[np.int64]]:

@@ -1,8 +1,8 @@
 """A DHC design: which queries are measured at which levels, and the guarantee that results.
 
 Allocations are for one record that changes. Changing one person's record in any way changes three records of persons at
-most: if the person moves, one householder is left alone and another is not alone any more. A query that tells both apart
-has a squared L2 distance of up to 6 instead of 2, and its ρ counts three times; others see the person's record only. It
+most: if the person moves, one householder is left alone and another is not alone any more. A query that tells these
+apart has a squared L2 distance of up to 6 instead of 2, and its ρ counts three times. Others see the person alone. It
 changes two units at most: one becomes vacant and the other occupied, so that a query's squared L2 distance is 4 instead
 of 2, and ρ of units counts twice. It changes two households, perhaps alike, so that the distance, and not its square,
 doubles: ρ of households counts four times. An only child is not measured and its ρ is its parent's, so that all levels
@@ -31,6 +31,7 @@ from mechanisms.topdown.schema import Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS, HOUSEHOLDS)}
 """The histograms that are measured, in order."""
+
 
 def count_times(schema: Schema, query: str) -> int:
     """How many times ρ of a query counts for a change of one person."""
