@@ -30,15 +30,12 @@ from mechanisms.coarsening.design import (
     merge_small_places,
     move_small_combinations,
 )
-from resources.statements import SQL, Zone
+from resources.statements import Zone
 from resources.warehouse import Recipe, Session
 
 PROSE = Prose(Path(__file__).with_name("statement.md"))
 
 COUNT = PublishedColumn("count", "integer", "Number of records")
-
-_SMALL = SQL("coarsening/small", "SELECT count(*) FROM (SELECT 1 FROM {{ records }} GROUP BY {{ columns | ids }} "
-             "HAVING sum(count) < $least)")  # fmt: skip
 
 Context = ReleaseContext[CoarseningRelease]
 
@@ -118,7 +115,7 @@ class Coarsening(UnperturbedCounts[CoarseningRelease]):
 
     def _count_small(self, session: Session, columns: Sequence[str], least: int) -> int:
         records = self.release.public(COARSENED)
-        return int(session.row(_SMALL, {"least": least}, records=records, columns=list(columns))[0])
+        return int(session.row("coarsening/small", {"least": least}, records=records, columns=list(columns))[0])
 
     def _check_kept(self, session: Session, context: Context) -> list[str]:
         """In every published place, the records by the variables that are not of the key are those of the CEF."""

@@ -1,39 +1,19 @@
-"""A release by suppression: its fields, and the rules that it satisfies before anything runs."""
+"""A release by suppression: the rules that it satisfies before anything runs."""
 
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from assets.measurement.grid import DeclaredTable
-from assets.release.dataset import DatasetDeclaration
-from assets.unperturbed.release import UnperturbedDeclaration, UnperturbedRelease
+from assets.suppression.declaration import SuppressionDeclaration
+from assets.unperturbed.release import UnperturbedRelease
 from mechanisms.suppression.design import SuppressionDesign
 
 CELLS = "suppressed_cells"
 
 MOST_COMBINATIONS = 200_000
 """The most combinations of the values of all variables."""
-
-
-class SuppressionDeclaration(UnperturbedDeclaration):
-    """The YAML declaration of a release by suppression. Its tables are linked: all count the same records."""
-
-    threshold: Annotated[int, Field(ge=2, strict=True)] = Field(
-        description="Counts from 1 to below this are suppressed; a count of 0 is published."
-    )
-    width: Annotated[int, Field(ge=1, strict=True)] = Field(
-        description="The least difference between the greatest and the least count that a suppressed cell can have."
-    )
-
-    def design(self, dataset: DatasetDeclaration, **_: Any) -> SuppressionDesign:
-        """The thresholds and the tables."""
-        if not self.products:
-            raise ValueError("products: at least one table is required")
-        tables = sorted((product.name, tuple(sorted(product.columns))) for product in self.products)
-        return SuppressionDesign(self.of, self.threshold, self.width, tuple(tables))
 
 
 @dataclass(frozen=True)

@@ -87,8 +87,8 @@ class Attacker:
         cells, order = np.unique(rows), np.argsort(rows.ravel(), kind="stable")
         if len(cells) < np.count_nonzero(published):
             raise LinkedTablesError("no counts add up to all published cells")
-        starts = np.searchsorted(rows.ravel()[order], cells)[1:]
-        members = np.split(order % max(1, self._unknowns), starts)
+        starts = np.searchsorted(rows.ravel()[order], cells)
+        members = np.split(order % max(1, self._unknowns), starts)[1:]
         self._members = dict(zip(cells.tolist(), members, strict=True))
         self._least, self._most = np.full(len(published), inf), np.full(len(published), -inf)
         self._solver = _start(np.zeros(self._unknowns))
@@ -184,7 +184,7 @@ def _solve(solver: highspy.Highs) -> float:
     """The optimum; -inf if there is none. Raises LinkedTablesError if nothing is feasible."""
     solver.run()
     status, statuses = solver.getModelStatus(), highspy.HighsModelStatus
-    if status == statuses.kOptimal:
+    if status in (statuses.kOptimal, statuses.kModelEmpty):
         return float(solver.getInfo().objective_function_value)
     if status == statuses.kUnbounded:
         return -inf

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from assets.coarsening.release import CoarseningDeclaration, CoarseningRelease
+from assets.coarsening.declaration import CoarseningDeclaration
+from assets.coarsening.release import CoarseningRelease
 from orchestration.components.release import ReleaseComponent
 
 

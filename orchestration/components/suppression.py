@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from assets.suppression.release import SuppressionDeclaration, SuppressionRelease
+from assets.suppression.declaration import SuppressionDeclaration
+from assets.suppression.release import SuppressionRelease
 from orchestration.components.release import ReleaseComponent
 
 

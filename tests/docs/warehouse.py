@@ -16,6 +16,8 @@ METHODS = {
     "topdown": "Redistricting data by TopDown",
     "dhc": "The DHC by TopDown",
     "pair_swapping": "Pair swapping as in 2010",
+    "coarsening": "Coarsening",
+    "suppression": "Suppression",
     "table_builder": "Table builder",
 }
 """The heading of each mechanism's tables, by the name of its package."""
