@@ -22,11 +22,14 @@ RELEASES = {
 }
 """The release that the page of each mechanism shows."""
 
+FURTHER = {"topdown-dhc": ("two_counties", "dhc")}
+"""The release that another page shows."""
+
 
 def make_drawings() -> dict[str, Drawing]:
     defined = load_definitions()
     pictures = {"layers.png": draw_layers(), "differencing.png": draw_differencing(), "gain.png": draw_gain()}
-    for mechanism, (dataset, release) in RELEASES.items():
+    for mechanism, (dataset, release) in (RELEASES | FURTHER).items():
         title = f"How a release flows: {dataset}/{release}"
         pictures[f"{mechanism}-lineage.png"] = draw_lineage(title, list_stages(defined, dataset, release))
     return pictures

@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from assets.gates.shared import all_gates
 from assets.topdown.dhc.levels import Given
 from assets.topdown.dhc.measurements import list_given, make_answers, read_answers
+from assets.topdown.dhc.products import table_names
+from assets.topdown.dhc.recount import list_microdata
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
 from resources.statements import Zone
@@ -240,3 +244,42 @@ def test_the_certificate_names_what_it_rests_on(published: DHCDeployment) -> Non
     named = {each["label"]: each["value"] for each in certificate["mechanism"]["parameters"]}
     assert named["Consistent with"] == "town/redistricting: Redistricting data"
     assert named["Counted"] == ["persons: 1", "units: 2", "households: 4"]
+
+
+def test_the_published_records_have_the_figures_of_every_published_table(published: DHCDeployment) -> None:
+    """As a retabulation counts them, here for the state as a whole."""
+    folder, names = published.release.folder, table_names(published.release)
+    assert {"P12", "P13", "P16", "H3"} <= set(names)
+    for name, table in list_microdata(published.release).tables.items():
+        if name in names:
+            records = pq.read_table(folder / f"{table.records}.parquet", columns=list(table.attributes))
+            rows = len(records)
+            for column, numbers in (("number", np.zeros(rows, np.int64)), ("count", np.ones(rows, np.int64))):
+                records = records.append_column(column, pa.array(numbers))
+            found = {cell: figures[0].as_py() for cell, figures in table.count(records, 1).items()}
+            (state,) = pq.read_table(folder / f"{name.lower()}.parquet", filters=[("level", "=", "State")]).to_pylist()
+            assert {cell: pytest.approx(state[cell]) for cell in found} == {
+                cell: None if figure is None else float(figure) for cell, figure in found.items()
+            }, name
+
+
+@pytest.mark.prove
+def test_an_ephemeral_key_is_gone_after_the_draw_and_what_is_altered_then_cannot_be_made_again(tmp_path: Path) -> None:
+    deployment = dhc_deployment(tmp_path / "town", custody="ephemeral")
+    deployment.run(*TO_CHARGE)
+    assert "State is not estimated yet; materialize level_state first" in deployment.refusal("noisy_measurements")
+    deployment.run(*TO_PUBLICATION)
+    assert deployment.context.custody.list_keys() == set()
+    assert failing(deployment) == set()
+    deployment.run(*TO_PUBLICATION)
+    executes("UPDATE level_block SET count = count + 1")(deployment)
+    assert "key" in deployment.refusal("level_block")
+
+
+@pytest.mark.prove
+def test_records_that_changed_after_the_charge_are_not_measured(tmp_path: Path) -> None:
+    deployment = dhc_deployment(tmp_path / "town")
+    deployment.run(*TO_CHARGE)
+    executes("UPDATE confidential.town__dhc.histograms SET count = count + 1", zone="confidential")(deployment)
+    assert "changed since the charge" in deployment.refusal("level_state")
+    assert [entry.kind for entry in deployment.ledger] == ["reserve"]
