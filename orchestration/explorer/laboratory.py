@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import streamlit as st
 
-from assets.laboratory.evaluation import BASELINE, MEASURES, NONMODAL, UNIQUE
+from assets.laboratory.evaluation import ANY_SIZE, BASELINE, MEASURES, NONMODAL, UNIQUE
 from assets.laboratory.points import Exact
 from assets.laboratory.results import ERROR, LINKING, SUBSETS, find_most_successful
 from orchestration.explorer.display import COLORS, choose, make_legend, show_chart_with_table, split_page, wrap_title
