@@ -240,13 +240,13 @@ def _in_ledger(edition: Identity, draws: Sequence[Entry]) -> bool:
 
 
 def publish(
-    context: ReleaseContext[Any], gates: Sequence[Gate[Any]] | None = None, certify: Certify | None = None
+    context: ReleaseContext[Any], gates: Sequence[Gate[Any]] | None = None, certify_by: Certify | None = None
 ) -> tuple[Any, str]:
     """Evaluate every gate, then write the files of the release and put them in place.
 
     Args:
         gates: all gates; by default those of the release's method.
-        certify: makes the certificate of what is no draw of its own; by default `certify_draw`.
+        certify_by: makes the certificate of what is no draw of its own; by default `certify`.
 
     Returns:
         The certificate, and the SHA-256 of `SHA256SUMS`.
@@ -277,7 +277,7 @@ def publish(
         passed = require_gates(snapshot, gates)
         try:
             place_file(release.published / PUBLIC_KEY, signature.pem(key))
-            certificate, checksums = _place(snapshot, passed, key, stamp, certify or certify_draw)
+            certificate, checksums = _place(snapshot, passed, key, stamp, certify_by or certify)
         except OSError as error:
             problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
             words = f"{release.schema} is not published: {problem}. An earlier publication stays complete."
@@ -293,7 +293,7 @@ def _place(
     passed: tuple[Check, ...],
     key: Ed25519PublicKey,
     stamp: TimeStamp | None,
-    certify: Certify,
+    certify_by: Certify,
 ) -> tuple[Any, str]:
     """Write the files of the release and put them in place; return the certificate and the hash of the checksums."""
     release = context.release
@@ -308,12 +308,12 @@ def _place(
     ):
         files, models = write_data_files(session, folder, tables), context.method.models(session, context.custody)
         left_out: tuple[str, ...] = ()
-        certificate = certify(context, session, passed, files, stamp)
+        certificate = certify_by(context, session, passed, files, stamp)
         charged_at = certificate.ledger.recorded_at.astimezone(UTC)
         if release.formats:
             heading = Heading(release, certificate.edition, charged_at, certificate.revision)
             cubes, left_out = write_cubes(session, folder, tables, heading)
-            certificate = certify(context, session, passed, files := (*files, *cubes), stamp)
+            certificate = certify_by(context, session, passed, files := (*files, *cubes), stamp)
         created = charged_at.strftime("%Y-%m-%dT%H:%M:%SZ")
         package = data_package(release, tables, files, certificate.edition, created, certificate.revision)
         for name, text in (
@@ -441,7 +441,7 @@ def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:
     return dg.Failure(description=words, allow_retries=False)
 
 
-def certify_draw(
+def certify(
     context: ReleaseContext[Any],
     session: Session,
     passed: tuple[Check, ...],

@@ -67,7 +67,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
 
     def __init__(self, release: DHCRelease) -> None:
         super().__init__(release)
-        self.draw_follows = (HISTOGRAMS, *self._levels)
+        self.draw_follows = (HISTOGRAMS, self._levels[-1])
         self.publishes_also_from = (SPINE, FACILITIES)
 
     @property
