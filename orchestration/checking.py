@@ -17,9 +17,9 @@ from assets.release.release import DeclarationError
 from assets.texts import is_formula
 from orchestration import components
 from orchestration.components.dataset import Dataset
-from orchestration.components.laboratory import Laboratory
 from orchestration.components.publisher import PublisherSettings
 from orchestration.components.release import COMPONENTS, DeclaresReleases, dataset_of
+from orchestration.components.scaffolding import JobComponent
 from orchestration.defs_files import require_unambiguous_text
 from orchestration.release_definitions import define_stages
 from resources.faults import name_error
@@ -75,7 +75,7 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
         elif isinstance(component, DeclaresReleases):
             names = sorted({component.named, *(release.named for release in component.releases(others))})
             names = [f"release {name}" for name in names]
-        elif isinstance(component, Laboratory):
+        elif isinstance(component, JobComponent):
             names = [f"release {component.named}"]
         elif isinstance(component, PublisherSettings):
             names = ["publisher of all releases"]
@@ -89,9 +89,9 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
     for document in documents:
         # A dataset that is not there may be one of those that were refused, which is not the release's fault.
         component = document.component
-        if isinstance(component, Laboratory) and (all_loaded or component.declaration.dataset in datasets):
+        if isinstance(component, JobComponent) and (all_loaded or component.declaration.dataset in datasets):
             try:
-                component.dataset(datasets)
+                component.require(datasets, others)
             except DeclarationError as error:
                 problems += _explain(document.file, document.node, error)
         for release in component.releases(others) if isinstance(component, DeclaresReleases) else ():

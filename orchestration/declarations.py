@@ -10,8 +10,8 @@ import dagster as dg
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
-from orchestration.components.laboratory import Laboratory
 from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent, releases_of
+from orchestration.components.scaffolding import JobComponent
 from orchestration.defs_files import require_unambiguous
 from resources.project import CODE, DECLARATIONS, INSTALLED, PROJECT
 
@@ -37,12 +37,12 @@ def load_declarations(tree: dg.ComponentTree) -> tuple[list[DatasetDeclaration],
     declared = tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
     releases = releases_of(declared)
     groups = [component.named for component in declared if component not in releases]
-    laboratories = [component.named for component in tree.get_all_components(Laboratory)]
+    others = [component.named for component in tree.get_all_components(JobComponent)]  # type: ignore[type-abstract]
     _require_single(
         [
             *(f"dataset {dataset.name}" for dataset in datasets),
             # Their assets, jobs and tables have the same names.
-            *(f"release {name}" for name in (*groups, *(release.named for release in releases), *laboratories)),
+            *(f"release {name}" for name in (*groups, *(release.named for release in releases), *others)),
         ]
     )
     return datasets, releases

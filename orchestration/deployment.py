@@ -12,8 +12,8 @@ from assets.ledger.population import group_populations
 from assets.ledger.view import format_charge, list_budget_records
 from assets.publication.signature import CERTIFICATE, public_key, signed_identity
 from assets.release.dataset import DatasetDeclaration
-from orchestration.components.laboratory import Laboratory
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
+from orchestration.components.scaffolding import JobComponent
 from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_folders, deployment_resources
 from resources.chain import RESERVE, SETTLE, Entry
@@ -52,9 +52,10 @@ class Deployment:
         return known[name]
 
     @property
-    def laboratories(self) -> set[str]:
-        """The names of the declared laboratories, `dataset/laboratory`."""
-        return {component.named for component in self.tree.get_all_components(Laboratory)}
+    def others(self) -> set[str]:
+        """The names of what has a job without a draw of its own, such as laboratories, `dataset/laboratory`."""
+        components = self.tree.get_all_components(JobComponent)  # type: ignore[type-abstract]
+        return {component.named for component in components}
 
     @cached_property
     def groups(self) -> dict[str, Sequence[ReleaseComponent]]:

@@ -13,6 +13,8 @@ RELEASES = {
     "two_states/pairs_2010": "swapping in pairs, as in 2010",
     "two_states/s_dhc": "PHSafe",
     "two_states/redistricting": "TopDown",
+    "two_counties/redistricting": "TopDown",
+    "two_counties/dhc": "TopDown, in full detail",
     "two_states/hypercubes": "the table builder",
     "detailed/persons": "SafeTab-P",
     "detailed/households": "SafeTab-H",

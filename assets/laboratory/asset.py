@@ -118,7 +118,7 @@ def build_laboratory(
                 session.create(stored, "warehouse/all", source=session.register("labelled", labelled))
             version = session.content_version([stored], custody.version_key())
         pictures = draw_pictures(labelled, declaration)
-        files = write_results(folder, labelled, {name: content for name, (content, _) in pictures.items()})
+        files = write_results(folder, labelled, declaration, {name: content for name, (content, _) in pictures.items()})
         made = len(set(zip(*(measures[name].to_pylist() for name in (POINT, DRAW)), strict=True)))
         shown: dict[str, Any] = {f"{name} against error": picture(*drawn) for name, drawn in pictures.items()}
         return dg.MaterializeResult(

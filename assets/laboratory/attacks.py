@@ -4,12 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publication, Reconstruction
+from mechanisms.races import SIX_RACES
 from mechanisms.risk.matching import find_modes, match_persons
-from mechanisms.risk.posterior import Law, expect_shares
-from mechanisms.risk.reconstruction import System, measure_variability
-from mechanisms.risk.tiers import RACES, Counts, Shares
+from mechanisms.risk.posterior import GaussianLaw, Law, expect_shares, expect_shares_of_pairs
+from mechanisms.risk.reconstruction import NotSolvedError, System, find_likeliest, measure_variability
+from mechanisms.risk.tiers import RACES, REDISTRICTING, Counts, Shares, Tier
 
 Attack = Callable[[Publication, NamedPersons], Any]
 
@@ -17,21 +19,46 @@ _CERTAIN = 2.0
 """A total of noisy counts below so many of its standard deviations is taken for 0."""
 _LEAST = 0.5
 """The persons in a tract that a category is given in a prior if none are published."""
+_DIFFERENCE = 2
+"""Hispanic persons of a race are the difference of two published counts."""
+_LEAST_WEIGHT = 5.0
+"""How many persons of the block the tract's shares count for in a prior, if a block's counts are hardly perturbed."""
 
 
 def link(publication: Publication, persons: NamedPersons) -> Guesses:
     """Race and ethnicity of named persons, of whom block and frame are known: from exact tables by reconstruction and
-    matching, from perturbed counts by their exact posterior. Whom it cannot match gets the mode of the block."""
-    tier = publication.tier
-    known = persons.count(len(publication.counts), len(tier.frames))
-    if publication.law is None:
+    matching, from microdata by matching, from perturbed counts and from measurements by their posterior. Whom it cannot
+    match gets the mode of the block."""
+    known = persons.count(len(publication.counts), len(publication.tier.frames))
+    if publication.measured:
+        shares = _infer_from_measurements(publication, known)
+    elif publication.law is None:
         shares = match_persons(known, _reconstruct(publication))
+    elif publication.by_type:
+        shares = _infer(publication.law, publication.counts, known, _estimate_priors(publication, publication.law))
     else:
-        shares, priors = np.zeros(publication.counts.shape), _estimate_priors(publication, publication.law)
-        for block, frame in np.argwhere(known):
-            published, number = publication.counts[block, frame], int(known[block, frame])
-            shares[block, frame] = expect_shares(publication.law, published, priors[block], number)
+        shares = infer_from_tables(publication, known, publication.law)
     return Guesses(shares[persons.block, persons.frame], _find_modes(publication)[persons.block].argmax(axis=1))
+
+
+def guess_likeliest(publication: Publication, persons: NamedPersons) -> Guesses:
+    """As `link`, from the likeliest records behind perturbed counts: an integer program. It weighs all tables of a
+    block together, and so is better than a posterior of single cells if noise is small; if it is great, the likeliest
+    records are few of very many that are about as likely."""
+    law, tier = publication.law, publication.tier
+    known = persons.count(len(publication.counts), len(tier.frames))
+    assert law is not None
+    histograms = np.zeros((len(known), *tier.shape), dtype=np.int64)
+    priors = _estimate_priors(publication, law)
+    for block, prior in enumerate(priors):
+        kept = np.where(prior > 1.5 * prior.min(), prior, 0.0)
+        costs = -law.log_likelihoods(publication.counts[block], int(known[block].sum()))
+        try:
+            histograms[block] = find_likeliest(tier.cells, costs, known[block], kept if kept.any() else prior)
+        except NotSolvedError:
+            # Nothing is known to be wrong but the prior's own mode.
+            histograms[block, :, prior.argmax()] = known[block]
+    return Guesses(match_persons(known, histograms)[persons.block, persons.frame], np.full(len(persons.block), NONE))
 
 
 def guess_by_margin(publication: Publication, persons: NamedPersons) -> Guesses:
@@ -43,8 +70,12 @@ def guess_by_margin(publication: Publication, persons: NamedPersons) -> Guesses:
 
 
 def reconstruct(publication: Publication, provable: bool) -> Reconstruction:
-    """The records behind exact tables, the solution variability of each block and, if wanted, the provable records."""
+    """The records behind exact tables, the solution variability of each block and, if wanted, the provable records.
+    Microdata are their own reconstruction, of which nothing more is said."""
     histograms = _reconstruct(publication)
+    if publication.by_type:
+        unknown = np.full(len(histograms), NONE)
+        return Reconstruction(histograms, unknown.astype(np.float64), unknown)
     variability, certain = np.zeros(len(histograms)), np.full(len(histograms), NONE)
     for block, counts in enumerate(publication.counts):
         system = System.of(publication.tier, counts)
@@ -56,10 +87,12 @@ def reconstruct(publication: Publication, provable: bool) -> Reconstruction:
     return Reconstruction(histograms, variability, certain)
 
 
-ATTACKS: dict[str, Attack] = {"link": link, "margin": guess_by_margin}
+ATTACKS: dict[str, Attack] = {"link": link, "margin": guess_by_margin, "likeliest": guess_likeliest}
 
 
 def _reconstruct(publication: Publication) -> Counts:
+    if publication.by_type:
+        return publication.counts
     tier = publication.tier
     histograms = np.zeros((len(publication.counts), np.prod(tier.shape)), dtype=np.int64)
     for block, counts in enumerate(publication.counts):
@@ -71,10 +104,9 @@ def _reconstruct(publication: Publication) -> Counts:
 def _margins(publication: Publication, *, of_tract: bool = False) -> Counts:
     """The published persons by race and ethnicity, shape (blocks, categories)."""
     counts = publication.totals if of_tract else publication.counts
-    if publication.law is not None:
+    if publication.by_type:
         return np.asarray(counts.sum(axis=1))
-    places = list(publication.tier.tables)
-    races, others = (counts[:, publication.tier.table_of_cell == places.index(name)] for name in ("P1", "P2"))
+    races, others = (publication.table(name, counts) for name in ("P1", "P2"))
     return np.hstack([others[:, :RACES], races - others[:, :RACES]])
 
 
@@ -83,8 +115,127 @@ def _find_modes(publication: Publication) -> Shares:
 
 
 def _estimate_priors(publication: Publication, law: Law) -> Shares:
-    """π for each block, shape (blocks, categories), from what is published of the tract: never from the truth."""
-    counts = publication.totals.sum(axis=1)
-    least = _CERTAIN * law.standard_deviation * (publication.blocks * len(publication.tier.frames)) ** 0.5
-    priors = np.maximum(np.where(counts > least, counts, 0), _LEAST)
+    """π for each block, shape (blocks, categories), from what is published of the tract: never from the truth. Tables
+    have the shares of the block too, of which the noise is less than that of the sum of its types."""
+    counted = len(publication.tier.frames) if publication.by_type else _DIFFERENCE
+    deviation = law.standard_deviation * counted**0.5
+    priors = _clip(_margins(publication, of_tract=True), deviation * publication.blocks**0.5)
+    if not publication.by_type:
+        block = _margins(publication)
+        priors = np.where(block > _CERTAIN * deviation, block, 0) + (_LEAST_WEIGHT + deviation**2) * priors
     return np.asarray(priors / priors.sum(axis=1, keepdims=True))
+
+
+def _clip(counts: Counts | Shares, deviation: float) -> Shares:
+    """Shares from noisy counts, shape (blocks, categories), where those that noise alone explains are low and equal."""
+    likely = np.maximum(np.where(counts > _CERTAIN * deviation, counts, 0), _LEAST)
+    return np.asarray(likely / likely.sum(axis=1, keepdims=True))
+
+
+def _infer(law: Law, counts: Counts | Shares, known: Counts, priors: Shares) -> Shares:
+    """The posterior shares of a person of each block and frame, from counts of all types."""
+    shares = np.zeros(counts.shape)
+    for block, frame in np.argwhere(known):
+        shares[block, frame] = expect_shares(law, counts[block, frame], priors[block], int(known[block, frame]))
+    return shares
+
+
+def _infer_from_measurements(publication: Publication, known: Counts) -> Shares:
+    """The same from noisy measurements of several queries: their best linear estimate of all types is as good as one
+    measurement of each type, but for errors that depend on each other. The prior is that of the place around a block.
+    """
+    shape = publication.tier.shape
+    types = np.arange(np.prod(shape))
+    estimates, variances = [], []
+    for counts, variance in (("counts", "variance"), ("totals", "totals_variance")):
+        information, weighted = np.zeros((len(types), len(types))), np.zeros((len(known), len(types)))
+        for query in publication.measured:
+            cells, weight = query.cells.ravel(), 1 / getattr(query, variance)
+            information += weight * (cells[:, None] == cells)
+            weighted += weight * getattr(query, counts)[:, cells]
+        inverse = np.linalg.inv(information)
+        estimates.append((weighted @ inverse).reshape(-1, *shape))
+        # Types are alike in every query, and so are their variances. A category's is that of the sum of its frames.
+        own = inverse.reshape(*shape, *shape)
+        variances.append((own[0, 0, 0, 0], own[:, 0, :, 0].sum()))
+    priors = _clip(estimates[1].sum(axis=1), variances[1][1] ** 0.5)
+    return _infer(GaussianLaw(variances[0][0]), estimates[0], known, priors)
+
+
+def infer_from_tables(publication: Publication, known: Counts, law: Law) -> Shares:
+    """The same from perturbed tables, of which each has its own errors. A group of frames that tables do not tell apart
+    is taken by itself: in T1 adults, and then minors, in what adults leave; else the persons of a sex and an age group
+    of P12. A class has the races that tables by age do not tell apart."""
+    tier, priors = publication.tier, _estimate_priors(publication, law)
+    shares = np.zeros((len(known), *tier.shape))
+    by_race = tier is REDISTRICTING
+    class_of_race = np.arange(RACES) if by_race else np.minimum(np.arange(RACES), len(SIX_RACES))
+    classes = int(class_of_race.max()) + 1
+    groups = [np.array([1]), np.array([0])] if by_race else _group_frames(tier)
+    for block, prior in enumerate(priors):
+        of_class = np.zeros((2, classes))
+        np.add.at(of_class.T, class_of_race, prior.reshape(2, RACES).T)
+        within = prior.reshape(2, RACES) / of_class[:, class_of_race]
+        counts, adults = publication.counts[block], np.zeros((2, classes, 1))
+        for frames in groups:
+            number = int(known[block, frames].sum())
+            if not number:
+                adults = np.ones((2, classes, 1)) if by_race else adults
+                continue
+            if by_race and frames[0] == 1:
+                parts = [_weigh(law, publication.table(name, counts), number) for name in ("P3", "P4")]
+                likely, of_second = _by_pairs(parts[0], parts[1][:-1]), parts[1][-1]
+                adults = _weigh_alone(np.stack([parts[1][:-1], parts[0]]), of_class)
+            elif by_race:
+                parts = [
+                    _weigh(law, publication.table(name, counts), number + adults.shape[2] - 1) for name in ("P1", "P2")
+                ]
+                races, others = (
+                    np.stack([np.correlate(row, weights, "valid") for row, weights in zip(part, alone, strict=True)])
+                    for part, alone in ((parts[0], adults[1]), (parts[1][:-1], adults[0]))
+                )
+                likely, of_second = _by_pairs(races, others), np.ones(number + 1)
+            else:
+                tables = [f"P12{letter}" for letter in "ABCDEFGHI"]
+                cells = [int(tier.tables[name][frames[0]].max()) for name in tables]
+                published = np.array(
+                    [publication.table(name, counts)[cell] for name, cell in zip(tables, cells, strict=True)]
+                )
+                part = _weigh(law, published, number)
+                others = np.ones_like(part[:classes])
+                others[0] = part[-1]
+                likely, of_second = _by_pairs(part[:classes], others), part[-2]
+            found = expect_shares_of_pairs(likely, of_second, of_class, number)
+            shares[block, frames] = (found[:, class_of_race] * within).ravel()
+    return shares
+
+
+def _weigh(law: Law, published: Counts, most: int) -> Shares:
+    """P(published | 0, …, most), divided by the greatest."""
+    logs = law.log_likelihoods(published, most)
+    tops = logs.max(axis=-1, keepdims=True)
+    return np.asarray(np.exp(logs - np.where(np.isneginf(tops), 0, tops)))
+
+
+def _by_pairs(of_all: Shares, of_first: Shares) -> Shares:
+    """P(published | a, b), shape (classes, n + 1, n + 1), from that given a + b and that given a alone."""
+    size = of_all.shape[1]
+    counts = np.arange(size)
+    return np.asarray(of_all[:, np.minimum(counts[:, None] + counts, size - 1)] * of_first[:, :, None])
+
+
+def _weigh_alone(likely: Shares, of_class: Shares) -> Shares:
+    """How probable each number of adults of each class is, not Hispanic and together, from its own count alone: shape
+    (2, classes, n + 1)."""
+    size = likely.shape[2]
+    means = (size - 1) * np.stack([of_class[0], of_class.sum(axis=0)])[..., None]
+    factorials = np.cumsum(np.log(np.maximum(np.arange(size), 1)))
+    weights = likely * np.exp(np.arange(size) * np.log(means) - means - factorials)
+    sums = weights.sum(axis=2, keepdims=True)
+    return np.asarray(np.where(sums > 0, weights / np.where(sums > 0, sums, 1), 1 / size))
+
+
+def _group_frames(tier: Tier) -> list[NDArray[np.int64]]:
+    """The frames of each cell of P12."""
+    of_frame = tier.tables["P12"][:, 0]
+    return [np.flatnonzero(of_frame == cell) for cell in range(int(of_frame.max()) + 1)]

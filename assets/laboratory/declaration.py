@@ -12,7 +12,9 @@ from assets.release.declaration import Declaration, describe_field
 from assets.release.names import Name, ReleaseName
 from assets.release.release import DeclarationError
 
-BUILT_IN = ("link", "margin")
+LIKELIEST = "likeliest"
+"""The attack on perturbed tables that weighs all of a block together."""
+BUILT_IN = ("link", "margin", LIKELIEST)
 """The attacks of `assets.laboratory.attacks`, which every laboratory has."""
 
 ImportPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$", max_length=300)]

@@ -16,7 +16,7 @@ from assets.laboratory.records import Tract
 from mechanisms.risk.baselines import guess_by_mode, guess_by_share
 from mechanisms.risk.matching import measure_agreement
 from mechanisms.risk.reconstruction import System, measure_variability
-from mechanisms.risk.tiers import RACES, Counts, Shares
+from mechanisms.risk.tiers import OUTSIDE, RACES, Counts, Shares
 
 BLOCK_SIZES = (1, 10, 50, 100, 250, 500, 1000)
 """The least persons of each class of blocks, as the Census Bureau reports them."""
@@ -174,11 +174,10 @@ def measure_gain(
 def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> Iterator[Measure]:
     persons = found.histograms.sum(axis=(1, 2))
     number = int(persons.sum())
-    shares = {
-        "agreement": measure_agreement(found.histograms, truth.counts),
-        "solution variability": float((found.variability * persons).sum() / max(1, number)),
-        "determined": float(persons[found.variability == 0].sum() / max(1, number)),
-    }
+    shares = {"agreement": measure_agreement(found.histograms, truth.counts)}
+    if not np.any(found.variability == NONE):
+        shares["solution variability"] = float((found.variability * persons).sum() / max(1, number))
+        shares["determined"] = float(persons[found.variability == 0].sum() / max(1, number))
     if not np.any(found.provable == NONE):
         shares["provable"] = float(found.provable.sum() / max(1, number))
     for name, value in shares.items():
@@ -188,7 +187,7 @@ def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> 
 def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]:
     """The errors of what is published: of tables, those of P1 to P4; of types, the same tables as sums."""
     tier, true = truth.tract.tier, truth.counts
-    published = publication.counts if publication.law is None else tier.tabulate(publication.counts)
+    published = tier.tabulate(publication.counts) if publication.by_type else publication.counts
     tables = np.isin(tier.table_of_cell, [list(tier.tables).index(name) for name in ("P1", "P2", "P3", "P4")])
     exact = tier.tabulate(true)
     for level, ours, theirs in (("block", published, exact), ("tract", published.sum(0)[None], exact.sum(0)[None])):
@@ -212,23 +211,28 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
 
 
 def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterator[Measure]:
-    """Likelihood ratios: those that the method states itself, or of counts under a law, those of worlds in which one
-    person of each pair has the category of the other. `pairs` are positions of persons, shape (pairs, 2)."""
+    """Likelihood ratios: those that the method states itself, or else of counts under a law, those of worlds in which
+    the first person of each pair has the category of the second. `pairs` are positions of persons, shape (pairs, 2)."""
     law, ratios = draw.publication.law, draw.log_ratios
-    if law is not None:
-        tract = truth.tract
-        first, other = pairs.T
+    if law is not None and not len(ratios):
+        tract, tier = truth.tract, truth.tract.tier
+        first, other = pairs[tract.category[pairs[:, 0]] != tract.category[pairs[:, 1]]].T
         place, frame = tract.place[first], tract.frame[first]
-        moved = tract.category[first] != tract.category[other]
-        ratios = np.zeros(len(pairs))
-        with np.errstate(divide="ignore"):
-            for category, step in ((tract.category[first], -1), (tract.category[other], 1)):
-                count = truth.counts[place, frame, category]
-                published = draw.publication.counts[place, frame, category]
-                likely = np.log(law.likelihoods(published, int(count.max()) + 1))
-                each = np.arange(len(pairs))
-                ratios += likely[each, count] - likely[each, np.maximum(count + step, 0)]
-        ratios = ratios[moved]
+        types = [frame * tier.shape[1] + tract.category[persons] for persons in (first, other)]
+        if draw.publication.by_type:
+            moves, exact = [types], truth.counts.reshape(len(truth.counts), -1)
+        else:
+            moves, exact = [[cells[each] for each in types] for cells in tier.cells], tier.tabulate(truth.counts)
+        published = draw.publication.counts.reshape(exact.shape)
+        ratios = np.zeros(len(first))
+        with np.errstate(invalid="ignore"):
+            for left, entered in moves:
+                for cells, step in ((left, -1), (entered, 1)):
+                    chosen = np.flatnonzero((left != entered) & (cells != OUTSIDE))
+                    at = place[chosen], cells[chosen]
+                    count, each = exact[at], np.arange(len(chosen))
+                    likely = law.log_likelihoods(published[at], int(count.max(initial=0)) + 1)
+                    ratios[chosen] += likely[each, count] - likely[each, count + step]
     if not len(ratios):
         return
     sizes = np.abs(ratios)

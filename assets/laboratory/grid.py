@@ -1,7 +1,7 @@
 """One part of the grid: one draw of a point, of every tract, attacked and evaluated."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.laboratory.attacking import Attacker
-from assets.laboratory.declaration import LaboratoryDeclaration
+from assets.laboratory.declaration import LIKELIEST, LaboratoryDeclaration
 from assets.laboratory.evaluation import (
     Measure,
     Truth,
@@ -25,7 +25,7 @@ from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 
-VERSION = 1
+VERSION = 2
 """Increase it when the same records, parameters and key would give other measures."""
 
 _PAIRS = 500
@@ -71,6 +71,8 @@ def _measure_tract(
         yield from measure_reconstruction(truth, "reconstruct", found)
     without = remove_each(truth, part.point, key, targets)
     for attack in declaration.attack_names:
+        if attack == LIKELIEST and not draw.publication.has_perturbed_tables:
+            continue
         guesses = attacker.guess(attack, draw.publication, truth.file)
         yield from measure_guesses(truth, attack, guesses)
         if without:
@@ -102,15 +104,13 @@ def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int6
     tract = truth.tract
     blocks, rows = tract.place[targets].tolist(), []
     for person, block in zip(targets.tolist(), blocks, strict=True):
-        publication = point.draw(tract.without(person), key).publication
         # A view would keep the whole publication in memory.
-        rows.append((publication.counts[block].copy(), publication.totals[block]))
+        rows.append(point.publish_without(tract, person, key).take([block]))
     neighbors = [np.flatnonzero(tract.place == block) for block in blocks]
     sizes = [len(persons) for persons in neighbors]
-    counts, totals = (np.array(each) for each in zip(*rows, strict=True))
     within = [np.searchsorted(persons, target) for persons, target in zip(neighbors, targets, strict=True)]
     return Worlds(
-        replace(publication, counts=counts, totals=totals),
+        Publication.join(rows),
         NamedPersons(np.repeat(np.arange(len(targets)), sizes), tract.frame[np.concatenate(neighbors)]),
         np.cumsum([0, *sizes[:-1]]) + np.array(within),
     )

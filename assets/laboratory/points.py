@@ -6,7 +6,7 @@ A mechanism's own module `laboratory` has both. `Exact` and `Rounded` need no me
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -37,6 +37,15 @@ class Draw:
     bound: float | None
 
 
+@dataclass(frozen=True)
+class Moved:
+    """The blocks of all households after a draw, with likelihood ratios and their bound as of `Draw`."""
+
+    block: NDArray[np.int64]
+    log_ratios: NDArray[np.float64]
+    bound: float | None
+
+
 class Point(ABC):
     """A method with its parameters: a point of the picture."""
 
@@ -54,6 +63,10 @@ class Point(ABC):
         """Publish a tract. The key, of 32 bytes, is that of all randomness: the same for the world without a person,
         so that as much as possible is the same there."""
 
+    def publish_without(self, tract: Tract, person: int, key: bytes) -> Publication:
+        """What the attacks get of the world without a person, with the same randomness."""
+        return self.draw(tract.without(person), key).publication
+
     @property
     def key(self) -> str:
         """Its name among the partitions, of which Dagster wants plain characters."""
@@ -61,16 +74,50 @@ class Point(ABC):
 
     def publish_tables(self, tract: Tract, block: NDArray[np.int64] | None = None) -> Publication:
         """The tables of the tier, exact for records whose households are in these blocks."""
-        counts = tract.tier.tabulate(tract.count(block))
-        return self._publish(tract, counts, None)
+        return self.publish(tract, tract.tier.tabulate(tract.count(block)), None)
 
-    def publish_types(self, tract: Tract, counts: Counts, law: Law) -> Publication:
-        """The counts of all types, which a law changed; the tables of T1 follow from them."""
-        return self._publish(tract, counts, law)
-
-    def _publish(self, tract: Tract, counts: Counts, law: Law | None) -> Publication:
+    def publish(self, tract: Tract, counts: Counts, law: Law | None) -> Publication:
+        """Counts of all types, from which tables follow, or of the cells of all tables; a law changed each of them, or
+        they are exact for some records."""
         totals = np.broadcast_to(counts.sum(axis=0), counts.shape)
         return Publication(tract.tier.name, self.method, self.parameters, counts, totals, tract.blocks, law)
+
+
+class Moving(Point):
+    """A method that tabulates the records exactly after it has moved households to other blocks."""
+
+    @abstractmethod
+    def move(self, tract: Tract, key: bytes) -> Moved: ...
+
+    def draw(self, tract: Tract, key: bytes) -> Draw:
+        moved = self.move(tract, key)
+        return Draw(self.publish_tables(tract, moved.block), moved.log_ratios, moved.bound)
+
+
+@dataclass(frozen=True)
+class Then(Point):
+    """One method after the other: what the second one publishes of the records that the first one has moved."""
+
+    first: Moving
+    second: Point
+
+    @property
+    def method(self) -> str:  # type: ignore[override]
+        return f"{self.first.method}, then {self.second.method}"
+
+    @property
+    def tiers(self) -> Sequence[str]:  # type: ignore[override]
+        return [tier for tier in self.second.tiers if tier in self.first.tiers]
+
+    @property
+    def parameters(self) -> str:
+        return f"{self.first.parameters}; {self.second.parameters}"
+
+    def draw(self, tract: Tract, key: bytes) -> Draw:
+        moved = self.first.move(tract, key)
+        published = self.second.draw(replace(tract, block=moved.block), key).publication
+        # What is made of the moved records alone tells no two worlds apart better than they do.
+        return Draw(published, moved.log_ratios, moved.bound)
 
 
 class Grid(Part, ABC):
@@ -106,7 +153,7 @@ class Rounded(Point):
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
         law = RoundedLaw(self.base)
-        return Draw(self.publish_types(tract, law.round(tract.count()), law), np.zeros(0), None)
+        return Draw(self.publish(tract, law.round(tract.count()), law), np.zeros(0), None)
 
 
 class RoundingGrid(Grid):

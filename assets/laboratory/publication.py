@@ -1,6 +1,7 @@
 """What an attack is given, and what it returns: plain arrays, without the records that were published from."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +14,35 @@ NONE = -1
 
 
 @dataclass(frozen=True)
+class Measured:
+    """Noisy answers to a query, published beside what was made of them.
+
+    Attributes:
+        cells: the cell of each type, shape (frames, categories).
+        counts: the answers of each block, shape (blocks, cells).
+        totals: of each block, those of the smallest place around it that was measured; same shape.
+        variance, totals_variance: σ² of the discrete Gaussian noise of both.
+    """
+
+    cells: NDArray[np.int32]
+    counts: Counts
+    totals: Counts
+    variance: float
+    totals_variance: float
+
+
+@dataclass(frozen=True)
 class Publication:
     """What is published of the blocks of a tract.
 
     Attributes:
-        counts: the counts of every block: of a publication without a law, those of the cells of all tables, shape
-            (blocks, cells), exact for some records; with one, those of all types, shape (blocks, frames, categories).
+        counts: the counts of every block: those of the cells of all tables, shape (blocks, cells); or, of microdata and
+            hypercubes, those of all types, shape (blocks, frames, categories).
         totals: the same of the whole tract, for each block, in the same shape. It is given because an attack may be
             given some blocks alone.
         blocks: the number of blocks that the totals are of.
-        law: how each published count depends on the true one; None if tables are exact for some records.
+        law: how each published count depends on the true one; None if they are exact for some records.
+        measured: the noisy measurements that microdata were made of, if they are published too.
     """
 
     tier_name: str
@@ -32,10 +52,51 @@ class Publication:
     totals: Counts
     blocks: int
     law: Law | None
+    measured: tuple[Measured, ...] = ()
 
     @property
     def tier(self) -> Tier:
         return TIERS[self.tier_name]
+
+    @property
+    def by_type(self) -> bool:
+        """Whether the counts are those of types, and not of tables."""
+        return self.counts.ndim == 3
+
+    @property
+    def has_perturbed_tables(self) -> bool:
+        """Whether single counts tell less than all tables of a block together."""
+        return self.law is not None and not self.by_type
+
+    def table(self, name: str, counts: Counts) -> Counts:
+        """Of counts of all tables' cells, shape (…, cells), those of one table."""
+        return np.asarray(counts[..., self.tier.table_of_cell == list(self.tier.tables).index(name)])
+
+    def take(self, blocks: Sequence[int]) -> "Publication":
+        """What is published of some blocks."""
+        places = list(blocks)
+        measured = tuple(
+            replace(query, counts=query.counts[places], totals=query.totals[places]) for query in self.measured
+        )
+        return replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
+
+    @staticmethod
+    def join(publications: Sequence["Publication"]) -> "Publication":
+        """One publication of the blocks of several of one method."""
+        first = publications[0]
+        measured = tuple(
+            replace(
+                queries[0],
+                counts=np.concatenate([query.counts for query in queries]),
+                totals=np.concatenate([query.totals for query in queries]),
+            )
+            for queries in zip(*(publication.measured for publication in publications), strict=True)
+        )
+        counts, totals = (
+            np.concatenate([getattr(publication, name) for publication in publications])
+            for name in ("counts", "totals")
+        )
+        return replace(first, counts=counts, totals=totals, measured=measured)
 
 
 @dataclass(frozen=True)
@@ -99,7 +160,7 @@ class Reconstruction:
 
     Attributes:
         histograms: shape (blocks, frames, categories).
-        variability: the solution variability of each block, 0 to 1.
+        variability: the solution variability of each block, 0 to 1; `NONE` if unknown.
         provable: the records of each block that are certain to be in the file that was tabulated; `NONE` if unknown.
     """
 

@@ -22,6 +22,7 @@ class Tract:
 
     Attributes:
         block: by household, its block; shape (households,).
+        block_group: by block, its block group; ascending; shape (blocks,).
         quarters: by household, whether it is group quarters.
         household: by person, the household; shape (persons,).
         adult: by person, whether 18 or older.
@@ -31,6 +32,7 @@ class Tract:
     tier: Tier
     blocks: int
     block: Codes
+    block_group: Codes
     quarters: NDArray[np.bool_]
     household: Codes
     adult: NDArray[np.bool_]
@@ -86,6 +88,7 @@ def read_tract(session: Session, dataset: DatasetDeclaration, tier: Tier, names:
         tier,
         int(column["block"].max()) + 1,
         column["block"][first],
+        column["block_group"][np.unique(column["block"], return_index=True)[1]],
         column["quarters"][first] == 1,
         column["unit"],
         adult,

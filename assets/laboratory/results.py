@@ -1,7 +1,7 @@
 """The results of a laboratory: a table with labels and standard errors, its dictionary, and the pictures."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from assets.laboratory.declaration import LaboratoryDeclaration
+from assets.laboratory.declaration import LIKELIEST, LaboratoryDeclaration
 from assets.laboratory.evaluation import (
     ALL,
     ANY_SIZE,
@@ -51,7 +51,9 @@ SUBSETS: Mapping[str, str] = {
     DETERMINED: "of these, persons in blocks whose exact tables only one set of records has",
 }
 
-_ERROR = (TABLES, "cells of a block, not 0", ANY_SIZE, "mean absolute error")
+LINKING = ("link", LIKELIEST)
+"""The built-in attacks of which a picture shows the more successful one."""
+ERROR = (TABLES, "cells of a block, not 0", ANY_SIZE, "mean absolute error")
 
 Row = Mapping[str, Any]
 
@@ -65,16 +67,19 @@ def label_results(rows: Sequence[Row], declaration: LaboratoryDeclaration) -> pa
     return pa.Table.from_pylist([{name: row[name] for name in COLUMNS} for row in labelled])
 
 
-def write_results(folder: Path, results: pa.Table, pictures: Mapping[str, bytes]) -> list[Path]:
-    """Write the table as CSV and Parquet, its dictionary, and the pictures. Returns the files."""
+def write_results(
+    folder: Path, results: pa.Table, declaration: LaboratoryDeclaration, pictures: Mapping[str, bytes]
+) -> list[Path]:
+    """Write the table as CSV and Parquet, with title and tier, its dictionary, and the pictures. Returns the files."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     pyarrow.csv.write_csv(results, folder / "results.csv")
-    pyarrow.parquet.write_table(results, folder / "results.parquet")
+    described = results.replace_schema_metadata({"title": declaration.title, "tier": declaration.tier})
+    pyarrow.parquet.write_table(described, folder / "results.parquet")
     with (folder / "dictionary.csv").open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines)
         writer.writerow(["kind", "name", "description"])
-        for kind, described in (("column", COLUMNS), ("measure", MEASURES), ("subset", SUBSETS)):
-            writer.writerows([kind, *item] for item in described.items())
+        for kind, words in (("column", COLUMNS), ("measure", MEASURES), ("subset", SUBSETS)):
+            writer.writerows([kind, *item] for item in words.items())
     for name, content in pictures.items():
         (folder / f"{name}.png").write_bytes(content)
     names = ["results.csv", "results.parquet", "dictionary.csv", *(f"{name}.png" for name in pictures)]
@@ -96,7 +101,8 @@ def draw_pictures(results: pa.Table, declaration: LaboratoryDeclaration) -> dict
         points = {}
         for point in declaration.points:
             named = point.method, point.parameters
-            x, y = (found.get((*named, *rest)) for rest in (_ERROR, ("link", subset, ANY_SIZE, measure)))
+            x = found.get((*named, *ERROR))
+            y = find_most_successful(found.get((*named, attack, subset, ANY_SIZE, measure)) for attack in LINKING)
             if x and y:
                 points[point.key] = point.method, point.parameters, x, y
         if points:
@@ -105,6 +111,10 @@ def draw_pictures(results: pa.Table, declaration: LaboratoryDeclaration) -> dict
             )
             pictures[name] = _draw(title, tier, points, line["value"] if line else None), f"{title}, {subset}. {words}"
     return pictures
+
+
+def find_most_successful(rows: Iterable[Row | None]) -> Row | None:
+    return max(filter(None, rows), key=lambda row: float(row["value"]), default=None)
 
 
 _KEY = ("method", "parameters", "attack", "subset", "block_size")

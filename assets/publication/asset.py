@@ -6,7 +6,7 @@ tables that were changed afterwards.
 
 import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ from assets.publication.package import README, DataFile, data_package, list_form
 from assets.publication.placement import place_file, place_folder
 from assets.publication.record import PROSE, SCHEMA, Check, Edition, Estimate, LedgerReference, Randomness, schema
 from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, VerificationError
-from assets.release.gate import ReleaseContext, find_verdicts
+from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.stage import release_stage
@@ -58,6 +58,11 @@ from resources.custody import Custody
 from resources.ledger import Ledger, of_population
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
+
+Certify = Callable[
+    [ReleaseContext[Any], Session, tuple[Check, ...], tuple[DataFile, ...], TimeStamp | None], "Certificate | Any"
+]
+"""Makes the certificate of a publication, from the gates that it passed and its files."""
 
 
 def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinition, dg.AssetChecksDefinition]:
@@ -207,7 +212,7 @@ def edition_problems(
     for edition in editions.values():
         if (edition.dataset, edition.release) != (dataset, release):
             problems.append(f"the files are signed, but are those of {edition.dataset}/{edition.release}")
-        elif entries is not None and not _in_ledger(edition, settled_draws(entries, dataset, release)):
+        elif entries is not None and not _in_ledger(edition, settled_draws(entries, dataset, edition.drawn_as)):
             problems.append(f"edition {edition.edition} is signed, but the ledger holds no such draw that was settled")
         elif entries is not None and (withdrawn := find(entries, WITHDRAW, edition.draw_id)):
             problems.append(f"edition {edition.edition} is signed, but was withdrawn in entry {withdrawn.sequence}")
@@ -234,8 +239,14 @@ def _in_ledger(edition: Identity, draws: Sequence[Entry]) -> bool:
     )
 
 
-def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
+def publish(
+    context: ReleaseContext[Any], gates: Sequence[Gate[Any]] | None = None, certify_by: Certify | None = None
+) -> tuple[Any, str]:
     """Evaluate every gate, then write the files of the release and put them in place.
+
+    Args:
+        gates: all gates; by default those of the release's method.
+        certify_by: makes the certificate of what is no draw of its own; by default `certify`.
 
     Returns:
         The certificate, and the SHA-256 of `SHA256SUMS`.
@@ -261,12 +272,12 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             snapshot = opened.enter_context(context.snapshot(release.folder.parent))
         except WarehouseError as error:
             # The gates say by name what is wrong.
-            require_gates(context)
+            require_gates(context, gates)
             raise _refusal(context, [str(error)]) from None
-        passed = require_gates(snapshot)
+        passed = require_gates(snapshot, gates)
         try:
             place_file(release.published / PUBLIC_KEY, signature.pem(key))
-            certificate, checksums = _place(snapshot, passed, key, stamp)
+            certificate, checksums = _place(snapshot, passed, key, stamp, certify_by or certify)
         except OSError as error:
             problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
             words = f"{release.schema} is not published: {problem}. An earlier publication stays complete."
@@ -278,8 +289,12 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
 
 
 def _place(
-    context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey, stamp: TimeStamp | None
-) -> tuple[Certificate, str]:
+    context: ReleaseContext[Any],
+    passed: tuple[Check, ...],
+    key: Ed25519PublicKey,
+    stamp: TimeStamp | None,
+    certify_by: Certify,
+) -> tuple[Any, str]:
     """Write the files of the release and put them in place; return the certificate and the hash of the checksums."""
     release = context.release
     tables = context.method.tables()
@@ -293,12 +308,12 @@ def _place(
     ):
         files, models = write_data_files(session, folder, tables), context.method.models(session, context.custody)
         left_out: tuple[str, ...] = ()
-        certificate = certify(context, session, passed, files, stamp)
+        certificate = certify_by(context, session, passed, files, stamp)
         charged_at = certificate.ledger.recorded_at.astimezone(UTC)
         if release.formats:
             heading = Heading(release, certificate.edition, charged_at, certificate.revision)
             cubes, left_out = write_cubes(session, folder, tables, heading)
-            certificate = certify(context, session, passed, files := (*files, *cubes), stamp)
+            certificate = certify_by(context, session, passed, files := (*files, *cubes), stamp)
         created = charged_at.strftime("%Y-%m-%dT%H:%M:%SZ")
         package = data_package(release, tables, files, certificate.edition, created, certificate.revision)
         for name, text in (
@@ -315,17 +330,18 @@ def _place(
     return certificate, checksums
 
 
-def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
-    """Evaluate all gates stage by stage, and return them as passed checks.
+def require_gates(context: ReleaseContext[Any], gates: Sequence[Gate[Any]] | None = None) -> tuple[Check, ...]:
+    """Evaluate all gates stage by stage, by default those of the release's method; return them as passed checks.
 
     Raises:
         dagster.Failure: if a gate fails. The message names every failing gate of the first stage that has one; later
             stages depend on it and are not evaluated.
     """
     passed: list[Check] = []
-    for stage, gates in groupby(all_gates(context.method), lambda gate: gate.stage):
+    every = all_gates(context.method) if gates is None else gates
+    for stage, of_stage in groupby(every, lambda gate: gate.stage):
         problems = []
-        for gate in gates:
+        for gate in of_stage:
             problems += [f"{stage}: {gate.name}: {problem}" for problem in gate.evaluate(context)]
             passed.append(Check(gate.name, gate.words))
         if problems:

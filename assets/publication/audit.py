@@ -221,7 +221,7 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
             )
         )
         current = editions.get(published / dataset / release)
-        drawn = [] if entries is None else settled_draws(entries, dataset, release)
+        drawn = [] if entries is None else settled_draws(entries, dataset, current.drawn_as if current else release)
         if current and drawn and current.edition != len(drawn):
             remark = f"The current edition is {current.edition}, and the ledger's last draw is number {len(drawn)}."
             findings.append(_judge(subject, "latest", "The last draw is the one published.", (), [remark]))

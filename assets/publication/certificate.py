@@ -129,6 +129,7 @@ class Certificate:
             loss=self._loss(shown),
             accuracy=statement.accuracy,
             errors=statement.errors,
+            retabulation=None,
             randomness=self.randomness,
             ledger=self.ledger,
             edition=record.Editions(

@@ -191,7 +191,7 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         publisher=show_line(publisher["authority"] or ""),
         date=show_line(publisher["date"]),
         edition=current,
-        loss=format_recorded(record["loss"]),
+        loss=f"{format_recorded(record['loss'])}{_describe_source(record)}",
         mechanism=show_line(record["mechanism"]["name"]),
         editions=tuple(_list_editions(folder, current, edition["all"])),
         exact=tuple(map(show_line, (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"]))),
@@ -201,6 +201,12 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         package=sha256(package).hexdigest(),
         population=population,
     )
+
+
+def _describe_source(record: Mapping[str, Any]) -> str:
+    """Of what release the loss is, if nothing was charged for the publication itself."""
+    source = record.get("retabulation")
+    return f" of {show_line(source['release'])}, and nothing more" if source else ""
 
 
 def _list_editions(

@@ -29,7 +29,7 @@ from resources import clock
 from resources.custody import CustodyMode
 from resources.ledger import remaining
 
-VERSION = "3.5"
+VERSION = "3.6"
 """The version of the record. The first part grows when a program that reads the record could fail on a new one."""
 
 SCHEMA: Final = "certificate.schema.json"
@@ -142,6 +142,16 @@ class Release(Part):
     name: str = Field(description="Its name.")
     title: str = Field(description="Its name in words.")
     description: str = Field(description="What is published.")
+
+
+class Retabulation(Part):
+    """What the tables were counted from, without a draw or a charge of their own."""
+
+    release: str = Field(description="The release of the same dataset whose published records were counted again.")
+    title: str = Field(description="Its name in words.")
+    edition: str = Field(description="Its edition.")
+    checksums: Sha256 = Field(description="The SHA-256 of the SHA256SUMS of that edition, which lists all its files.")
+    note: str = Field(description="What this means for the loss.")
 
 
 class Mechanism(Part):
@@ -435,6 +445,12 @@ class Record(Part):
     publisher: Publisher
     dataset: Dataset
     release: Release
+    retabulation: Retabulation | None = Field(
+        None,
+        exclude_if=operator.not_,
+        description="What the tables were counted from; only there if nothing was drawn or charged for them. The loss, "
+        "the randomness and the ledger entry are then those of that release.",
+    )
     mechanism: Mechanism
     specification: Annotated[tuple[BuildingBlock, ...], Field(min_length=5, max_length=5)] = Field(
         description="The five building blocks of the DP specification."

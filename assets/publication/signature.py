@@ -48,6 +48,7 @@ class Identity:
 
     Attributes:
         revision: how many other estimates of the same draw were published before.
+        rests_on: the release of the dataset whose draw this is, if it is a retabulation; "" otherwise.
         parameters: the values of the mechanism's parameters, by label.
         time_stamp: the time stamp of the ledger's last entry at publication, unverified; None if there is none.
     """
@@ -59,6 +60,7 @@ class Identity:
     ledger_entry: int
     ledger_hash: str
     revision: int = 0
+    rests_on: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict, compare=False)
     time_stamp: TimeStamp | None = None
 
@@ -66,6 +68,11 @@ class Identity:
     def name(self) -> str:
         """The edition's number, as its folder is called among the earlier ones."""
         return name_edition(self.edition, self.revision)
+
+    @property
+    def drawn_as(self) -> str:
+        """The release whose draw it is made from."""
+        return self.rests_on or self.release
 
     @property
     def order(self) -> tuple[int, int]:
@@ -219,6 +226,7 @@ def identity(folder: Path) -> Identity:
             ledger_entry=record["ledger"]["sequence"],
             ledger_hash=record["ledger"]["entry_hash"],
             revision=record["edition"].get("revision", 0),
+            rests_on=record.get("retabulation", {}).get("release", ""),
             parameters={each["label"]: each["value"] for each in record.get("mechanism", {}).get("parameters", ())},
             time_stamp=stamp
             and TimeStamp(

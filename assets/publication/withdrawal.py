@@ -11,6 +11,7 @@ from pathlib import Path
 
 from assets.publication.listing import write_listing
 from assets.publication.placement import remove
+from assets.publication.signature import VerificationError, identity
 from assets.texts import find_unfit_name, show_line
 from resources.chain import RESERVE, Entry
 from resources.ledger import Ledger
@@ -71,8 +72,10 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         raise WithdrawalError(f"{name} is not withdrawn: by {unfit}")
     warehouse = ledger.warehouse
     zones = [zone for zone in _ZONES if warehouse.holds(zone)]
-    schemas = {zone: _schemas_of(ledger, zone, dataset, release) for zone in zones}
     folders = _find_folders(published / dataset, release)
+    # Retabulations go with the release that they rest on.
+    names = [None] if release is None else sorted({release, *(folder.name for folder in folders)})
+    schemas = {zone: [each for name in names for each in _schemas_of(ledger, zone, dataset, name)] for zone in zones}
     charged = any(
         entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
         for entry in ledger.entries()
@@ -117,4 +120,11 @@ def _find_folders(folder: Path, release: str | None) -> list[Path]:
     if not folder.is_dir():
         return []
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    return [path for path in folders if release in (None, path.name)]
+    return [path for path in folders if release in (None, path.name) or _rests_on(path) == release]
+
+
+def _rests_on(folder: Path) -> str:
+    try:
+        return identity(folder).rests_on
+    except VerificationError:
+        return ""

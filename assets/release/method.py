@@ -31,6 +31,7 @@ from assets.release.contents import read_basis
 from assets.release.dataset import Size
 from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
+from assets.release.microdata import Microdata
 from assets.release.plan import Plan, PlanRequest
 from assets.release.published import PublishedTable
 from assets.release.release import Release
@@ -292,6 +293,11 @@ class Method(ABC, Generic[R, I, O]):
 
     def _version_name(self, draw: Draw[I]) -> tuple[str, str, str]:
         return "stored version", self.release.schema, draw.draw_id
+
+    @property
+    def microdata(self) -> Microdata | None:
+        """The published records, for a retabulation to count; None if no table follows from published records."""
+        return None
 
     @property
     def withheld_records(self) -> WithheldRecords | None:

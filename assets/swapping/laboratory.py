@@ -8,9 +8,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
-from assets.laboratory.points import Draw, Grid, Point
+from assets.laboratory.points import Grid, Moved, Moving
 from assets.laboratory.records import Tract
+from assets.release.declaration import Part
 from assets.release.numbers import SwapRate
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.likelihood import compute_log_ratios
@@ -21,45 +23,102 @@ _MOST_PAIRS = 200
 
 
 @dataclass(frozen=True)
-class Swapped(Point):
-    """Exact tables of records whose households were swapped at a rate, among those of the tract that match."""
+class Swapped(Moving):
+    """Exact tables of records whose households were swapped at a rate, among those of the tract that match.
+
+    Attributes:
+        rare_rate: the rate of households with a person whose race and ethnicity at most `at_most` households of the
+            tract have, if it differs.
+        second_rate: that of a second stir in the tract, where the first one is within block groups; None for one stir.
+    """
 
     rate: Fraction
     match: tuple[str, ...]
+    rare_rate: Fraction | None = None
+    at_most: int = 0
+    second_rate: Fraction | None = None
 
     method = "swapping"
     tiers = ("T1", "T2")
 
     @property
     def parameters(self) -> str:
-        return f"{float(self.rate):g} by {' and '.join(self.match)}"
+        words = f"{float(self.rate):g} by {' and '.join(self.match)}"
+        if self.rare_rate is not None:
+            words += f", {float(self.rare_rate):g} if rare"
+        return words if self.second_rate is None else f"{words}, then {float(self.second_rate):g}"
 
-    def draw(self, tract: Tract, key: bytes) -> Draw:
+    def move(self, tract: Tract, key: bytes) -> Moved:
+        """With likelihood ratios if the rate is a single one."""
+        block, rare = tract.block.copy(), self._find_rare(tract)
+        if self.second_rate is None:
+            ratios, loss = self._stir(tract, block, np.zeros_like(block), (self.rate, rare), (key, ""))
+            return Moved(block, ratios, 2 * loss)
+        within = tract.block_group[tract.block]
+        _, first = self._stir(tract, block, within, (self.rate, rare), (key, "first "))
+        _, second = self._stir(
+            tract, block, np.zeros_like(block), (self.second_rate, np.zeros_like(rare)), (key, "second ")
+        )
+        return Moved(block, np.zeros(0), 2 * (first + second))
+
+    def _stir(
+        self,
+        tract: Tract,
+        block: NDArray[np.int64],
+        within: NDArray[np.int64],
+        rates: tuple[Fraction, NDArray[np.bool_]],
+        random: tuple[bytes, str],
+    ) -> tuple[NDArray[np.float64], float]:
+        """Swap the blocks of households in place, within places; the likelihood ratios, and ε. `rates` has the rate,
+        and which households have that of rare ones; `random` the key and the name of the streams."""
         from mechanisms.swapping.permutation import permute_strata
 
-        matched = np.stack([{"persons": tract.sizes, "adults": tract.adults}[name] for name in self.match], axis=1)
+        rate, rare = rates
+        by_name = {"persons": tract.sizes, "adults": tract.adults}
+        matched = np.stack([within, *(by_name[name] for name in self.match)], axis=1)
         # Group quarters stay where they are, and a household of nobody is a vacant unit.
         occupied = np.flatnonzero((tract.sizes > 0) & ~tract.quarters)
         strata, stratum = np.unique(matched[occupied], axis=0, return_inverse=True)
-        block, ratios, largest = tract.block.copy(), [np.zeros(0)], 0
+        ratios, losses = [np.zeros(0)], [0.0]
         for number, values in enumerate(strata.tolist()):
             members = occupied[stratum.ravel() == number]
             if len(members) < 2:
                 continue
-            largest = max(largest, len(members))
             # A stream for each stratum: a person who is left out changes the swaps of two strata alone.
-            stream, order = RandomStream(key, f"stratum {values}"), np.arange(len(members), dtype=np.int32)
-            permute_strata(np.array([0, len(members)]), order, (self.rate,), stream)
-            block[members] = tract.block[members[order]]
-            ratios.append(compute_log_ratios(order.astype(np.int64), self.rate, _choose_pairs(len(members))))
-        bound = 2 * float(theorem_1(largest, self.rate))
-        return Draw(self.publish_tables(tract, block), np.concatenate(ratios), bound)
+            stream = RandomStream(random[0], f"{random[1]}stratum {values}")
+            order = np.arange(len(members), dtype=np.int32)
+            used = [rate, self.rare_rate or rate]
+            permute_strata(np.array([0, len(members)]), order, used, stream, rare[members].astype(np.int32))
+            block[members] = block[members[order]]
+            if not rare.any():
+                ratios.append(compute_log_ratios(order.astype(np.int64), rate, _choose_pairs(len(members))))
+            present = [used[kind] for kind in np.unique(rare[members]).astype(int).tolist()]
+            losses.append(max(float(theorem_1(len(members), each)) for each in present))
+        return np.concatenate(ratios), max(losses)
+
+    def _find_rare(self, tract: Tract) -> NDArray[np.bool_]:
+        if self.rare_rate is None:
+            return np.zeros(len(tract.block), dtype=np.bool_)
+        held = np.unique(np.stack([tract.household, tract.category]), axis=1)
+        households = np.bincount(held[1])
+        rare = np.zeros(len(tract.block), dtype=np.bool_)
+        rare[held[0][households[held[1]] <= self.at_most]] = True
+        return rare
 
 
 def _choose_pairs(size: int) -> NDArray[np.int64]:
     """Pairs of positions, spread over all: which households have which is arbitrary."""
     pairs = np.stack(np.triu_indices(size, 1), axis=1)
     return pairs[:: -(-len(pairs) // _MOST_PAIRS)]
+
+
+class RareRate(Part):
+    """A rate of its own for households with rare persons."""
+
+    rate: SwapRate = Field(description="Their swap rate.")
+    at_most: int = Field(
+        ge=1, strict=True, description="Rare is who has a race and ethnicity that at most so many households have."
+    )
 
 
 class SwappingGrid(Grid):
@@ -69,6 +128,22 @@ class SwappingGrid(Grid):
     match: tuple[Literal["persons", "adults"], ...] = Field(
         ("persons",), min_length=1, description="The match variables: the persons, or the adults, of a household."
     )
+    rare: RareRate | SkipJsonSchema[None] = Field(
+        None, description="Further points, in which households with rare persons have a rate of their own."
+    )
+    then_p_tables: bool = Field(
+        False, description="Whether there are further points, each of these followed by each of `p_tables`."
+    )
+    second_rate: SwapRate | SkipJsonSchema[None] = Field(
+        None,
+        description="Further points, with a first stir within block groups and a second one, at this rate, in the "
+        "tract.",
+    )
 
-    def points(self) -> Sequence[Point]:
-        return [Swapped(rate, self.match) for rate in self.rates]
+    def points(self) -> Sequence[Swapped]:
+        points = [Swapped(rate, self.match) for rate in self.rates]
+        if self.rare is not None:
+            points += [Swapped(rate, self.match, self.rare.rate, self.rare.at_most) for rate in self.rates]
+        if self.second_rate is not None:
+            points += [Swapped(rate, self.match, second_rate=self.second_rate) for rate in self.rates]
+        return points

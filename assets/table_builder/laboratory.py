@@ -12,58 +12,100 @@ from assets.laboratory.records import Tract
 from assets.release.numbers import Epsilon
 from assets.table_builder.declaration import MadePTable
 from mechanisms.risk.posterior import LaplaceLaw, TabulatedLaw
-from mechanisms.risk.tiers import CATEGORIES
+from mechanisms.risk.tiers import CATEGORIES, OUTSIDE, REDISTRICTING, Counts
 from mechanisms.sampling.noise import Noise
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.stream import RandomStream, Words
 from mechanisms.table_builder.hypercube import MECHANISM, Hypercube
+from mechanisms.table_builder.keys import KeyedWords, record_keys
 from mechanisms.table_builder.p_table import PTable
+
+_LOW = np.uint64(2**32 - 1)
 
 
 @dataclass(frozen=True)
 class NoisyHypercube(Point):
-    """A hypercube with discrete Laplace noise, whose margins are sums."""
+    """A hypercube with discrete Laplace noise, whose margins are sums. In T2, where its cells would be thousands in
+    each block, it is the tables, each with an equal share of ε."""
 
     epsilon: Fraction
 
     method = "hypercube"
+    tiers = ("T1", "T2")
 
     @property
     def parameters(self) -> str:
         return f"ε = {float(self.epsilon):g}"
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
+        tables = 1 if tract.tier is REDISTRICTING else len(tract.tier.tables)
         sizes = {"block": tract.blocks, "frame": tract.tier.shape[0], "category": len(CATEGORIES)}
-        design = Hypercube(sizes, self.epsilon)
+        design = Hypercube(sizes, self.epsilon / tables)
         noise = Noise(MECHANISM, {"inner": design.distribution(design.inner)}, key)
-        exact = tract.count()
+        exact = _count(tract)
         noisy = exact + noise.of_next("inner", exact.size).reshape(exact.shape)
-        law = LaplaceLaw(float(1 / self.epsilon))
-        return Draw(self.publish_types(tract, noisy, law), np.zeros(0), float(design.bounded))
+        law = LaplaceLaw(float(tables / self.epsilon))
+        return Draw(self.publish(tract, noisy, law), np.zeros(0), tables * float(design.bounded))
 
 
 @dataclass(frozen=True)
 class PerturbedCounts(Point):
-    """Counts that a p-table perturbs, independently, without a finite loss."""
+    """Counts that a p-table perturbs by their cell keys, without a finite loss: the same records in a cell get the same
+    change in every table. In T1 the cells are those of the hypercube, and margins their sums; in T2 they are those of
+    the tables."""
 
     name: str
     table: PTable
 
     method = "p-table"
+    tiers = ("T1", "T2")
 
     @property
     def parameters(self) -> str:
         return self.name
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        exact, largest = tract.count(), max(max(map(abs, row.changes)) for row in self.table.rows)
-        perturbed = self.table.draw(exact.ravel(), RandomStream(key, MECHANISM)).reshape(exact.shape)
+        exact, largest = _count(tract), max(max(map(abs, row.changes)) for row in self.table.rows)
+        if tract.tier is REDISTRICTING:
+            # No two cells have a record in common.
+            perturbed = self.table.draw(exact.ravel(), RandomStream(key, MECHANISM))
+        else:
+            perturbed = self.table.draw_by_cell(exact.ravel(), KeyedWords(key, _add_up_keys(tract, key)))
         changes = np.array(
             [
                 [float(row.probabilities.get(step, 0)) for step in range(-largest, largest + 1)]
                 for row in self.table.rows
             ]
         )
-        return Draw(self.publish_types(tract, perturbed, TabulatedLaw(changes)), np.zeros(0), None)
+        return Draw(self.publish(tract, perturbed.reshape(exact.shape), TabulatedLaw(changes)), np.zeros(0), None)
+
+
+def _count(tract: Tract) -> Counts:
+    """The counts of all types in T1, and of all tables' cells in T2."""
+    types = tract.count()
+    return types if tract.tier is REDISTRICTING else tract.tier.tabulate(types)
+
+
+def _add_up_keys(tract: Tract, key: bytes) -> Words:
+    """The key of each cell of all tables of each block, shape (blocks × cells, 2): the sum of its records' keys."""
+    firsts = np.cumsum(tract.sizes) - tract.sizes
+    order = np.argsort(tract.household, kind="stable")
+    identifiers = np.zeros((len(order), 2), dtype=np.uint64)
+    # A person who is left out leaves the keys of other households alone.
+    identifiers[order, 0] = tract.household[order]
+    identifiers[order, 1] = np.arange(len(order)) - firsts[tract.household[order]]
+    keys = record_keys(key, identifiers)
+    halves = [keys[:, 0] >> np.uint64(32), keys[:, 0], keys[:, 1] >> np.uint64(32), keys[:, 1]]
+    types, cells = tract.frame * tract.tier.shape[1] + tract.category, len(tract.tier.table_of_cell)
+    sums = np.zeros((4, tract.blocks * cells), dtype=np.uint64)
+    for of_table in tract.tier.cells:
+        own = of_table[types]
+        counted = np.flatnonzero(own != OUTSIDE)
+        for place, half in enumerate(halves):
+            np.add.at(sums[place], tract.place[counted] * cells + own[counted], half[counted] & _LOW)
+    for place in (3, 2, 1):
+        sums[place - 1] += sums[place] >> np.uint64(32)
+    high, low = ((sums[place] & _LOW) << np.uint64(32) | (sums[place + 1] & _LOW) for place in (0, 2))
+    return np.stack([high, low], axis=1)
 
 
 class HypercubeGrid(Grid):

@@ -14,6 +14,7 @@ from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, buil
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Fact, Partitions, release_hook, session_hook, statement_hook
+from assets.release.microdata import Microdata
 from assets.release.statement import Accuracy, Parameter
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
@@ -26,7 +27,7 @@ from assets.topdown.intervals import build_intervals
 from assets.topdown.invariants import build_invariants, require_feasible
 from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
-from assets.topdown.published import published_tables
+from assets.topdown.published import list_microdata, published_tables
 from assets.topdown.release import (
     ESTIMATES,
     HISTOGRAMS,
@@ -112,6 +113,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             *([build_intervals(release)] if release.design.full else []),
             *([build_replicates(release), build_uncertainty(release)] if release.declaration.replicates else []),
         ]
+
+    @property
+    def microdata(self) -> Microdata:
+        return list_microdata(self.release)
 
     def counts_version(self, session: Session, custody: Custody) -> str:
         return session.sorted_version(self.counts_table, self.release.version_key(custody))

@@ -4,9 +4,16 @@ This module describes them for the data dictionary. `tables` and earlier modules
 """
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
 from assets.measurement.method import MEASUREMENTS
+from assets.release.microdata import CountedTable, Microdata
 from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, error_columns
 from assets.topdown.intervals import COLUMNS as INTERVAL_COLUMNS
 from assets.topdown.intervals import interval_table, name_column
@@ -24,7 +31,7 @@ from assets.topdown.tables import (
 from assets.topdown.uncertainty import COLUMNS as ERROR_COLUMNS
 from assets.topdown.uncertainty import uncertainty_table
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, words
-from mechanisms.topdown.redistricting import CODES, RedistrictingTable
+from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 
 _RECORD_TITLES = {PERSONS.name: "persons", UNITS.name: "housing units"}
@@ -52,6 +59,36 @@ def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
         _query_cells(release),
         describe_spine(release),
     )
+
+
+def list_microdata(release: TopDownRelease) -> Microdata:
+    """The redistricting tables that follow from the published records, whether or not the release publishes them."""
+    tables = {
+        table.name: CountedTable(
+            _redistricting(release, table),
+            table.schema.name,
+            ("geoid",),
+            tuple(attribute.name for attribute in table.schema.attributes),
+            partial(_count_cells, table),
+        )
+        for table in REDISTRICTING.values()
+        if table.schema.name in release.products
+    }
+    return Microdata(release.spine[release.finest].columns, release.finest, tables)
+
+
+def _count_cells(table: RedistrictingTable, records: pa.Table, places: int) -> dict[str, NDArray[np.int64]]:
+    keys = np.zeros(len(records), dtype=np.int64)
+    for attribute in table.schema.attributes:
+        codes = pc.index_in(records[attribute.name], pa.array(INPUT_CODES[attribute.name]))
+        keys = keys * attribute.size + codes.to_numpy()
+    number, count = records["number"].to_numpy(), records["count"].to_numpy()
+    found = {}
+    for cell in table.cells:
+        counted = cell.counted[keys]
+        found[cell.name] = np.zeros(places, dtype=np.int64)
+        np.add.at(found[cell.name], number[counted], count[counted])
+    return found
 
 
 def _tables_of_errors(release: TopDownRelease) -> tuple[PublishedTable, ...]:

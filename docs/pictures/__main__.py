@@ -15,6 +15,7 @@ RELEASES = {
     "phsafe": ("two_states", "s_dhc"),
     "safetab": ("detailed", "persons"),
     "topdown": ("two_states", "redistricting"),
+    "dhc": ("two_counties", "dhc"),
     "pair_swapping": ("two_states", "pairs_2010"),
     "table_builder": ("survey", "tables_employment"),
 }

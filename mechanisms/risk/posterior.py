@@ -21,12 +21,18 @@ _NEGLIGIBLE = 1e-14
 class Law(Protocol):
     """How a published count depends on the true one."""
 
-    def likelihoods(self, published: Counts, most: int) -> Shares:
-        """P(published | m) for m = 0, …, `most`, up to a factor for each published count; shape (…, most + 1)."""
+    def log_likelihoods(self, published: Counts | Shares, most: int) -> Shares:
+        """ln P(published | m) for m = 0, …, `most`, up to a summand for each published count; shape (…, most + 1)."""
 
     @property
     def standard_deviation(self) -> float:
         """About how far a published count lies from the true one."""
+
+
+def take_logs(chances: Shares) -> Shares:
+    """The logarithms of probabilities, some of which are 0."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(chances))
 
 
 @dataclass(frozen=True)
@@ -35,12 +41,26 @@ class LaplaceLaw:
 
     scale: float
 
-    def likelihoods(self, published: Counts, most: int) -> Shares:
-        return np.asarray(np.exp(-np.abs(published[..., None] - np.arange(most + 1)) / self.scale))
+    def log_likelihoods(self, published: Counts | Shares, most: int) -> Shares:
+        return np.asarray(-np.abs(published[..., None] - np.arange(most + 1)) / self.scale)
 
     @property
     def standard_deviation(self) -> float:
         return float(np.sqrt(2) * self.scale)
+
+
+@dataclass(frozen=True)
+class GaussianLaw:
+    """Normal noise of a variance, also of estimates that are no integers."""
+
+    variance: float
+
+    def log_likelihoods(self, published: Counts | Shares, most: int) -> Shares:
+        return np.asarray(-((published[..., None] - np.arange(most + 1)) ** 2) / (2 * self.variance))
+
+    @property
+    def standard_deviation(self) -> float:
+        return float(np.sqrt(self.variance))
 
 
 @dataclass(frozen=True)
@@ -50,12 +70,12 @@ class TabulatedLaw:
 
     changes: NDArray[np.float64]
 
-    def likelihoods(self, published: Counts, most: int) -> Shares:
+    def log_likelihoods(self, published: Counts | Shares, most: int) -> Shares:
         counts, largest = np.arange(most + 1), self.changes.shape[1] // 2
         change = published[..., None] - counts
         rows = np.minimum(counts, len(self.changes) - 1)
         chances = self.changes[rows, np.clip(change + largest, 0, 2 * largest)]
-        return np.asarray(np.where(np.abs(change) <= largest, chances, 0.0))
+        return take_logs(np.where(np.abs(change) <= largest, chances, 0.0))
 
     @property
     def standard_deviation(self) -> float:
@@ -72,15 +92,15 @@ class RoundedLaw:
     def round(self, counts: Counts) -> Counts:
         return np.asarray((2 * counts + self.base) // (2 * self.base) * self.base)
 
-    def likelihoods(self, published: Counts, most: int) -> Shares:
-        return np.asarray((self.round(np.arange(most + 1)) == published[..., None]).astype(np.float64))
+    def log_likelihoods(self, published: Counts | Shares, most: int) -> Shares:
+        return take_logs((self.round(np.arange(most + 1)) == published[..., None]).astype(np.float64))
 
     @property
     def standard_deviation(self) -> float:
         return self.base / 2
 
 
-def expect_shares(law: Law, published: Counts, prior: Shares, persons: int) -> Shares:
+def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: int) -> Shares:
     """E[m_c] / n, the probability of each category for one of n persons, shape (categories,).
 
     Args:
@@ -91,8 +111,7 @@ def expect_shares(law: Law, published: Counts, prior: Shares, persons: int) -> S
     counts = np.arange(persons + 1)
     # The factor n^m is the same for all m on Σ m = n. With it, the likely sums of the factors are near n.
     logs = counts * np.log(max(1, persons) * prior)[:, None] - np.cumsum(np.log(np.maximum(counts, 1)))
-    with np.errstate(divide="ignore"):
-        logs = logs + np.log(law.likelihoods(published, persons))
+    logs = logs + law.log_likelihoods(published, persons)
     tops = logs.max(axis=1, keepdims=True)
     if np.any(np.isneginf(tops)):
         return prior / prior.sum()
@@ -109,6 +128,58 @@ def expect_shares(law: Law, published: Counts, prior: Shares, persons: int) -> S
         if not weights.sum() > 0:
             return prior / prior.sum()
         expected[place] = (weights * np.arange(len(part))).sum() / weights.sum()
+    return np.asarray(expected / expected.sum())
+
+
+def expect_shares_of_pairs(likely: Shares, of_second: Shares, prior: Shares, persons: int) -> Shares:
+    """As `expect_shares`, from tables that do not tell all categories apart: of n persons, a_j are of class j and not
+    Hispanic, and b_j are of class j and Hispanic. Published are functions of a_j and b_j, and one of Σ b_j.
+
+    It is exact: (persons so far, Hispanic persons so far) are the states of a sum over classes, forward and backward.
+
+    Args:
+        likely: by class, the probability of what is published of it given (a, b); shape (classes, n + 1, n + 1).
+        of_second: that of what is published of all Hispanic persons given Σ b, shape (n + 1,).
+        prior: π, positive, shape (2, classes).
+        persons: n. If it contradicts what is published, the answer is the prior.
+
+    Returns:
+        E[a_j] / n and E[b_j] / n, shape (2, classes).
+    """
+    counts = np.arange(persons + 1)
+    factorials = np.cumsum(np.log(np.maximum(counts, 1)))
+    first, second = np.log(max(1, persons) * prior)[..., None] * counts - factorials
+    logs = take_logs(likely) + first[:, :, None] + second[:, None, :]
+    logs[:, counts[:, None] + counts > persons] = -np.inf
+    tops = logs.max(axis=(1, 2), keepdims=True)
+    if np.any(np.isneginf(tops)):
+        return prior / prior.sum()
+    factors = np.exp(logs - tops)
+    # Somebody may be missing in all that is published, so nobody and one person are never left out.
+    factors[(factors < _NEGLIGIBLE) & (counts[:, None] + counts > 1)] = 0
+    parts = [[(a, b, factor[a, b]) for a, b in np.argwhere(factor).tolist()] for factor in factors]
+    after = np.zeros((persons + 1, persons + 1))
+    after[persons] = of_second
+    backward = [after]
+    for part in reversed(parts):
+        summed = np.zeros_like(after)
+        for a, b, weight in part:
+            summed[: persons + 1 - a - b, : persons + 1 - b] += weight * backward[-1][a + b :, b:]
+        backward.append(summed / max(summed.max(), np.finfo(float).tiny))
+    before, expected = np.zeros_like(after), np.zeros(prior.shape)
+    before[0, 0] = 1
+    for place, (part, then) in enumerate(zip(parts, reversed(backward[:-1]), strict=True)):
+        summed, total = np.zeros_like(before), 0.0
+        for a, b, weight in part:
+            start = before[: persons + 1 - a - b, : persons + 1 - b]
+            chance = weight * float((start * then[a + b :, b:]).sum())
+            total += chance
+            expected[:, place] += a * chance, b * chance
+            summed[a + b :, b:] += weight * start
+        if not total > 0:
+            return prior / prior.sum()
+        expected[:, place] /= total
+        before = summed / summed.max()
     return np.asarray(expected / expected.sum())
 
 

@@ -6,12 +6,16 @@ all types that its cell counts, which leaves few of thousands. HiGHS solves the 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.risk.tiers import OUTSIDE, Counts, Tier
+from mechanisms.risk.tiers import OUTSIDE, Counts, Shares, Tier
+
+_EQUAL = 1e-9
+"""Slopes that differ by less are one."""
 
 
 class NotSolvedError(ArithmeticError):
@@ -103,6 +107,62 @@ class System:
         return provable
 
 
+def find_likeliest(cells: NDArray[np.integer[Any]], costs_of: Shares, persons: Counts, prior: Shares) -> Counts:
+    """The likeliest histogram of a block behind counts that were changed one by one, shape (frames, categories), for an
+    attacker who knows how many persons are in each frame: it minimizes Σ −ln P(published | count) over cells, less
+    Σ x ln π (which leaves out ln x!, and so is exact only for x up to 1).
+
+    Between integers, such costs are taken as piecewise linear. A count is the sum of variables, one for each slope. If
+    slopes ascend, the cheapest are used first; if they do not, the order of steps by 1 is a constraint.
+
+    Args:
+        cells: by table and type, the number of the cell; or `OUTSIDE`.
+        costs_of: by cell, −ln P(published | 0, 1, …, all persons), infinite if that is impossible.
+        persons: by frame, shape (frames,).
+        prior: π; categories of probability 0 are left out.
+
+    Raises NotSolvedError if nothing has what is published.
+    """
+    frames, categories = np.flatnonzero(persons), np.flatnonzero(prior)
+    types = (frames[:, None] * len(prior) + categories).ravel()
+    upper = [np.repeat(persons[frames], len(categories)).astype(float)]
+    costs = [-np.log(np.tile(prior[categories], len(frames)))]
+    firsts, ones = range(0, len(types), len(categories)), np.ones(len(categories))
+    rows: list[tuple[NDArray[np.int64], NDArray[np.float64], float, float]] = [
+        (np.arange(first, first + len(categories)), ones, number, number)
+        for first, number in zip(firsts, persons[frames].tolist(), strict=True)
+    ]
+    own, columns, convex = cells[:, types], len(types), True
+    for cell in np.unique(own[own != OUTSIDE]).tolist():
+        members = np.flatnonzero((own == cell).any(axis=0))
+        number = int(persons[np.unique(types[members] // len(prior))].sum())
+        possible = np.flatnonzero(np.isfinite(costs_of[cell, : number + 1]))
+        if not len(possible) or np.any(np.diff(possible) > 1):
+            raise NotSolvedError("a published count has no true one that the others allow")
+        least = int(possible[0])
+        slopes, widths = np.diff(costs_of[cell, possible]), np.ones(len(possible) - 1)
+        if ascending := bool(np.all(np.diff(slopes) > -_EQUAL)):
+            begins = np.flatnonzero(np.append(True, np.diff(slopes) > _EQUAL)[: len(slopes)])
+            slopes, widths = slopes[begins], np.diff(np.append(begins, len(slopes))).astype(float)
+        steps = np.arange(columns, columns + len(slopes))
+        columns, convex = columns + len(steps), convex and ascending
+        costs.append(slopes)
+        upper.append(widths)
+        factors = np.repeat([1.0, -1.0], [len(members), len(steps)])
+        rows.append((np.concatenate([members, steps]), factors, least, least))
+        if not ascending:
+            rows += [(pair, np.array([1.0, -1.0]), 0, np.inf) for pair in np.stack([steps[:-1], steps[1:]], axis=1)]
+    matrix = np.zeros((len(rows), columns))
+    for row, (places, factors, _, _) in enumerate(rows):
+        matrix[row, places] = factors
+    lower_rows, upper_rows = (np.array([row[side] for row in rows], dtype=np.float64) for side in (2, 3))
+    whole = len(types) if convex else columns
+    program = _Program(np.concatenate(costs), np.concatenate(upper), matrix, lower_rows, upper_rows, whole)
+    histogram = np.zeros((len(persons), len(prior)), dtype=np.int64)
+    histogram.ravel()[types] = _minimize(program)[: len(types)]
+    return histogram
+
+
 def measure_variability(solution: Counts, other: Counts) -> float:
     """The share of records in which two histograms of equally many records differ, from 0 to 1: L1 / 2N; with the one
     that differs most, the solution variability (Equation 4.6)."""
@@ -111,13 +171,15 @@ def measure_variability(solution: Counts, other: Counts) -> float:
 
 @dataclass(frozen=True)
 class _Program:
-    """min costs·x for integers 0 <= x <= upper with lower_rows <= matrix x <= upper_rows."""
+    """min costs·x for 0 <= x <= upper with lower_rows <= matrix x <= upper_rows, of which the first `whole` are
+    integers; those that are left are integers at a least cost if these are."""
 
     costs: NDArray[np.float64]
-    upper: Counts
+    upper: NDArray[np.generic]
     matrix: NDArray[np.float64]
     lower_rows: NDArray[np.generic]
     upper_rows: NDArray[np.generic]
+    whole: int | None = None
 
 
 def _minimize(program: _Program) -> Counts:
@@ -130,7 +192,9 @@ def _minimize(program: _Program) -> Counts:
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_ = np.searchsorted(row, np.arange(rows + 1))
     lp.a_matrix_.index_, lp.a_matrix_.value_ = column, program.matrix[row, column]
-    lp.integrality_ = [highspy.HighsVarType.kInteger] * columns
+    whole = columns if program.whole is None else program.whole
+    kinds = [highspy.HighsVarType.kInteger] * whole, [highspy.HighsVarType.kContinuous] * (columns - whole)
+    lp.integrality_ = [*kinds[0], *kinds[1]]
     solver = highspy.Highs()
     for option, setting in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0), ("random_seed", 0)):
         solver.setOptionValue(option, setting)

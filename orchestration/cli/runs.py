@@ -124,13 +124,13 @@ def load_releases(name: str) -> "Sequence[ReleaseComponent]":
 
 
 def load_launched(name: str) -> "Sequence[ReleaseComponent]":
-    """The releases that a launch of a name makes: none, if it is the name of a laboratory."""
+    """The releases that a launch of a name makes: none, if it is the name of what draws nothing."""
     from orchestration.deployment import Deployment
 
     try:
         return load_releases(name)
     except click.UsageError:
-        if name in Deployment().laboratories:
+        if name in Deployment().others:
             return []
         raise
 

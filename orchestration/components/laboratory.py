@@ -2,20 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.laboratory.declaration import LaboratoryDeclaration
-from assets.laboratory.points import Grid, Point, RoundingGrid
+from assets.laboratory.points import Point, RoundingGrid, Then
+from assets.pair_swapping.laboratory import PairSwappingGrid
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.release import DeclarationError
 from assets.swapping.laboratory import SwappingGrid
 from assets.table_builder.laboratory import HypercubeGrid, PTableGrid
+from assets.topdown.laboratory import TopDownGrid
 from orchestration.components.release import declared_datasets
-from orchestration.components.scaffolding import DeclaredComponent
+from orchestration.components.scaffolding import JobComponent
 from orchestration.environment import deployment_folders
 
 PARTITION_RANGE_START, PARTITION_RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -26,14 +29,26 @@ class Methods(Part):
     """The methods that are compared, each with its parameters. No protection is always among them."""
 
     swapping: SwappingGrid | SkipJsonSchema[None] = Field(None, description="Permutation swapping of households.")
-    hypercubes: HypercubeGrid | SkipJsonSchema[None] = Field(None, description="Hypercubes with noise, tier T1.")
-    p_tables: PTableGrid | SkipJsonSchema[None] = Field(None, description="Perturbation tables, tier T1.")
+    pair_swapping: PairSwappingGrid | SkipJsonSchema[None] = Field(
+        None, description="The targeted swapping of pairs, as in 2010."
+    )
+    topdown: TopDownGrid | SkipJsonSchema[None] = Field(
+        None, description="TopDown's redistricting data, tier T1: with the noisy measurements, and the microdata alone."
+    )
+    hypercubes: HypercubeGrid | SkipJsonSchema[None] = Field(
+        None, description="Hypercubes with noise; in tier T2, tables with noise."
+    )
+    p_tables: PTableGrid | SkipJsonSchema[None] = Field(None, description="Perturbation tables.")
     rounding: RoundingGrid | SkipJsonSchema[None] = Field(None, description="Rounding to multiples, tier T1.")
 
     @property
     def points(self) -> Sequence[Point]:
-        grids: list[Grid | None] = [self.swapping, self.hypercubes, self.p_tables, self.rounding]
-        return [point for grid in grids if grid for point in grid.points()]
+        grids = [getattr(self, name) for name in type(self).model_fields]
+        points = [point for grid in grids if grid for point in grid.points()]
+        if self.swapping and self.swapping.then_p_tables:
+            perturbed = self.p_tables.points() if self.p_tables else []
+            points += [Then(swapped, second) for swapped in self.swapping.points() for second in perturbed]
+        return points
 
 
 class LaboratoryAttributes(LaboratoryDeclaration):
@@ -47,15 +62,14 @@ class LaboratoryAttributes(LaboratoryDeclaration):
 
 
 @dataclass
-class Laboratory(DeclaredComponent):
+class Laboratory(JobComponent):
     """A comparison of methods on synthetic records: what an attacker learns, and how far tables are from the truth."""
 
     declared_by = LaboratoryAttributes
     produces = ("asset", "job")
 
-    @property
-    def named(self) -> str:
-        return f"{self.declaration.dataset}/{self.declaration.name}"
+    def require(self, datasets: Mapping[str, DatasetDeclaration], others: Sequence[Any]) -> None:
+        self.dataset(datasets)
 
     def dataset(self, datasets: Mapping[str, DatasetDeclaration]) -> DatasetDeclaration:
         """The dataset that it compares methods on. Raises DeclarationError if there is none of that name, it is not

@@ -5,7 +5,8 @@ and release follow from the folder: `dg scaffold defs …PermutationSwapping tow
 """
 
 import json
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -84,3 +85,17 @@ class DeclaredComponent(dg.Component, dg.Resolvable):
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
         return dg.ComponentTypeSpec(owners=OWNERS, produces=list(cls.produces))
+
+
+class JobComponent(DeclaredComponent, ABC):
+    """A component whose job makes something of a dataset without a draw of its own, such as a laboratory."""
+
+    @property
+    def named(self) -> str:
+        """The name under which it is declared, `dataset/name`."""
+        return f"{self.declaration.dataset}/{self.declaration.name}"
+
+    @abstractmethod
+    def require(self, datasets: Mapping[str, Any], others: Sequence[Any]) -> None:
+        """Raise DeclarationError unless it can be made from what else is declared: datasets by name, and components
+        that declare releases."""

@@ -22,7 +22,7 @@ try:
         with right:
             stack.enter_context(st.spinner("Loading …"))
         # Here, so that a failure of an import is in the terminal too.
-        from orchestration.explorer import audit, budgets, plan, tables
+        from orchestration.explorer import audit, budgets, laboratory, plan, tables
         from orchestration.explorer.display import OPENED, show_header
 
         show_header(header)
@@ -31,6 +31,7 @@ try:
                 st.Page(budgets.show, title="Budgets", url_path="budgets", default=True),
                 st.Page(plan.show, title="Plan", url_path="plan"),
                 st.Page(tables.show, title="Tables", url_path="tables"),
+                st.Page(laboratory.show, title="Laboratory", url_path="laboratory"),
                 st.Page(audit.show, title="Audit", url_path="audit"),
             ],
             position="top",

@@ -184,9 +184,9 @@ def _wait_until_files_change(
 
 
 def _identify_files(settings: Settings) -> list[tuple[int, int] | None]:
-    """The device and inode of each database, of the publications and of the programs; None for what is not there."""
+    """The device and inode of each database, of the folders and of the programs; None for what is not there."""
     identities: list[tuple[int, int] | None] = []
-    for path in (*settings.databases, Path(settings.published), *PROGRAMS):
+    for path in (*settings.databases, settings.laboratory, Path(settings.published), *PROGRAMS):
         try:
             status = path.stat()
             identities.append((status.st_dev, status.st_ino))

@@ -40,7 +40,7 @@ def list_readable(settings: Settings) -> Sequence[Path]:
     others = [Path(path) for path in (*SYSTEM, sys.prefix, sys.base_prefix, *boundaries)]
     logs = [database.with_name(f"{database.name}.wal") for database in settings.databases]
     allowed = exclude([*others, *PROGRAMS], [Path(path) for path in settings.left_out])
-    return [*allowed, Path(settings.published), *settings.databases, *logs]
+    return [*allowed, Path(settings.published), settings.laboratory, *settings.databases, *logs]
 
 
 def list_flags(settings: Settings) -> list[str]:

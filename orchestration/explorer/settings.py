@@ -15,7 +15,8 @@ REPLAYS = "replays.json"
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one explorer: the deployment's folder, of which only `databases` can be opened; a temporary
+    """The settings of one explorer: the deployment's folder, of which only `databases` and
+    `laboratory` can be opened; a temporary
     folder, the only one that it writes to; a folder with GeoJSON files, or ""; folders and files that must not be
     opened, even within others that are allowed; names, besides those of this machine, under which it is opened through
     a proxy; and in words, once it holds, how the process is kept from other files."""
@@ -38,6 +39,11 @@ class Settings:
     def databases(self) -> tuple[Path, ...]:
         """The files of the databases that the explorer reads: the public one and the ledger's."""
         return tuple(Path(self.home) / "warehouse" / zone.database for zone in (Zone.PUBLIC, Zone.LEDGER))
+
+    @property
+    def laboratory(self) -> Path:
+        """The folder with the results of laboratories, which are about synthetic records."""
+        return Path(self.home) / "laboratory"
 
     def as_text(self) -> str:
         return json.dumps(asdict(self))

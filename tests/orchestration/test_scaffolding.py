@@ -27,6 +27,7 @@ FOLDERS = {
     "PairSwapping2010": "rehearsal/pairs",
     "TableBuilder": "town/tables",
     "Laboratory": "rehearsal/risk",
+    "Retabulation": "rehearsal/places",
     "PublisherSettings": "publisher",
 }
 """Where each component is scaffolded."""
@@ -59,6 +60,7 @@ def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_it
         "PairSwapping2010": "pairs",
         "TableBuilder": "tables",
         "Laboratory": "risk",
+        "Retabulation": "places",
     }
     for name, text in written.items():
         assert "docs/" in text or name == "SyntheticCensus"

@@ -16,6 +16,7 @@ from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, buil
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Fact, release_hook, session_hook, statement_hook
+from assets.release.microdata import Microdata
 from assets.release.release import Release
 from assets.tabulation.asset import TABLES
 from assets.topdown.dhc.gates import dhc_gates
@@ -31,6 +32,7 @@ from assets.topdown.dhc.measurements import (
 from assets.topdown.dhc.plan import dhc_plan, scale_allocations
 from assets.topdown.dhc.products import build_dhc_tables, build_filled, build_microdata
 from assets.topdown.dhc.published import published_tables
+from assets.topdown.dhc.recount import list_microdata
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.dhc.statement import dhc_statement
 from assets.topdown.plan import allocations_for
@@ -65,7 +67,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
 
     def __init__(self, release: DHCRelease) -> None:
         super().__init__(release)
-        self.draw_follows = (HISTOGRAMS, *self._levels)
+        self.draw_follows = (HISTOGRAMS, self._levels[-1])
         self.publishes_also_from = (SPINE, FACILITIES)
 
     @property
@@ -101,6 +103,10 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
             build_microdata(release),
             build_dhc_tables(release),
         ]
+
+    @property
+    def microdata(self) -> Microdata:
+        return list_microdata(self.release)
 
     def counts_version(self, session: Session, custody: Custody) -> str:
         return session.sorted_version(self.counts_table, self.release.version_key(custody))

@@ -211,7 +211,7 @@ def tables_recipes(session: Session, release: DHCRelease) -> dict[Table, Recipe]
             counts = read_estimates(session, release, histogram, level) if own else None
             for name in own:
                 assert counts is not None
-                columns = dict(zip(cell_names(name), _count(name, counts, places), strict=True))
+                columns = dict(zip(cell_names(name), count_cells(name, counts, places), strict=True))
                 parts[name].append(
                     pa.table({"depth": pa.repeat(depth, places), "number": np.arange(places), **columns})
                 )
@@ -229,7 +229,7 @@ def cell_names(name: str) -> list[str]:
     return [f"{name}_{number:03}N" for number, _ in enumerate(describe_table(name)[2], 1)]
 
 
-def _count(name: str, counts: Counts, places: int) -> Iterator[pa.Array]:
+def count_cells(name: str, counts: Counts, places: int) -> Iterator[pa.Array]:
     """The cells of a table, each for all places."""
     if name in MEDIAN_AGES:
         population = find_population(name[3:], PERSONS) if name[3:] else None

@@ -23,7 +23,7 @@ _GEOID = PublishedColumn("geoid", "string", "Code of the place")
 
 def published_tables(release: DHCRelease) -> tuple[PublishedTable, ...]:
     return (
-        *(_table(release, name) for name in table_names(release)),
+        *(published_table(release, name) for name in table_names(release)),
         *(_records(release, name) for name in RECORDS if name in release.products),
         describe_spine(release),
         *([_facilities(release)] if FACILITIES in release.products else []),
@@ -31,7 +31,7 @@ def published_tables(release: DHCRelease) -> tuple[PublishedTable, ...]:
     )
 
 
-def _table(release: DHCRelease, name: str) -> PublishedTable:
+def published_table(release: DHCRelease, name: str) -> PublishedTable:
     title, universe, labels, histogram = describe_table(name)
     median, unit = name in MEDIAN_AGES, _UNITS[histogram]
     official = name not in DHC_TABLES or DHC_TABLES[name].published

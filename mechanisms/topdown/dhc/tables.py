@@ -7,6 +7,7 @@ documentation were not at hand, rows follow from a table's title and its number 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,18 +54,29 @@ class Table:
 
     def count(self, counts: Counts, places: int) -> NDArray[np.int64]:
         """The counts of all cells, shape (places, cells)."""
-        codes = {
-            part.name: self.schema.marginal(part.name).find(counts.cell)
-            for part in self.schema.attributes
-            if any(part.name in cell.where for cell in self.cells)
-        }
-        found = np.zeros((places, len(self.cells)), dtype=np.int64)
-        for number, cell in enumerate(self.cells):
-            counted = np.ones(len(counts.cell), dtype=np.bool_)
-            for name, chosen in cell.where.items():
-                counted &= np.isin(codes[name], chosen)
-            found[:, number] = np.bincount(counts.number[counted], counts.count[counted], places)
-        return found
+        classes, members = self._leaves
+        leaf = np.zeros(len(counts.cell), dtype=np.int64)
+        for name, of_code in classes.items():
+            leaf = leaf * (int(of_code.max()) + 1) + of_code[self.schema.marginal(name).find(counts.cell)]
+        counted = np.any(members, axis=1)[leaf]
+        sums = np.bincount(
+            counts.number[counted] * len(members) + leaf[counted], counts.count[counted], places * len(members)
+        )
+        return (sums.reshape(places, len(members)) @ members).astype(np.int64)
+
+    @cached_property
+    def _leaves(self) -> tuple[dict[str, NDArray[np.int64]], NDArray[np.float64]]:
+        """By attribute, the class of each code: codes of one class are counted by the same cells. And whether each
+        combination of classes is counted by each cell, shape (combinations, cells)."""
+        classes, members = dict[str, NDArray[np.int64]](), np.ones((1, len(self.cells)), dtype=np.bool_)
+        for part in self.schema.attributes:
+            if any(part.name in cell.where for cell in self.cells):
+                every = range(part.size)
+                of_cells = np.array([np.isin(every, list(cell.where.get(part.name, every))) for cell in self.cells]).T
+                own, of_code = np.unique(of_cells, axis=0, return_inverse=True)
+                classes[part.name] = of_code.ravel()
+                members = (members[:, None] & own).reshape(-1, len(self.cells))
+        return classes, members.astype(np.float64)
 
 
 P_L_TABLES = ("P8", "P9", "P10", "P11")

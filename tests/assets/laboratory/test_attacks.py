@@ -34,7 +34,8 @@ def make_truth(tier: Tier, households: int = 240, blocks: int = 8) -> Truth:
     frame = adult.astype(np.int64) if tier is REDISTRICTING else age
     category = np.where(rng.random(len(household)) < 0.9, race[household], rng.integers(0, 12, len(household)))
     nobody = np.zeros(households, dtype=bool)
-    return Truth(Tract(tier, blocks, rng.integers(0, blocks, households), nobody, household, adult, frame, category))
+    block, groups = rng.integers(0, blocks, households), np.arange(blocks) // 4
+    return Truth(Tract(tier, blocks, block, groups, nobody, household, adult, frame, category))
 
 
 def find(measures: Iterable[Measure], subset: str, measure: str) -> float:
@@ -109,7 +110,17 @@ def test_a_person_who_is_left_out_changes_the_swaps_of_two_strata_alone() -> Non
     category = np.where(size[household] == 1, 7 + household % 2, 0)
     block = np.random.default_rng(1).integers(0, 6, 120)
     adult, frame = np.ones(360, dtype=bool), np.ones(360, dtype=np.int64)
-    tract = Tract(REDISTRICTING, 6, block, np.zeros(120, dtype=bool), household, adult, frame, category)
+    tract = Tract(
+        REDISTRICTING,
+        6,
+        block,
+        np.zeros(6, dtype=np.int64),
+        np.zeros(120, dtype=bool),
+        household,
+        adult,
+        frame,
+        category,
+    )
     point = Swapped(Fraction(1, 2), ("persons",))
     before, after = (point.draw(one, KEY).publication.counts for one in (tract, tract.without(0)))
     of_singles = REDISTRICTING.tabulate((np.arange(252).reshape(1, 2, 126) % 126 == 7).astype(np.int64))[0] > 0

@@ -1,7 +1,12 @@
 """A laboratory from its declaration to its results, on a small synthetic census."""
 
 import csv
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +27,7 @@ from orchestration.components.dataset import Dataset
 from orchestration.components.laboratory import Laboratory, LaboratoryAttributes
 from orchestration.release_definitions import without_configuration
 from resources.custody import Custody
+from resources.project import PROJECT
 from resources.warehouse import Warehouse
 from tests.deployments import small_dataset
 
@@ -70,20 +76,61 @@ class Deployed:
         return self.root / "var" / "laboratory" / "town" / "risk"
 
 
-@pytest.fixture
-def deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
-    monkeypatch.setenv("STIRRED_HOME", str(tmp_path / "var"))
+@contextmanager
+def deploy(root: Path) -> Iterator[Deployed]:
+    os.environ["STIRRED_HOME"] = str(root / "var")
     components = [Dataset(town()), declare()]
     tree = SimpleNamespace(get_all_components=lambda kind: [each for each in components if isinstance(each, kind)])
-    context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=tmp_path, component_tree=tree))
-    warehouse = Warehouse(folder=str(tmp_path / "warehouse"), threads=1)
-    custody = Custody(folder=str(tmp_path / "custody"), databases=warehouse.folder, variable="STIRRED_TEST_MASTER_KEY")
+    context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=root, component_tree=tree))
+    warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
+    custody = Custody(folder=str(root / "custody"), databases=warehouse.folder, variable="STIRRED_TEST_MASTER_KEY")
     resources = dg.Definitions(
         resources=without_configuration({"warehouse": warehouse, "custody": custody}), executor=dg.in_process_executor
     )
     definitions = dg.Definitions.merge(*(each.build_defs(context) for each in components), resources)
     with dg.DagsterInstance.ephemeral() as instance:
-        yield Deployed(tmp_path, definitions, instance)
+        yield Deployed(root, definitions, instance)
+
+
+@pytest.fixture
+def deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
+    monkeypatch.setenv("STIRRED_HOME", "")
+    with deploy(tmp_path) as made:
+        yield made
+
+
+FIRST, LAST = "0001|no-protection", "0002|rounding-to-3"
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from resources.warehouse import Session
+from tests.assets.laboratory.test_laboratory import FIRST, LAST, deploy
+create, stored = Session.create, []
+def kill_in_the_third(self, table, statement, *given, **names):
+    create(self, table, statement, *given, **names)
+    stored.append(str(statement)) if "merged" in str(statement) else None
+    if len(stored) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+Session.create = kill_in_the_third
+with deploy(Path(sys.argv[1])) as deployed:
+    deployed.run(FIRST, LAST)
+"""
+
+
+@pytest.mark.fault
+def test_a_killed_grid_goes_on_with_the_same_numbers(deployed: Deployed, tmp_path: Path) -> None:
+    """Told apart from: a part that is stored before it is whole, and draws whose key is that of the run."""
+    killed = subprocess.run([sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path)], check=False, cwd=PROJECT)
+    assert killed.returncode == -signal.SIGKILL
+    assert len({row[:2] for row in deployed.measures}) == 2
+    again = deployed.run(FIRST, LAST)
+    assert (again["made now"].value, again["stored before"].value) == (6, 2)
+    measures = deployed.measures
+    with duckdb.connect(str(tmp_path / "warehouse" / "confidential.duckdb")) as connection:
+        connection.execute("DROP TABLE town__risk.measures")
+    assert deployed.run(FIRST, LAST)["made now"].value == 8
+    assert deployed.measures == measures
 
 
 def test_a_grid_is_made_in_any_number_of_runs_with_the_same_numbers(deployed: Deployed) -> None:
@@ -91,14 +138,14 @@ def test_a_grid_is_made_in_any_number_of_runs_with_the_same_numbers(deployed: De
     first = deployed.run("0001|no-protection", "0001|swapping-0.5-by-persons")
     assert (first["made now"].value, first["parts of the grid"].value) == (2, "2 of 8")
     some = deployed.measures
-    whole = deployed.run("0001|no-protection", "0002|rounding-to-3")
+    whole = deployed.run(FIRST, LAST)
     assert (whole["made now"].value, whole["stored before"].value) == (6, 2)
     assert whole["parts of the grid"].value == "8 of 8"
     measures = deployed.measures
     assert set(some) < set(measures)
     with duckdb.connect(str(deployed.root / "warehouse" / "confidential.duckdb")) as connection:
         connection.execute("DELETE FROM town__risk.measures WHERE draw = 2 OR point = 'hypercube-1'")
-    assert deployed.run("0001|no-protection", "0002|rounding-to-3")["made now"].value == 5
+    assert deployed.run(FIRST, LAST)["made now"].value == 5
     assert deployed.measures == measures
     ratios = {(point, draw, measure): value for point, draw, *_, measure, value, _ in measures if "ratio" in measure}
     greatest = [key for key in ratios if key[2] == "ln ratio, greatest" and (*key[:2], "ln ratio, bound") in ratios]
@@ -134,7 +181,7 @@ def _require_results(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"tier": "T2"}, "methods: hypercube is not built for tier T2"),
+        ({"tier": "T2"}, "methods: rounding is not built for tier T2"),
         ({"tier": "T3"}, "tier"),
         ({"draws": 0}, "draws"),
         ({"attacks": {"link": "a:b"}}, "a built-in attack has this name"),

@@ -145,7 +145,7 @@ def test_gates_speak_of_one_moment_of_the_ledger_and_the_certificate_of_the_last
         reads.append(len(reads))
         return read(of)
 
-    def passed_and_withdrawn(context: ReleaseContext[Any]) -> tuple[Check, ...]:
+    def passed_and_withdrawn(context: ReleaseContext[Any], gates_: object = None) -> tuple[Check, ...]:
         with monkeypatch.context() as patched:
             patched.setattr(Ledger, "read", noting)
             passed = require_gates(context)
@@ -171,7 +171,7 @@ def test_a_charge_beyond_the_cap_after_the_gates_ends_the_publication(
     """No certificate shows a total above its own cap."""
     before = published.published()
 
-    def passed_and_charged(context: ReleaseContext[Any]) -> tuple[Check, ...]:
+    def passed_and_charged(context: ReleaseContext[Any], gates_: object = None) -> tuple[Check, ...]:
         passed = require_gates(context)
         charge_elsewhere(published, published.release.dataset.name, 10**6)
         return passed

@@ -9,7 +9,9 @@ import pytest
 
 from mechanisms.risk.baselines import guess_by_mode, guess_by_share
 from mechanisms.risk.matching import match_persons
-from mechanisms.risk.posterior import LaplaceLaw, Law, RoundedLaw, TabulatedLaw, expect_shares
+from mechanisms.risk.posterior import LaplaceLaw, Law, RoundedLaw, TabulatedLaw, expect_shares, expect_shares_of_pairs
+from mechanisms.risk.reconstruction import NotSolvedError, find_likeliest
+from mechanisms.risk.tiers import OUTSIDE
 
 
 @pytest.mark.parametrize(("persons", "records"), [(4, [2, 1]), (2, [2, 1, 1]), (3, [1, 2]), (3, [0, 0]), (1, [3, 1])])
@@ -55,7 +57,7 @@ def test_posterior_shares_are_those_of_bayes_over_all_compositions(law: Law, pub
     """Told apart from: a posterior of each count by itself, which does not know that they sum to n; and one that leaves
     out unlikely counts until none sum to n."""
     prior, persons = np.array([0.5, 0.3, 0.15, 0.05]), 5
-    likely = law.likelihoods(np.array(published), persons)
+    likely = np.exp(law.log_likelihoods(np.array(published), persons))
     compositions = [one for one in product(range(persons + 1), repeat=4) if sum(one) == persons]
     weights = np.array(
         [prod(prior[c] ** m / factorial(m) * likely[c, m] for c, m in enumerate(one)) for one in compositions]
@@ -76,3 +78,44 @@ def test_a_posterior_of_many_persons_neither_underflows_nor_ignores_what_is_publ
 def test_what_contradicts_the_attackers_knowledge_leaves_the_prior() -> None:
     prior = np.array([0.75, 0.25])
     assert expect_shares(RoundedLaw(3), np.array([9, 9]), prior, 2) == pytest.approx(prior)
+
+
+def test_posterior_shares_of_pairs_are_those_of_bayes_over_all_compositions() -> None:
+    """Told apart from: a class whose own count is used for a and b apart, and Hispanic persons counted by class."""
+    rng, persons = np.random.default_rng(2), 4
+    likely, of_second, prior = rng.random((2, 5, 5)), rng.random(5), np.array([[0.5, 0.2], [0.2, 0.1]])
+    compositions = np.array([one for one in product(range(persons + 1), repeat=4) if sum(one) == persons])
+    weights = np.array(
+        [
+            prod(share**m / factorial(m) for share, m in zip(prior.ravel(), one, strict=True))
+            * likely[0, one[0], one[2]] * likely[1, one[1], one[3]] * of_second[one[2] + one[3]]
+            for one in compositions.tolist()
+        ]
+    )  # fmt: skip
+    enumerated = (weights @ compositions / weights.sum() / persons).reshape(2, 2)
+    assert expect_shares_of_pairs(likely, of_second, prior, persons) == pytest.approx(enumerated)
+
+
+@pytest.mark.parametrize("law", [law for law, _ in LAWS])
+def test_the_likeliest_records_are_those_of_the_enumeration(law: Law) -> None:
+    """Told apart from: a program that takes the cheapest steps of a cost that is not convex, one that does not know how
+    many persons are in a frame, and one of single cells."""
+    persons, prior = np.array([2, 1]), np.array([0.5, 0.3, 0.2])
+    cells = np.array([[0, 1, 2, 0, 1, 2], [3, 3, OUTSIDE, 4, 4, OUTSIDE]])
+    published = np.array([0, 1, 3, 0, 1]) if isinstance(law, RoundedLaw) else np.array([2, 0, 1, 0, 2])
+    costs = -law.log_likelihoods(published, 3)
+
+    def cost(x: tuple[int, ...]) -> float:
+        sums = [
+            sum(number for number, row in zip(x * 2, cells.ravel(), strict=True) if row == cell) for cell in range(5)
+        ]
+        of_cells = sum(costs[cell, number] for cell, number in enumerate(sums))
+        return float(of_cells - np.array(x) @ np.log(np.tile(prior, 2)))
+
+    possible = [x for x in product(range(3), repeat=6) if sum(x[:3]) == 2 and sum(x[3:]) == 1]
+    least = min(map(cost, possible))
+    if np.isinf(least):
+        with pytest.raises(NotSolvedError):
+            find_likeliest(cells, costs, persons, prior)
+    else:
+        assert cost(tuple(find_likeliest(cells, costs, persons, prior).ravel().tolist())) == pytest.approx(least)

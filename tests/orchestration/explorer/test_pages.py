@@ -218,6 +218,42 @@ def test_an_average_is_judged_by_its_interval_as_it_has_no_standard_error(publis
     assert list(test.table[0].value["Remark"]) == ["", "too uncertain"]
 
 
+def page_of_laboratories() -> None:
+    """The page alone, as Streamlit's test runs it."""
+    from orchestration.explorer.laboratory import show
+
+    show()
+
+
+def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_method(published: Path) -> None:
+    """It fails if an attack is shown that another one beats, which makes a method look safer than it is."""
+    folder = read_settings().laboratory / "town" / "risk"
+    folder.mkdir(parents=True)
+    rest = {"standard_error": 0.01, "difference": None, "persons": 30}
+    persons, cells = ("nonmodal", "all", "accuracy"), ("cells of a block, not 0", "all", "mean absolute error")
+    guesser = ("nonmodal", "all", "share of others")
+    columns = ("method", "parameters", "attack", "subset", "block_size", "measure", "value")
+    rows = [
+        dict(zip(columns, row, strict=True)) | rest
+        for row in (
+            ("no protection", "", "link", *persons, 0.8), ("no protection", "", "tables", *cells, 0.0),
+            ("hypercube", "ε = 1", "link", *persons, 0.2), ("hypercube", "ε = 1", "likeliest", *persons, 0.3),
+            ("hypercube", "ε = 1", "tables", *cells, 2.5), ("", "", "none", *guesser, 0.1),
+        )
+    ]  # fmt: skip
+    table = pa.Table.from_pylist(rows).replace_schema_metadata({"title": "*Race*", "tier": "T1"})
+    pq.write_table(table, folder / "results.parquet")
+    for name in ("results.csv", "dictionary.csv"):
+        (folder / name).write_text("x")
+    test = AppTest.from_function(page_of_laboratories, default_timeout=600).run()
+    assert not test.exception
+    assert [heading.value for heading in test.subheader] == [r"\*Race\*, tier T1"]
+    shown = test.table[0].value
+    assert list(shown["Risk"]) == [r"0\.800", r"0\.300"]
+    assert list(shown["Attack"]) == ["link", "likeliest"]
+    assert test.query_params["subset"] == "nonmodal"
+
+
 def page_of_plans() -> None:
     """The page alone, as Streamlit's test runs it."""
     from orchestration.explorer.plan import show

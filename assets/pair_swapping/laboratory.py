@@ -1,0 +1,69 @@
+"""The pair swapping of 2010 in the laboratory: risky households of a tract exchange their blocks with similar ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from assets.laboratory.points import Grid, Moved, Moving, Point
+from assets.laboratory.records import Tract
+from assets.release.numbers import SwapRate
+from mechanisms.sampling.stream import RandomStream
+
+
+@dataclass(frozen=True)
+class PairSwapped(Moving):
+    """Exact tables after the swap. Partners agree in adults and minors; who alone has the races, ethnicities and ages
+    of the household's adults and minors, in a block or more, is at risk."""
+
+    rate: Fraction
+
+    method = "pair swapping of 2010"
+    tiers = ("T1", "T2")
+
+    @property
+    def parameters(self) -> str:
+        return f"{float(self.rate):g}"
+
+    def move(self, tract: Tract, key: bytes) -> Moved:
+        from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, pairs_of_words
+
+        # Words belong to households, so that a person who is left out leaves the others' words alone.
+        words = RandomStream(key, "pairs").words(len(tract.block))
+        occupied = np.flatnonzero((tract.sizes > 0) & ~tract.quarters)
+        members = occupied[np.argsort(tract.block[occupied], kind="stable")]
+        group = np.unique(np.stack([tract.sizes, tract.adults], axis=1)[members], axis=0, return_inverse=True)[1]
+        above = np.zeros((4, tract.blocks), dtype=np.int32)
+        above[0] = tract.block_group
+        households = Households(
+            tract.block[members].astype(np.int32),
+            group.ravel().astype(np.int32),
+            _number_compositions(tract)[members].astype(np.int32),
+            Places(above),
+        )
+        partner = pairs_of_words(households, self.rate, words[members]).partner
+        block = tract.block.copy()
+        block[members] = np.where(partner == NOBODY, block[members], block[members[partner]])
+        return Moved(block, np.zeros(0), None)
+
+
+def _number_compositions(tract: Tract) -> NDArray[np.int64]:
+    """By household, the number of what its persons are, whatever their order."""
+    kinds = tract.adult * tract.tier.shape[1] + tract.category
+    order = np.lexsort((kinds, tract.household))
+    ends = np.cumsum(tract.sizes)
+    numbers: dict[bytes, int] = {}
+    parts = (kinds[order][first:last].tobytes() for first, last in zip(ends - tract.sizes, ends, strict=True))
+    return np.array([numbers.setdefault(part, len(numbers)) for part in parts], dtype=np.int64)
+
+
+class PairSwappingGrid(Grid):
+    """The pair swapping of 2010, for each of the swap rates."""
+
+    rates: tuple[SwapRate, ...] = Field(min_length=1, description="The share of households that is selected.")
+
+    def points(self) -> Sequence[Point]:
+        return [PairSwapped(rate) for rate in self.rates]

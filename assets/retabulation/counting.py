@@ -1,0 +1,159 @@
+"""How the published records of a release are counted again: the edition that they are of, its files, and its blocks."""
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.publication import signature
+from assets.publication.asset import publication_problems
+from assets.publication.signature import CERTIFICATE, CHECKSUMS, Identity
+from assets.release.stage import Recipes, store_rows
+from assets.retabulation.declaration import BLOCKS, Retabulation, RetabulationError
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import SQL, Fragment
+from resources.warehouse import Recipe, Session
+
+GEOGRAPHY, SOURCE = "geography", "source"
+
+_STRADDLING = SQL("retabulation/straddling", "SELECT count(*) - count(DISTINCT (level, block)) FROM {{ geography }}")
+_UNPLACED = SQL(
+    "retabulation/unplaced",
+    "SELECT count(*) FROM {{ blocks }} ANTI JOIN (FROM {{ placed }} WHERE level = $level) USING (block)",
+)
+
+_LISTED = pa.schema(dict.fromkeys(("level", "geoid", "block"), pa.string()))
+
+
+@dataclass(frozen=True)
+class SourceEdition:
+    """The published edition that is counted: its folder, what its signed certificate says, and the SHA-256 of its
+    `SHA256SUMS`, which covers every file."""
+
+    folder: Path
+    identity: Identity
+    record: Mapping[str, Any]
+    checksums: str
+
+    def read(self, name: str, columns: Sequence[str]) -> pa.RecordBatchReader:
+        """A published table, which is read once. Raises RetabulationError if it is not there."""
+        try:
+            file = pq.ParquetFile(self.folder / f"{name}.parquet")
+            schema = pa.schema([file.schema_arrow.field(column) for column in columns])
+        except (OSError, KeyError):
+            raise RetabulationError(f"{self.identity}: {name}.parquet is not there, or lacks a column") from None
+        return pa.RecordBatchReader.from_batches(schema, file.iter_batches(columns=list(columns)))
+
+
+def find_source_problems(release: Retabulation, custody: Custody, ledger: Ledger) -> list[str]:
+    """The files of the release are signed and unaltered, and each edition is that of a settled draw that was not
+    withdrawn.
+
+    With a broken ledger, that cannot be known.
+    """
+    source = release.source
+    if problems := ledger.read().problems:
+        return list(problems)
+    if not source.folder.exists():
+        return [f"{source.dataset.name}/{source.name} is not published yet; launch the job {source.schema} first"]
+    return publication_problems(source.published, source.dataset.name, source.name, custody, ledger)
+
+
+def read_source(release: Retabulation, custody: Custody, ledger: Ledger) -> SourceEdition:
+    """The release's current edition. Raises RetabulationError for `find_source_problems`."""
+    if problems := find_source_problems(release, custody, ledger):
+        raise RetabulationError(
+            f"{release.schema}: the publication that it rests on cannot be counted: {'; '.join(problems)}"
+        )
+    folder = release.source.folder
+    record = json.loads((folder / CERTIFICATE).read_bytes())
+    return SourceEdition(folder, signature.identity(folder), record, signature.file_sha256(folder / CHECKSUMS))
+
+
+def geography_recipe(session: Session, release: Retabulation) -> Recipe:
+    """The recipe of the table `geography`, from the units and the declared files."""
+    rows = [row for name, path in release.listed.items() for row in _read_places(name, path)]
+    listed = pa.Table.from_pylist(rows, schema=_LISTED)
+    values = {f"level_{number}": name for number, name in enumerate(release.joined)}
+    names = {
+        "listed": session.register("listed", listed),
+        "joined": list(release.joined.values()),
+        "block": release.microdata.block,
+        "units": release.dataset.cef_tables()[0],
+    }
+    return "retabulation/geography", values, names
+
+
+def _read_places(level: str, path: Path) -> Iterator[dict[str, str]]:
+    """The blocks of a file and their places. Raises RetabulationError unless every line has these two codes."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(map(str.strip, row))]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise RetabulationError(f"geographies: {level}: {path.name} cannot be read as CSV") from None
+    if rows and not any(map(str.isdigit, rows[0][0])):
+        del rows[0]
+    if wrong := sum(len(row) != 2 or not all(row) for row in rows):
+        raise RetabulationError(
+            f"geographies: {level}: {path.name}: {wrong:,} lines do not have two codes, of a block and of its place"
+        )
+    return ({"level": level, "block": block, "geoid": place} for block, place in rows)
+
+
+def require_one_place(session: Session, release: Retabulation) -> None:
+    (straddling,) = session.row(_STRADDLING, geography=release.public(GEOGRAPHY))
+    if straddling:
+        raise RetabulationError(
+            f"{release.schema}: geographies: {straddling:,} times a block lies in a further place of the same geography"
+        )
+
+
+def stage_places(session: Session, release: Retabulation, source: SourceEdition) -> Fragment:
+    """Stage the blocks of the publication with the numbers of their places. Raises RetabulationError if one has none in
+    a geography that is joined from columns: its units are others by now."""
+    spine = source.read("spine", ["level", "geoid"]).read_all()
+    blocks = spine.filter(pa.compute.equal(spine["level"], release.microdata.level)).select(["geoid"])
+    published = session.register("published", blocks.rename_columns(["block"]))
+    placed = session.stage("placed", "retabulation/placed", geography=release.public(GEOGRAPHY), blocks=published)
+    for level in release.joined:
+        (unplaced,) = session.row(_UNPLACED, {"level": level}, blocks=published, placed=placed)
+        if unplaced:
+            raise RetabulationError(
+                f"{release.schema}: geographies: {level}: {unplaced:,} published blocks have no unit in the dataset"
+            )
+    return placed
+
+
+def tables_recipes(session: Session, release: Retabulation, source: SourceEdition) -> Recipes:
+    """The recipes of all tables, from the published files and the table `geography`, and of the edition they are of."""
+    placed = stage_places(session, release, source)
+    places = session.arrow(_PLACES, placed=placed)
+    place_names: Mapping[str, str] = getattr(release.dataset, "place_names", {})
+    names = [place_names.get(code) for code in places["geoid"].to_pylist()]
+    made: dict[Any, Recipe] = {}
+    counts: dict[tuple[str, tuple[str, ...]], pa.Table] = {}
+    for name in release.counted:
+        table = release.microdata.tables[name]
+        key = table.records, table.attributes
+        if key not in counts:
+            records = source.read(table.records, [*table.block, *table.attributes])
+            recipe = {"attributes": list(table.attributes), "columns": table.block, "placed": placed}
+            counts[key] = session.arrow("retabulation/counts", records=session.register("records", records), **recipe)
+        cells = table.count(counts[key], len(places))
+        rows = pa.table({**{part: places[part] for part in ("level", "geoid")}, "name": pa.array(names, pa.string())})
+        for cell, figures in cells.items():
+            rows = rows.append_column(cell, figures if isinstance(figures, pa.Array) else pa.array(figures))
+        made[release.products[name].table] = store_rows(session, f"made_{name}", rows)
+    made[release.products[BLOCKS].table] = (_BLOCKS, {}, {"placed": placed})
+    made[release.public(SOURCE)] = store_rows(session, "made_source", pa.table({"checksums": [source.checksums]}))
+    return made
+
+
+_PLACES = SQL("retabulation/places", "SELECT DISTINCT level, geoid, number FROM {{ placed }} ORDER BY number")
+_BLOCKS = SQL("retabulation/blocks", "SELECT level, geoid, block FROM {{ placed }}")

@@ -1,0 +1,119 @@
+"""A retabulation as one value, with the rules that it satisfies before anything runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from assets.release.columns import Role
+from assets.release.microdata import Microdata
+from assets.release.names import ColumnName, ProductName, ReleaseName, SourcePath
+from assets.release.prose import Prose
+from assets.release.published import PublishedColumn, PublishedTable
+from assets.release.release import Release, ReleaseDeclaration
+from mechanisms.refusal import RefusedError
+from resources.custody import CustodyMode
+
+TEXTS = Prose(Path(__file__).with_name("texts.md"))
+
+BLOCKS = "blocks"
+"""The product that lists the blocks of each place."""
+
+
+class RetabulationError(RefusedError, ValueError):
+    """Published records that cannot be counted again as declared. The message has the rule, and no record."""
+
+
+class RetabulationDeclaration(ReleaseDeclaration):
+    """Tables of published microdata for further places."""
+
+    declares = "retabulation"
+
+    of: ReleaseName = Field(description="The release of the same dataset whose published microdata are counted again.")
+    geographies: dict[ProductName, list[ColumnName] | SourcePath] = Field(
+        min_length=1,
+        description="By name, such as place: the geographic columns of the units that the code of a place is joined "
+        "from; or a CSV file with two columns, the code of a block and that of its place. Blocks that a file leaves "
+        "out are in none of its places.",
+    )
+    tables: list[str] = Field(
+        default_factory=list, description="Which tables, such as P1; by default all that follow from the microdata."
+    )
+
+    custody: ClassVar[CustodyMode] = CustodyMode.ESCROWED  # type: ignore[misc]
+    watch_source: ClassVar[bool] = False  # type: ignore[misc]
+
+    @property
+    def charges(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Retabulation(Release):
+    """Raises DeclarationError if the release publishes no microdata, or does not have a table or a column."""
+
+    declaration: RetabulationDeclaration
+    source: Release
+    microdata: Microdata
+    root: Path
+    """The folder that relative paths start from."""
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.declaration.tables if name not in self.microdata.tables]:
+            self.refuse(f"tables: {unknown[0]}: from its microdata follow {', '.join(self.microdata.tables)}")
+        geographic = [
+            name
+            for name, column in self.dataset.units.stored.items()
+            if column.role is Role.GEOGRAPHY and column.type.stored == "VARCHAR" and not column.nullable
+        ]
+        for geography, columns in self.joined.items():
+            if not columns:
+                self.refuse(f"geographies: {geography}: at least one column is required, or a file")
+            if unknown := [name for name in columns if name not in geographic]:
+                self.refuse(
+                    f"geographies: {geography}: {unknown[0]} is not a geographic column of text of "
+                    f"{self.dataset.name}, which has {', '.join(geographic)}"
+                )
+
+    @property
+    def joined(self) -> dict[str, list[str]]:
+        """The columns that the codes of a geography's places are joined from, by its name."""
+        return {name: given for name, given in self.declaration.geographies.items() if isinstance(given, list)}
+
+    @property
+    def listed(self) -> dict[str, Path]:
+        """The files that list blocks and their places."""
+        return {
+            name: self.root / given for name, given in self.declaration.geographies.items() if isinstance(given, str)
+        }
+
+    @property
+    def counted(self) -> list[str]:
+        return [name for name in self.microdata.tables if name in (self.declaration.tables or self.microdata.tables)]
+
+    @cached_property
+    def products(self) -> Mapping[str, PublishedTable]:
+        """By table, its description; and that of the list of blocks."""
+        geographies = dict.fromkeys(self.declaration.geographies, "")
+        place = (
+            PublishedColumn("level", "string", "Geography", geographies),
+            PublishedColumn("geoid", "string", "Code of the place"),
+        )
+        name = PublishedColumn("name", "string", "Name of the place, if there is one", required=False, names="geoid")
+        key = ("level", "geoid")
+        described = {}
+        for counted in self.counted:
+            own = self.microdata.tables[counted].published
+            cells = (column for column in own.columns if column.has_figures)
+            described[counted] = PublishedTable(
+                own.name, own.title, TEXTS("table", release=self.source), self.public(own.name),
+                (*place, name, *cells), key, geography=key, levels=geographies,
+            )  # fmt: skip
+        block = PublishedColumn("block", "string", "Code of the block, as in the microdata")
+        blocks = PublishedTable(
+            BLOCKS, "Blocks of each place", TEXTS("blocks"), self.public(BLOCKS), (*place, block), ("level", "block")
+        )
+        return described | {BLOCKS: blocks}

@@ -1,0 +1,160 @@
+"""TopDown's redistricting data in the laboratory: noisy measurements of a tract, its block groups and blocks, and the
+microdata that are estimated from them.
+
+A tract is taken by itself: levels above it, and their part of ρ, are left out, and its own measurements are the widest.
+The histogram has what T1 tells apart: voting age, ethnicity and race. Queries of group quarters are left out, and the
+others have the shares of the 2020 Census among themselves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from assets.laboratory.points import Draw, Grid, Point
+from assets.laboratory.publication import Measured, Publication
+from assets.laboratory.records import Tract
+from assets.release.numbers import Rho
+from mechanisms.risk.tiers import RACES, Counts
+from mechanisms.sampling.noise import DiscreteGaussian, Noise
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.topdown.allocation import PERSON_ALLOCATION
+from mechanisms.topdown.design import MECHANISM
+from mechanisms.topdown.schema import Attribute, Schema
+
+SCHEMA = Schema("persons", (Attribute("votingage", 2), Attribute("hispanic", 2), Attribute("cenrace", RACES)))
+"""Its cells are the types of T1, in their order."""
+
+_LEVELS = ("Tract", "Block_Group", "Block")
+_PAIRS = 500
+
+
+@dataclass(frozen=True)
+class TopDown(Point):
+    """Microdata, also with the noisy measurements that they were made of, which the attacker then uses instead: the
+    microdata are made of them and nothing else."""
+
+    rho: Fraction
+    measurements: bool
+
+    @property
+    def method(self) -> str:  # type: ignore[override]
+        return "TopDown" if self.measurements else "TopDown, microdata alone"
+
+    @property
+    def parameters(self) -> str:
+        return f"ρ = {float(self.rho):g}"
+
+    def draw(self, tract: Tract, key: bytes) -> Draw:
+        measured = self._measure(tract, key)
+        published = self.publish(tract, self._estimate(tract, measured), None)
+        if not self.measurements:
+            return Draw(published, np.zeros(0), None)
+        ratios = self._compare(tract, measured, key)
+        return Draw(replace(published, measured=self._describe(tract, measured)), ratios, None)
+
+    def publish_without(self, tract: Tract, person: int, key: bytes) -> Publication:
+        """Without the microdata where the measurements are attacked."""
+        if not self.measurements:
+            return super().publish_without(tract, person, key)
+        without = tract.without(person)
+        published = self.publish(without, np.zeros_like(without.count()), None)
+        return replace(published, measured=self._describe(without, self._measure(without, key)))
+
+    @property
+    def variances(self) -> dict[tuple[str, str], Fraction]:
+        """σ² of each level and query: 1/ρ of it."""
+        shares = {}
+        for level in _LEVELS:
+            queries = {query: share for query, share in PERSON_ALLOCATION.queries[level].items() if "hh" not in query}
+            whole = sum(queries.values())
+            for query, share in queries.items():
+                shares[level, query] = PERSON_ALLOCATION.levels[level] * share / whole
+        return {place: 1 / (self.rho * share) for place, share in shares.items()}
+
+    def _measure(self, tract: Tract, key: bytes) -> dict[tuple[str, str], Counts]:
+        """By level and query, the noisy answers of all places, shape (places, cells)."""
+        distributions = {f"{level} {query}": DiscreteGaussian(own) for (level, query), own in self.variances.items()}
+        noise, counts = Noise(MECHANISM, distributions, key), _count_levels(tract)
+        measured = {}
+        for level, query in self.variances:
+            exact = SCHEMA.marginal(query).answer(counts[level])
+            measured[level, query] = exact + noise.of_next(f"{level} {query}", exact.size).reshape(exact.shape)
+        return measured
+
+    def _estimate(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> Counts:
+        from mechanisms.topdown.estimation import Measurement, estimate
+        from mechanisms.topdown.feasibility import FREE, Limits
+
+        above = None
+        parents = {"Tract": np.zeros(1, np.int64), "Block_Group": np.zeros(int(tract.block_group.max()) + 1, np.int64)}
+        for level, parent in (*parents.items(), ("Block", tract.block_group)):
+            found = np.zeros((len(parent), SCHEMA.size), dtype=np.int64)
+            for number in range(int(parent.max()) + 1):
+                children = np.flatnonzero(parent == number)
+                answers = [
+                    Measurement(query, variance, measured[of, query][children])
+                    for (of, query), variance in self.variances.items()
+                    if of == level
+                ]
+                bounds = np.zeros((len(children), 1), np.int64), np.full((len(children), 1), 10**6)
+                limits = Limits(*bounds, np.full(len(children), FREE))
+                own = None if above is None else above[number]
+                found[children] = estimate(SCHEMA, answers, limits, own, total_first=level != "Block").histograms
+            above = found
+        assert above is not None
+        return above.reshape(-1, *tract.tier.shape)
+
+    def _describe(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> tuple[Measured, ...]:
+        """The measurements as they are published, of blocks and of the block groups around them."""
+        return tuple(
+            Measured(
+                SCHEMA.marginal(query).cells.reshape(tract.tier.shape),
+                measured["Block", query],
+                measured["Block_Group", query][tract.block_group],
+                float(self.variances["Block", query]),
+                float(self.variances["Block_Group", query]),
+            )
+            for query in (query for level, query in self.variances if level == "Block")
+        )
+
+    def _compare(self, tract: Tract, measured: dict[tuple[str, str], Counts], key: bytes) -> NDArray[np.float64]:
+        """ln of likelihood ratios of worlds in which one person has the category of another, for random pairs."""
+        chosen = RandomStream(key, "pairs").words(2 * _PAIRS) % np.uint64(len(tract.household))
+        first, other = chosen.astype(np.int64).reshape(-1, 2).T
+        places = {"Tract": np.zeros_like(first), "Block_Group": tract.block_group[tract.place[first]]}
+        places["Block"] = tract.place[first]
+        types = [tract.frame[first] * 2 * RACES + tract.category[persons] for persons in (first, other)]
+        counts, ratios = _count_levels(tract), np.zeros(len(first))
+        for (level, query), variance in self.variances.items():
+            marginal = SCHEMA.marginal(query)
+            errors = measured[level, query] - marginal.answer(counts[level])
+            left, entered = (marginal.cells[each] for each in types)
+            moved, place = left != entered, places[level]
+            # From noise e to e + 1 in the cell that is left, and to e − 1 in the one that is entered.
+            steps = (2 * errors[place, left] + 1) + (1 - 2 * errors[place, entered])
+            ratios += np.where(moved, steps, 0) / (2 * float(variance))
+        return np.asarray(ratios[tract.category[first] != tract.category[other]])
+
+
+def _count_levels(tract: Tract) -> dict[str, Counts]:
+    blocks = tract.count().reshape(tract.blocks, -1)
+    groups = np.zeros((int(tract.block_group.max()) + 1, SCHEMA.size), dtype=np.int64)
+    np.add.at(groups, tract.block_group, blocks)
+    return {"Tract": blocks.sum(axis=0)[None], "Block_Group": groups, "Block": blocks}
+
+
+class TopDownGrid(Grid):
+    """TopDown's redistricting data, for each ρ."""
+
+    rhos: tuple[Rho, ...] = Field(
+        min_length=1,
+        description="ρ of all levels of the 2020 Census together, which had 2.56; the tract, its block groups and "
+        "blocks get their shares of it.",
+    )
+
+    def points(self) -> Sequence[Point]:
+        return [TopDown(rho, measurements) for rho in self.rhos for measurements in (True, False)]

@@ -1,0 +1,149 @@
+"""The page *Laboratory*: risk against error of each method of a laboratory, from the files of its results.
+
+A laboratory has one tier, and a picture one laboratory, so that no two tiers are in one picture.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import pyarrow.parquet as pq
+import streamlit as st
+
+from assets.laboratory.evaluation import BASELINE, MEASURES, NONMODAL, UNIQUE
+from assets.laboratory.points import Exact
+from assets.laboratory.results import ERROR, LINKING, SUBSETS, find_most_successful
+from orchestration.explorer.display import COLORS, choose, make_legend, show_chart_with_table, split_page, wrap_title
+from orchestration.explorer.settings import read_settings
+from orchestration.explorer.words import escape
+
+RISKS = ("accuracy", "gain", "precision", "confirmed", "named")
+_GUESSER = "share of others"
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+_COLUMNS = {
+    "Method": "method",
+    "Parameters": "parameters",
+    "Error of counts": "error",
+    "Its standard error": "error_se",
+    "Risk": "risk",
+    "Standard error": "risk_se",
+    "Less no protection": "difference",
+    "Attack": "attack",
+    "Persons": "persons",
+}
+
+
+def show() -> None:
+    st.title("Laboratory")
+    folder = read_settings().laboratory
+    found = {str(path.parent.relative_to(folder)): path for path in sorted(folder.glob("*/*/results.parquet"))}
+    if not found:
+        st.info("No laboratory has results. `stirred launch` a declared one, and its asset `results` writes them.")
+        return
+    link: dict[str, str] = {}
+    controls, picture = split_page()
+    with controls:
+        name = choose("Laboratory", {each: each for each in found}, link, "laboratory")
+        table = pq.read_table(found[name])
+        rows = table.to_pylist()
+        subsets = [each for each in SUBSETS if any(row["subset"] == each for row in rows)]
+        exposed = subsets.index(UNIQUE if UNIQUE in subsets else NONMODAL)
+        subset = choose("Persons", dict(zip(subsets, subsets, strict=True)), link, "subset", name, exposed)
+        sizes = list(dict.fromkeys(row["block_size"] for row in rows if row["subset"] == subset))
+        size = choose("Persons of the block", dict(zip(sizes, sizes, strict=True)), link, "size", name)
+        measures = [each for each in RISKS if any(row["measure"] == each for row in rows)]
+        risk = choose("Risk", dict(zip(measures, measures, strict=True)), link, "risk", name)
+        st.caption(escape(f"{subset}: {SUBSETS[subset]}. {risk}: {MEASURES[risk]}."))
+        for file in ("results.csv", "dictionary.csv"):
+            st.download_button(f"Download {file}", (found[name].parent / file).read_bytes(), file)
+    st.query_params.from_dict(link)
+    described = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    with picture:
+        st.subheader(escape(f"{described.get('title', name)}, tier {described.get('tier', '')}"))
+        _show_points(rows, subset, size, risk)
+        st.caption(
+            "Records are synthetic: the picture shows the order of methods under these attacks, and no national "
+            "percentage. A low point is no guarantee; another attack may do better."
+        )
+
+
+def list_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk: str) -> list[dict[str, Any]]:
+    """A row for each method with its parameters: error, risk and standard errors, by the more successful attack."""
+    found = {
+        tuple(row[name] for name in ("method", "parameters", "attack", "subset", "block_size", "measure")): row
+        for row in rows
+    }
+    points = []
+    for named in dict.fromkeys((row["method"], row["parameters"]) for row in rows if row["method"]):
+        x = found.get((*named, *ERROR))
+        y = find_most_successful(found.get((*named, attack, subset, size, risk)) for attack in LINKING)
+        if x and y:
+            (error, error_se), (value, value_se) = ((row["value"], row["standard_error"] or 0.0) for row in (x, y))
+            points.append(
+                {
+                    "method": named[0], "parameters": named[1], "error": error, "error_se": error_se, "risk": value,
+                    "risk_se": value_se, "difference": y["difference"], "attack": y["attack"], "persons": y["persons"],
+                    "low": value - value_se, "high": value + value_se, "left": error - error_se,
+                    "right": error + error_se,
+                }
+            )  # fmt: skip
+    return points
+
+
+def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk: str) -> None:
+    points = list_points(rows, subset, size, risk)
+    if not points:
+        st.info("Nothing is measured of these persons.")
+        return
+    methods = list(dict.fromkeys(point["method"] for point in points))
+    color = alt.Color(
+        "method:N",
+        sort=methods,
+        legend=make_legend(methods),
+        scale=alt.Scale(domain=methods, range=[COLORS[place % len(COLORS)] for place in range(len(methods))]),
+    )
+    shapes = [_SHAPES[place // len(COLORS) + place % 2 * 2] for place in range(len(methods))]
+    x = alt.X("error:Q", title=wrap_title("mean absolute error of a block's counts that are not 0"))
+    y = alt.Y("risk:Q", title=None, axis=alt.Axis(format="%" if risk != "gain" else "+%"))
+    base = alt.Chart(pd.DataFrame(points)).encode(color=color)
+    shown = ["method", "parameters", "error", "risk", "risk_se", "attack", "persons"]
+    layers = [
+        base.mark_rule().encode(x=x, y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_rule().encode(x=alt.X("left:Q"), x2="right:Q", y=y),
+        base.mark_point(filled=True, size=70, opacity=1).encode(
+            x=x,
+            y=y,
+            shape=alt.Shape("method:N", sort=methods, legend=None, scale=alt.Scale(domain=methods, range=shapes)),
+            tooltip=[alt.Tooltip(name) for name in shown],
+        ),
+        base.mark_text(align="left", dx=7, dy=-6, fontSize=11).encode(x=x, y=y, text="parameters:N"),
+    ]
+    lines = {"no protection": next((point["risk"] for point in points if point["method"] == Exact.method), None)}
+    if risk == "gain":
+        lines["no gain"] = 0.0
+    elif risk != "named":
+        guesser = {(row["attack"], row["subset"], row["block_size"], row["measure"]): row["value"] for row in rows}
+        lines["a guesser who knows all others of the block"] = guesser.get((BASELINE, subset, size, _GUESSER))
+    for words, value in lines.items():
+        if value is not None:
+            line = alt.Chart(pd.DataFrame([{"risk": value, "words": words}]))
+            layers.append(line.mark_rule(strokeDash=[5, 4], color="#444444").encode(y="risk:Q"))
+            layers.append(
+                line.mark_text(align="right", dy=-6, fontSize=11, color="#222222").encode(
+                    x=alt.value("width"), y="risk:Q", text="words:N"
+                )
+            )
+    words = "; ".join(f"{each['method']} {each['parameters']}: {each['risk']:.3f}" for each in points)
+    show_chart_with_table(
+        alt.LayerChart(layer=layers, height=440),
+        f"{risk} of {subset} against the error of counts. {words}",
+        [{name: _write(point[name]) for name in _COLUMNS.values()} for point in points],
+        _COLUMNS,
+    )
+
+
+def _write(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,140 @@
+"""How each method publishes a tract: what it holds, and that a missing person changes nothing else."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from assets.laboratory.attacks import guess_likeliest, link
+from assets.laboratory.evaluation import UNIQUE, Truth, measure_guesses, measure_ratios
+from assets.laboratory.points import Exact, Moving, Then
+from assets.pair_swapping.laboratory import PairSwapped
+from assets.swapping.laboratory import Swapped
+from assets.table_builder.laboratory import NoisyHypercube, PerturbedCounts
+from assets.topdown.laboratory import TopDown
+from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE
+from mechanisms.table_builder.p_table import PTable
+from tests.assets.laboratory.test_attacks import KEY, find, make_truth
+
+HALF, BY_PERSONS = Fraction(1, 2), ("persons",)
+TABLE = PTable.of([{0: Fraction(1)}, {0: HALF, 2: HALF}, {1: HALF, 3: HALF}, {2: HALF, 4: HALF}])
+"""Every count but 0 changes, by 1."""
+
+MOVING: list[Moving] = [
+    Swapped(HALF, BY_PERSONS, Fraction(9, 10), 30),
+    Swapped(HALF, BY_PERSONS, second_rate=HALF),
+    PairSwapped(Fraction(1, 5)),
+]
+
+
+@pytest.fixture(scope="module")
+def t1() -> Truth:
+    return make_truth(REDISTRICTING)
+
+
+@pytest.fixture(scope="module")
+def t2() -> Truth:
+    return make_truth(SUMMARY_FILE, 160, 12)
+
+
+@pytest.mark.parametrize("point", MOVING, ids=lambda point: point.key)
+def test_households_exchange_blocks_with_those_that_match(t1: Truth, point: Moving) -> None:
+    """Told apart from: a swap that leaves the number of a block's households by size open."""
+    tract = t1.tract
+    block = point.move(tract, KEY).block
+    assert (block != tract.block).mean() > 0
+    for size in np.unique(tract.sizes):
+        of_size = tract.sizes == size
+        assert np.array_equal(np.bincount(block[of_size], minlength=8), np.bincount(tract.block[of_size], minlength=8))
+
+
+def test_rare_households_have_a_rate_of_their_own_and_a_first_stir_stays_in_the_block_group(t1: Truth) -> None:
+    tract, never = t1.tract, Fraction(1, 10**6)
+    rare = Swapped(never, BY_PERSONS, Fraction(9, 10), 30)
+    moved = rare.move(tract, KEY).block != tract.block
+    held = [len(np.unique(tract.household[tract.category == category])) for category in range(126)]
+    has_rare = np.isin(np.arange(240), tract.household[np.array(held)[tract.category] <= 30])
+    assert moved[has_rare].mean() > 0.5
+    assert not moved[~has_rare].any()
+    first = Swapped(HALF, BY_PERSONS, second_rate=never).move(tract, KEY).block
+    assert np.array_equal(tract.block_group[first], tract.block_group[tract.block])
+    assert not np.array_equal(first, tract.block)
+
+
+def test_topdown_measures_with_the_declared_noise_and_the_same_noise_without_a_person(t1: Truth) -> None:
+    """Told apart from: noise of σ² = 1/2ρ, a tract that is not the root of its own tree, microdata that do not agree
+    with it, and noise that depends on the counts."""
+    point = TopDown(Fraction(256, 100), measurements=True)
+    published = point.draw(t1.tract, KEY).publication
+    exact = t1.counts.reshape(8, -1)
+    for query in published.measured:
+        if query.counts.size >= 1000:
+            noise = query.counts - np.array([np.bincount(query.cells.ravel(), block) for block in exact])
+            assert noise.var() == pytest.approx(query.variance, rel=0.2)
+    assert min(query.variance for query in published.measured) == pytest.approx(10, rel=0.1), "1/(2.56 · 165/4099 · …)"
+    assert published.counts.min() >= 0
+    assert published.counts.sum() == pytest.approx(exact.sum(), abs=5)
+    person, group = 7, t1.tract.block_group[t1.tract.place]
+    without = point.publish_without(t1.tract, person, KEY)
+    for query, then in zip(published.measured, without.measured, strict=True):
+        own = query.cells[t1.tract.frame[person], t1.tract.category[person]]
+        for counts, counts_then, place in (
+            (query.counts, then.counts, t1.tract.place == t1.tract.place[person]),
+            (query.totals, then.totals, group == group[person]),
+        ):
+            expected = np.zeros_like(counts)
+            expected[np.unique(t1.tract.place[place]), own] = 1
+            assert np.array_equal(counts - counts_then, expected)
+
+
+def test_a_cell_key_belongs_to_the_records_of_a_cell(t2: Truth) -> None:
+    """Told apart from: independent changes of each cell, and keys of positions, which a missing person shifts."""
+    point, tract = PerturbedCounts("made", TABLE), t2.tract
+    published, exact = point.draw(tract, KEY).publication.counts, tract.tier.tabulate(t2.counts)
+    changes = published - exact
+    types = tract.frame * tract.tier.shape[1] + tract.category
+    records: dict[frozenset[int], set[int]] = {}
+    for block in range(tract.blocks):
+        persons = np.flatnonzero(tract.place == block)
+        for of_table in tract.tier.cells:
+            for cell in np.unique(of_table[types[persons]]):
+                members = frozenset(persons[of_table[types[persons]] == cell].tolist())
+                if cell >= 0:
+                    records.setdefault(members, set()).add(int(changes[block, cell]))
+    assert len(records) > 200
+    assert all(len(of_records) == 1 for of_records in records.values())
+    assert {min(of_records) for of_records in records.values()} == {-1, 1}
+    last = len(types) - 1
+    without = point.draw(tract.without(last), KEY).publication.counts
+    hers = np.zeros_like(exact, dtype=bool)
+    of_tables = tract.tier.cells[:, types[last]]
+    hers[tract.place[last], of_tables[of_tables >= 0]] = True
+    assert np.array_equal(published[~hers], without[~hers])
+
+
+def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t2: Truth) -> None:
+    """Told apart from: a table that has the whole ε, and an attack on tables that ignores what they say."""
+    pairs = np.random.default_rng(1).integers(0, len(t2.tract.household), (300, 2))
+    accuracy = []
+    for point in (Exact(), NoisyHypercube(Fraction(60)), NoisyHypercube(Fraction(4))):
+        draw = point.draw(t2.tract, KEY)
+        attacks = (link, guess_likeliest) if draw.publication.has_perturbed_tables else (link,)
+        guesses = [measure_guesses(t2, "link", attack(draw.publication, t2.file)) for attack in attacks]
+        accuracy.append([find(measures, UNIQUE, "accuracy") for measures in guesses])
+        if draw.bound is not None:
+            ratios = {row.measure: row.value for row in measure_ratios(t2, draw, pairs)}
+            assert draw.bound / 4 < ratios["ln ratio, greatest"] <= draw.bound
+    assert accuracy[0][0] > 0.6 > min(accuracy[1]) > 0.4 > max(accuracy[2])
+
+
+def test_what_follows_a_swap_has_the_ratios_of_the_swap(t1: Truth) -> None:
+    """Told apart from: ratios of the second method's law at the true counts, which it never saw."""
+    swapped, perturbed = Swapped(HALF, BY_PERSONS), PerturbedCounts("made", TABLE)
+    both = Then(swapped, perturbed).draw(t1.tract, KEY)
+    alone = swapped.draw(t1.tract, KEY)
+    assert np.array_equal(both.log_ratios, alone.log_ratios)
+    counts = t1.tract.tier.tabulate(both.publication.counts)
+    assert np.abs(counts - alone.publication.counts).max() > 0
+    assert np.abs(both.publication.counts - t1.tract.count(swapped.move(t1.tract, KEY).block)).max() == 1
+    measured = {row.measure for row in measure_ratios(t1, both, np.zeros((1, 2), dtype=np.int64))}
+    assert "ln ratio, bound" in measured

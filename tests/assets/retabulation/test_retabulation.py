@@ -1,0 +1,203 @@
+"""Tables of published microdata for further places: exact sums, uncharged, and of nothing that cannot be believed."""
+
+import csv
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import dagster as dg
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from assets.publication.asset import publication_problems
+from assets.publication.signature import identity
+from assets.publication.withdrawal import withdraw
+from assets.release.release import DeclarationError
+from orchestration.components import Retabulation
+from orchestration.components.dataset import Dataset
+from orchestration.components.topdown import TopDown
+from tests.deployments import Deployment
+from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_deployment
+
+DECLARED = {
+    "name": "places",
+    "dataset": "town",
+    "of": "redistricting",
+    "title": "Places",
+    "geographies": {"place": ["TABBLKST", "PLACEFP"], "district": "districts.csv"},
+    "tables": ["P1", "P2", "H1"],
+}
+STAGES = ("geography", "tables", "publication")
+
+
+def declare(deployment: Deployment[Any], **changes: Any) -> Deployment[Any]:
+    """The deployment with a retabulation beside its release."""
+    release = deployment.release
+    components = [Dataset(release.dataset), TopDown(release.declaration)]
+    tree = SimpleNamespace(get_all_components=lambda kind: [each for each in components if isinstance(each, kind)])
+    context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=deployment.root, component_tree=tree))
+    component = Retabulation.resolve_from_yaml(yaml.safe_dump(DECLARED | changes))
+    definitions = dg.Definitions.merge(deployment.definitions, component.build_defs(context))
+    return replace(deployment, definitions=definitions)
+
+
+def keys(*stages: str) -> list[dg.AssetKey]:
+    return [dg.AssetKey(["town", "places", stage]) for stage in stages]
+
+
+def read_blocks(deployment: Deployment[Any]) -> dict[str, list[str]]:
+    """By block, its places: from the source, and every second block in a district."""
+    found = {}
+    with (deployment.root / "geo.csv").open() as lines:
+        for row in csv.DictReader(lines):
+            block = "".join(row[name] for name in deployment.release.spine[deployment.release.finest].columns)
+            found[block] = ["place", row["TABBLKST"] + row["PLACEFP"]]
+    return found
+
+
+@pytest.fixture
+def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment[Any]:
+    monkeypatch.setenv("STIRRED_PUBLISHED", str(tmp_path / "town" / "published"))
+    deployment = topdown_deployment(tmp_path / "town", **TWO_LEVELS)
+    deployment.reach(*TWO_LEVELS_TO_PUBLICATION)
+    blocks = sorted(read_blocks(deployment))
+    lines = [f"{block},{'north' if number % 3 else 'south'}{number % 2}" for number, block in enumerate(blocks[1:])]
+    (deployment.root / "districts.csv").write_text("\n".join(["block,district", *lines]) + "\n")
+    return declare(deployment)
+
+
+def read_table(folder: Path, name: str) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["level"], row["geoid"]): row for row in pq.read_table(folder / f"{name}.parquet").to_pylist()}
+
+
+def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(town: Deployment[Any]) -> None:
+    before, source = town.ledger, town.published()
+    town.run_assets(*keys(*STAGES))
+    assert town.ledger == before
+    assert town.published() == source
+    folder = town.release.published / "town" / "places"
+    of_block = {block: {tuple(place)} for block, place in read_blocks(town).items()}
+    for line in (town.root / "districts.csv").read_text().splitlines()[1:]:
+        block, district = line.split(",")
+        of_block[block].add(("district", district))
+    counts = {name: Counter[tuple[str, str]]() for name in ("P1", "P2", "H1")}
+    for row in pq.read_table(town.release.folder / "persons.parquet").to_pylist():
+        for place in of_block[row["geoid"]]:
+            counts["P1"][place] += row["cenrace"] == "02"
+            counts["P2"][place] += row["hispanic"] == "2"
+    for row in pq.read_table(town.release.folder / "units.parquet").to_pylist():
+        for place in of_block[row["geoid"]]:
+            counts["H1"][place] += row["occupancy"] == "1"
+    cells = {"P1": "P0010004", "P2": "P0020002", "H1": "H0010003"}
+    every = set().union(*of_block.values())
+    for name, cell in cells.items():
+        table = read_table(folder, name.lower())
+        assert set(table) == every
+        assert {place: row[cell] for place, row in table.items()} == {place: counts[name][place] for place in every}
+        assert sum(counts[name].values()) > 0
+    record = json.loads((folder / "certificate.json").read_text())
+    schema = json.loads((folder / "certificate.schema.json").read_text())
+    assert list(Draft202012Validator(schema).iter_errors(record)) == []
+    assert record["retabulation"]["release"] == "redistricting"
+    assert record["loss"]["meaning"].startswith("Nothing was charged for these tables.")
+    assert "Nothing was charged for these tables" in (folder / "certificate.html").read_text()
+    own, of_source = identity(folder), identity(town.release.folder)
+    assert (own.drawn_as, own.draw_id, own.edition) == ("redistricting", of_source.draw_id, of_source.edition)
+    context = town.context
+    assert publication_problems(town.release.published, "town", "places", context.custody, context.ledger) == []
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    town.run_assets(*keys(*STAGES))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
+
+
+def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_again(town: Deployment[Any]) -> None:
+    """Told apart from a program that reads whatever files lie there: the altered file is well-formed."""
+    path = town.release.folder / "persons.parquet"
+    original = path.read_bytes()
+    pq.write_table(pq.read_table(path).slice(1), path)
+    said = refusal(town, "geography", "tables")
+    assert "cannot be counted: persons.parquet was altered" in said
+    path.write_bytes(original)
+    town.run_assets(*keys(*STAGES))
+    pq.write_table(pq.read_table(path).slice(1), path)
+    assert "source_as_published: persons.parquet was altered" in refusal(town, "publication")
+    path.write_bytes(original)
+    with town.opened() as connection:
+        connection.execute("UPDATE public.town__places.p1 SET P0010001 = P0010001 + 1 WHERE level = 'place'")
+    said = refusal(town, "publication")
+    assert "tables_as_made: " in said
+    assert "sums_of_blocks: P1: places that are not the sums of their blocks" in said
+    town.run_assets(*keys("tables"))
+    with town.opened() as connection:
+        connection.execute("DELETE FROM public.town__places.geography WHERE level = 'district'")
+    assert "geography_as_declared: " in refusal(town, "publication")
+
+
+def test_a_withdrawal_takes_the_retabulation_with_it(town: Deployment[Any]) -> None:
+    town.run_assets(*keys(*STAGES))
+    folder, ledger = town.release.published / "town" / "places", town.context.ledger
+    withdrawal = withdraw(ledger, town.release.published, "town", "redistricting", "Ann")
+    assert not folder.exists()
+    assert {"public.town__places", "public.town__redistricting"} <= set(withdrawal.schemas)
+    assert "redistricting is not published" in refusal(town, "geography", "tables")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("a,b,c\n", "1 lines do not have two codes"),
+        ("{0},north\n{0},south\n", "1 times a block lies in a further place of the same geography"),
+    ],
+)
+def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any], text: str, rule: str) -> None:
+    block = sorted(read_blocks(town))[0]
+    (town.root / "districts.csv").write_text(text.replace("a,b,c", "1,2,3").format(block))
+    said = refusal(town, "geography")
+    assert rule in said
+    assert block not in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"of": "other"}, "of: there is no release other"),
+        ({"dataset": "city"}, "dataset: there is no dataset city"),
+        ({"tables": ["P9"]}, "tables: P9: from its microdata follow P1, P2"),
+        ({"geographies": {"place": ["TEN"]}}, "geographies: place: TEN is not a geographic column"),
+        ({"geographies": {"place": []}}, "geographies: place: at least one column"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused_at_once(tmp_path: Path, changes: dict[str, Any], rule: str) -> None:
+    deployment = topdown_deployment(tmp_path / "town", **TWO_LEVELS)
+    with pytest.raises(DeclarationError, match=rule):
+        declare(deployment, **changes)
+
+
+def refusal(deployment: Deployment[Any], *stages: str) -> str:
+    result = deployment.run_assets(*keys(*stages), raise_on_error=False)
+    assert not result.success
+    failed = [event for event in result.all_events if event.is_step_failure]
+    data = [event.step_failure_data for event in failed]
+    texts = [each.user_failure_data.description if each.user_failure_data else "" for each in data]
+    return "\n".join([*map(str, texts), *(each.error.message for each in data if each.error)])
+
+
+@pytest.mark.deep
+def test_after_another_draw_the_earlier_edition_stays_beside_the_new_one(town: Deployment[Any]) -> None:
+    town.run_assets(*keys(*STAGES))
+    folder = town.release.published / "town" / "places"
+    first = (folder / "p1.csv").read_bytes()
+    persons = TWO_LEVELS["persons"] | {"rho": 1}
+    again = declare(topdown_deployment(town.root, **TWO_LEVELS | {"persons": persons}))
+    again.run(*TWO_LEVELS_TO_PUBLICATION)
+    assert "source_as_published" not in refusal(again, "publication"), "the release is sound, and another edition"
+    again.run_assets(*keys(*STAGES))
+    assert (folder / "editions" / "1" / "p1.csv").read_bytes() == first != (folder / "p1.csv").read_bytes()
+    assert identity(folder).edition == 2
+    context = again.context
+    assert publication_problems(town.release.published, "town", "places", context.custody, context.ledger) == []

@@ -1,0 +1,263 @@
+"""A DHC release through Dagster: what is held, what is charged, and what its gates stop."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from assets.gates.shared import all_gates
+from assets.topdown.dhc.levels import Given
+from assets.topdown.dhc.measurements import list_given, make_answers, read_answers
+from assets.topdown.dhc.products import table_names
+from assets.topdown.dhc.recount import list_microdata
+from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
+from mechanisms.topdown.dhc.design import SCHEMAS
+from resources.statements import Zone
+from tests.depth import deep_cases
+from tests.dhc_deployments import (
+    BUDGETS,
+    CHARGED,
+    LEVELS,
+    PERSON_QUERIES,
+    TO_CHARGE,
+    TO_PUBLICATION,
+    DHCDeployment,
+    dhc_deployment,
+)
+from tests.gates import executes, failing, keep, put_back
+
+pytestmark = pytest.mark.deep
+
+
+@dataclass(frozen=True)
+class Killed:
+    """What a run left that was killed after the root: its level, the seconds that took, and what the next level said
+    after somebody had altered it."""
+
+    deployment: DHCDeployment
+    level: list[tuple[Any, ...]]
+    seconds: tuple[Any, ...] | None
+    refusal: str
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    deployment = dhc_deployment(tmp_path_factory.mktemp("dhc") / "town")
+    deployment.run(*TO_CHARGE, "level_state")
+    with deployment.opened() as connection:
+        level = connection.execute("FROM level_state ORDER BY ALL").fetchall()
+        seconds = connection.execute("SELECT seconds FROM level_state_made").fetchone()
+        connection.execute("UPDATE level_state SET count = count + 1 WHERE histogram = 'units'")
+    refusal = deployment.refusal("level_county")
+    with deployment.opened() as connection:
+        connection.execute("UPDATE level_state SET count = count - 1 WHERE histogram = 'units'")
+    return Killed(deployment, level, seconds, refusal)
+
+
+@pytest.fixture(scope="module")
+def published(killed: Killed) -> DHCDeployment:
+    killed.deployment.run(*TO_PUBLICATION)
+    keep(killed.deployment)
+    return killed.deployment
+
+
+@pytest.fixture
+def altered(published: DHCDeployment) -> Iterator[DHCDeployment]:
+    """The published release, which a test may alter."""
+    yield published
+    put_back(published)
+
+
+def read(deployment: DHCDeployment, name: str, release: str = "dhc", sep: str = ",") -> pd.DataFrame:
+    return pd.read_csv(deployment.release.folder.with_name(release) / f"{name}.csv", sep=sep, dtype={"geoid": str})
+
+
+def test_a_release_is_charged_for_units_twice_and_for_households_four_times_and_passes_its_gates(
+    published: DHCDeployment,
+) -> None:
+    """Told apart from: each counted once, as Theorem 2 does, and from twice for both."""
+    (charge, settled) = published.ledger
+    assert str(charge.parse_specification().charge) == CHARGED
+    assert settled.kind == "settle"
+    assert failing(published) == set()
+
+
+def test_the_redistricting_data_hold_in_every_place_of_every_level(published: DHCDeployment) -> None:
+    """Told apart from: held at the root or the county only, and tables of the levels' own estimates. The published
+    microdata of both releases are counted anew."""
+    persons, before = read(published, "persons", sep="|"), read(published, "persons", "redistricting")
+    block = persons[["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]].apply(
+        lambda row: "".join(f"{code:0{width}}" for code, width in zip(row, (2, 3, 6, 4), strict=True)), axis=1
+    )
+    major = persons.GQTYPE.map(lambda code: min(code // 100, 7) if code < 900 else 7)
+    counted = pd.DataFrame(
+        {
+            "geoid": block,
+            "hhgq": np.select([major == 8], [7], major),
+            "votingage": persons.QAGE >= 18,
+            "hispanic": persons.CENHISP,
+            "cenrace": persons.CENRACE,
+        }
+    )
+    due = before.assign(votingage=before.votingage == 1)[counted.columns.tolist()]
+    assert counted.value_counts().to_dict() == due.value_counts().to_dict()
+    p1, p8 = read(published, "p1"), read(published, "p8")
+    assert (p1.P1_001N == p8.P8_001N).all()
+    assert p1.set_index("level").P1_001N.groupby("level").sum().nunique() == 1, "every level adds up to the whole"
+    units, of_units = read(published, "units", sep="|"), read(published, "units", "redistricting")
+    assert (units.RTYPE == 2).sum() == len(of_units)
+    occupied = units[(units.RTYPE == 2) & (units.VACS == 0)]
+    assert len(occupied) == (of_units.occupancy == 0).sum() == read(published, "p16").P16_001N[0]
+    facilities = read(published, "facilities")
+    assert sorted(units.GQTYPE[units.RTYPE == 4]) == sorted(np.repeat(facilities.type, facilities["count"]))
+    assert set(persons.GQTYPE[persons.RTYPE == 5]) <= set(facilities.type)
+
+
+def test_the_published_answers_are_those_of_a_complete_draw_cell_by_cell(published: DHCDeployment) -> None:
+    """Told apart from: noise by position in a file, which depends on what else is read, and from the noise of an only
+    child's parent without the child's budget. The county is the state's only child, so the state has both budgets."""
+    with published.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        draw = published.context.method.describe(session, published.context.custody)
+        commitment = published.context.ledger.read().find_reservation(draw.draw_id).commitment  # type: ignore[union-attr]
+        key = published.context.custody.open_key(draw.draw_id, published.release.custody, commitment)
+        measured = {}
+        for given, exact in list_given(session, published.release):
+            stored = list(read_answers(session, published.release, given))
+            again = list(make_answers(given, exact, key))
+            assert len(stored) == len(again)
+            for one, other in zip(stored, again, strict=True):
+                assert one[:3] == other[:3]
+                assert np.array_equal(one[4], other[4])
+            measured[given.histogram, given.level.name] = len(stored)
+            for query, first, last, cells, answers in stored[:2]:
+                complete = draw_completely(given, query, key)[first:last]
+                whole = exact.answer(SCHEMAS[given.histogram].marginal(query), first, last)
+                assert np.array_equal((whole + complete)[:, cells], answers)
+        assert not any(measured[histogram, "County"] for histogram in SCHEMAS), "an only child is not measured"
+        assert all(measured[histogram, level] for histogram in SCHEMAS for level in ("State", "Block"))
+
+
+def draw_completely(given: Given, query: str, key: bytes) -> np.ndarray:
+    """The noise of all cells of all places, in one go."""
+    size, places = SCHEMAS[given.histogram].marginal(query).size, len(given.parents)
+    times = 2 if given.level.name == "State" else 1
+    noise = {name: DiscreteGaussian(variance / times) for name, variance in given.level.variances.items()}
+    drawn = NumberedNoise(f"DHC {given.histogram} {given.level.name}", noise, key)
+    return drawn.at(query, np.arange(places * size)).reshape(places, size)
+
+
+TAMPERINGS = {
+    "an estimate of a level": (
+        "UPDATE level_county SET count = count + 1 WHERE histogram = 'persons'",
+        {"estimates_as_made"},
+    ),
+    "the account of a level": ("UPDATE level_block_made SET gap = 0.5", {"estimates_as_made"}),
+    "a finished estimate": (
+        "UPDATE estimates SET count = count + 1 WHERE level = 'State' AND histogram = 'households'",
+        {"estimates_filled", "children_add_up", "redistricting_held", "tables_as_made"},
+    ),
+    "a cell that nobody is in": (
+        "INSERT INTO noisy_measurements SELECT histogram, level, query, number, list_append(cells, 0), "
+        "list_append(answers, 7) FROM noisy_measurements LIMIT 1",
+        {"measured_once", "noise_as_declared", "settled", "replay"},
+    ),
+    "a measurement left out": (
+        "DELETE FROM noisy_measurements WHERE level = 'Block' AND query = 'detailed'",
+        {"measured_once", "noise_as_declared", "settled", "replay"},
+    ),
+    "an answer": (
+        "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE level = 'State'",
+        {"settled", "replay"},
+    ),
+    "a person's record": ("UPDATE persons SET QAGE = QAGE + 1 WHERE EPNUM = 1", {"microdata_as_made"}),
+    "a table": ('UPDATE table_p12 SET "P12_001N" = 1 WHERE depth = 0', {"tables_as_made"}),
+}
+
+
+@deep_cases(4)
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_what_is_altered_fails_its_gates(altered: DHCDeployment, name: str) -> None:
+    statement, expected = TAMPERINGS[name]
+    executes(statement)(altered)
+    with altered.context.snapshot() as context:
+        gates = [gate for gate in all_gates(context.method) if gate.name in expected]
+        assert {gate.name for gate in gates} == expected
+        assert [gate.name for gate in gates if not gate.evaluate(context)] == []
+
+
+@deep_cases(2)
+@pytest.mark.parametrize("table", ["facilities", "redistricting"])
+def test_what_holds_cannot_be_altered_after_the_charge(altered: DHCDeployment, table: str) -> None:
+    executes(f"UPDATE {table} SET count = count + 1")(altered)
+    assert "not those that the stage wrote from the current records" in altered.refusal("noisy_measurements")
+
+
+def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(published: DHCDeployment, killed: Killed) -> None:
+    """Told apart from: levels drawn anew, and estimates taken over that someone altered between two runs."""
+    assert "missing, altered, or not of this draw" in killed.refusal
+    with published.opened() as connection:
+        assert connection.execute("SELECT seconds FROM level_state_made").fetchone() == killed.seconds
+        assert connection.execute("FROM level_state ORDER BY ALL").fetchall() == killed.level
+    assert len(published.ledger) == 2
+
+
+def test_without_the_publication_of_redistricting_data_nothing_is_charged(tmp_path: Path) -> None:
+    deployment = dhc_deployment(tmp_path / "town")
+    deployment.run("cef", "spine", "facilities", "histograms")
+    shutil.rmtree(deployment.release.redistricting.folder)
+    assert "town/redistricting is not published yet" in deployment.refusal("redistricting")
+    assert deployment.ledger == ()
+
+
+WRONG = {
+    "a query without a share": (
+        {"persons": BUDGETS["persons"] | {"queries": {level: {"detailed": 1} for level in LEVELS}}},
+        f"the query {PERSON_QUERIES[0]} has no share",
+    ),
+    "a product that there is not": ({"products": ["P99"]}, "there is no product P99"),
+    "another finest level": (
+        {
+            "spine": {"State": [], "County": ["TABBLKST"], "Block": ["TABBLKST", "TABBLKCOU"]},
+        },
+        "its places are not those of Block",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_declaration_that_cannot_be_carried_out_is_refused(published: DHCDeployment, name: str) -> None:
+    fields, says = WRONG[name]
+    with pytest.raises(ValueError, match=says.replace("*", r"\*")):
+        dhc_deployment(published.root, **fields)
+
+
+def test_the_certificate_names_what_it_rests_on(published: DHCDeployment) -> None:
+    certificate = json.loads(published.published()["certificate.json"])
+    named = {each["label"]: each["value"] for each in certificate["mechanism"]["parameters"]}
+    assert named["Consistent with"] == "town/redistricting: Redistricting data"
+    assert named["Counted"] == ["persons: 1", "units: 2", "households: 4"]
+
+
+def test_the_published_records_have_the_figures_of_every_published_table(published: DHCDeployment) -> None:
+    """As a retabulation counts them, here for the state as a whole."""
+    folder, names = published.release.folder, table_names(published.release)
+    assert {"P12", "P13", "P16", "H3"} <= set(names)
+    for name, table in list_microdata(published.release).tables.items():
+        if name in names:
+            records = pq.read_table(folder / f"{table.records}.parquet", columns=list(table.attributes))
+            rows = len(records)
+            for column, numbers in (("number", np.zeros(rows, np.int64)), ("count", np.ones(rows, np.int64))):
+                records = records.append_column(column, pa.array(numbers))
+            found = {cell: figures[0].as_py() for cell, figures in table.count(records, 1).items()}
+            (state,) = pq.read_table(folder / f"{name.lower()}.parquet", filters=[("level", "=", "State")]).to_pylist()
+            assert {cell: pytest.approx(state[cell]) for cell in found} == {
+                cell: None if figure is None else float(figure) for cell, figure in found.items()
+            }, name

@@ -1,0 +1,99 @@
+"""A deployment of a DHC release on a small synthetic census, within redistricting data that are published before."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assets.cef.synthetic import SyntheticPopulation, synthetic_census
+from assets.topdown.dhc.declaration import DHCDeclaration
+from assets.topdown.dhc.release import DHCRelease
+from orchestration.components import DHC, TopDown
+from resources.chain import Entry
+from tests.deployments import Deployment, deploy
+from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_declaration
+
+PERSON_QUERIES = (
+    "age_18_64_116 * relgq_4_groups", "age_18_64_116 * sex", "age_38_groups * sex", "hispanic * sex",
+    "sex * relgq_4_groups", "gq_constr_groups * age_10_groups", "popSehsdTargetsRelship",
+    "hispanic * sex * age_40_groups * relship_and_eight_level_GQ * cenrace",
+    "relgq * age_40_groups * hispanic * cenrace * sex", "detailed",
+)  # fmt: skip
+
+_TYPE = "DetailedCoupleTypeMultGenDetOwnChildSize"
+HOUSEHOLD_QUERIES = (
+    "multig * hisp * hhtenshort_2lev", "hisp * hhtenshort_2lev", "hisp * hhtenshort_2lev * race",
+    "partner_type_detailed_own_child_status * sex * hhtenshort_2lev", "coupled_hh_type * hisp * hhtenshort_2lev",
+    f"sex * hisp * hhtenshort_3lev * race * {_TYPE}", f"sex * hisp * hhtenshort_3lev * race * hhage * {_TYPE}",
+    f"hhtenshort_3lev * hhage * {_TYPE}", "detailed",
+)  # fmt: skip
+
+LEVELS = ("State", "County", "Block")
+"""Puerto Rico's way: the root is a state. The county is its only child."""
+
+
+def _allocate(rho: int | str, queries: tuple[str, ...]) -> dict[str, Any]:
+    shares = {query: f"1/{len(queries)}" for query in queries}
+    return {"rho": rho, "levels": dict.fromkeys(LEVELS, "1/3"), "queries": dict.fromkeys(LEVELS, shares)}
+
+
+BUDGETS: dict[str, Any] = {
+    "spine": {
+        "State": [],
+        "County": ["TABBLKST", "TABBLKCOU"],
+        "Block": ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"],
+    },
+    "persons": _allocate(3, PERSON_QUERIES),
+    "units": _allocate("1/2", ("detailed",)),
+    "households": _allocate(2, HOUSEHOLD_QUERIES),
+}
+
+LEVEL_STAGES = tuple(f"level_{level.lower()}" for level in LEVELS)
+TO_CHARGE = ("cef", "spine", "facilities", "redistricting", "histograms", "charge")
+TO_PUBLICATION = (
+    *TO_CHARGE, *LEVEL_STAGES, "noisy_measurements", "estimates", "microdata", "tables", "publication",
+)  # fmt: skip
+CHARGED = "12"
+"""ρ: 3 + 2 × 1/2 + 4 × 2."""
+
+
+@dataclass
+class DHCDeployment(Deployment[DHCRelease]):
+    """Its ledger's entries are those of the DHC release; the redistricting data have their own."""
+
+    @property
+    def ledger(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in super().ledger if entry.release == self.release.name)
+
+
+def dhc_deployment(
+    root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any
+) -> DHCDeployment:
+    """A deployment whose redistricting data are published; of the DHC, nothing has run yet.
+
+    Args:
+        root: a new or empty folder, or one of such a deployment, which is then continued.
+        guess: 0 or 1 for one census or another.
+        dataset: changes to the dataset's declaration.
+        changes: to the release's declaration.
+    """
+    described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
+    population = SyntheticPopulation(households=800, states=["10"], seed=20 + guess, dhc=True)
+    town = synthetic_census(population, **(described | dict(dataset or {})))
+    redistricting = TopDown(topdown_declaration(**TWO_LEVELS, products=["persons", "units"]))
+    declared: dict[str, Any] = {
+        "name": "dhc",
+        "dataset": "town",
+        "title": "The DHC",
+        "consistent_with": "redistricting",
+        "products": ["P1", "P8", "P12", "P13", "P16", "H3", "persons", "units", "noisy_measurements", "facilities"],
+    }
+    made = root / f"made_of_{guess}"
+    if not made.exists():
+        root.mkdir(exist_ok=True)
+        deploy(root, town, redistricting).reach(*TWO_LEVELS_TO_PUBLICATION)
+        for other in root.glob("made_of_*"):
+            other.unlink()
+        made.touch()
+    component = DHC(DHCDeclaration.model_validate(declared | BUDGETS | changes), redistricting)
+    return DHCDeployment(**vars(deploy(root, town, component, redistricting)))
