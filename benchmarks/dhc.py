@@ -14,14 +14,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
-from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
+from mechanisms.topdown.dhc.levels import Measuring, Reading, estimate_level, plan_levels, read_all
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
 from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
 from mechanisms.topdown.dhc.tree import Numbers, add_answers, add_counts, climb, collect
-from mechanisms.topdown.schema import Counts
+from mechanisms.topdown.schema import Counts, Schema
 
 CHILDREN = (5, 4, 3, 3, 2, 4, 12)
 """By level below the root, the children of each place: 17,280 blocks, a state of a million persons."""
@@ -96,7 +97,7 @@ def draw_homes(random: np.random.Generator, blocks: int) -> tuple[Counts, Counts
     return count(places, units), count(block, cell)
 
 
-def write_rows(children: Sequence[int]) -> Iterator[str]:
+def write_rows(children: Sequence[int], *, full: bool = True) -> Iterator[str]:
     random, parents = np.random.default_rng(0), grow(children)
     blocks = len(parents[-1])
     persons, facilities = draw_persons(random, blocks)
@@ -107,29 +108,39 @@ def write_rows(children: Sequence[int]) -> Iterator[str]:
     yield "|---|---|--:|--:|--:|--:|--:|"
     above = None
     exact = climb(persons, parents, add_counts)
-    for depth, level in enumerate(plan_levels(PERSON_ALLOCATION, parents)):
-        measuring, begin = Measuring(PERSONS, level, exact[depth], KEY), time.process_time()
-        above = estimate_level(PERSON_PLAN, measuring, held[depth], parents[depth], above, quarters[depth]).counts
-        yield _row(PERSON_PLAN, measuring, exact[depth], above, len(parents[depth]), time.process_time() - begin)
+    for depth, reading in enumerate(_measure(PERSONS, PERSON_ALLOCATION, parents, exact, full)):
+        begin = time.process_time()
+        above = estimate_level(PERSON_PLAN, reading, held[depth], parents[depth], above, quarters[depth]).counts
+        yield _row(PERSON_PLAN, reading, exact[depth], above, len(parents[depth]), time.process_time() - begin)
     units, households = draw_homes(random, blocks)
     of_units, of_households = (climb(each, parents, add_counts) for each in (units, households))
-    plans = zip(plan_levels(UNIT_ALLOCATION, parents), plan_levels(HOUSEHOLD_ALLOCATION, parents), strict=True)
+    readings = zip(
+        _measure(UNITS, UNIT_ALLOCATION, parents, of_units, full),
+        _measure(HOUSEHOLDS, HOUSEHOLD_ALLOCATION, parents, of_households, full),
+        strict=True,
+    )
     above_units = above_homes = None
-    for depth, (of_unit, of_household) in enumerate(plans):
+    for depth, (of_unit, of_household) in enumerate(readings):
         begin, places = time.process_time(), len(parents[depth])
         occupancy = of_units[depth].answer(UNITS.marginal(OCCUPANCY), 0, places)
-        measuring = Measuring(UNITS, of_unit, of_units[depth], KEY)
-        above_units = estimate_level(UNIT_PLAN, measuring, occupancy, parents[depth], above_units).counts
+        above_units = estimate_level(UNIT_PLAN, of_unit, occupancy, parents[depth], above_units).counts
         tenure = above_units.answer(UNITS.marginal("tenure_3lev"), 0, places)[:, :3]
-        measuring = Measuring(HOUSEHOLDS, of_household, of_households[depth], KEY)
-        above_homes = estimate_level(HOUSEHOLD_PLAN, measuring, tenure, parents[depth], above_homes).counts
+        above_homes = estimate_level(HOUSEHOLD_PLAN, of_household, tenure, parents[depth], above_homes).counts
         took = time.process_time() - begin
-        yield _row(HOUSEHOLD_PLAN, measuring, of_households[depth], above_homes, places, took)
+        yield _row(HOUSEHOLD_PLAN, of_household, of_households[depth], above_homes, places, took)
     yield f"\nat most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB"
 
 
-def _row(plan: Plan, measuring: Measuring, exact: Counts, found: Counts, places: int, took: float) -> str:
-    name, level = plan.schema.name, measuring.level
+def _measure(
+    schema: Schema, allocation: Allocation, parents: Sequence[Numbers], exact: Sequence[Counts], full: bool
+) -> list[Reading]:
+    levels = zip(plan_levels(allocation, parents), exact, strict=True)
+    return read_all([Measuring(schema, level, own, KEY) for level, own in levels], parents, full)
+
+
+def _row(plan: Plan, reading: Reading, exact: Counts, found: Counts, places: int, took: float) -> str:
+    name, measuring = plan.schema.name, reading.measuring
+    level = measuring.level
     marginal = plan.schema.marginal(COMPARED[name])
     truth = exact.answer(marginal, 0, places)
     estimated, noise = np.abs(found.answer(marginal, 0, places) - truth).mean(), "–"

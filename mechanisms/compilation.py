@@ -50,6 +50,10 @@ def compile_kernels() -> None:
     constraints = Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0]))
     solve([measured], constraints)
     solve_apart(measured, constraints)
+    coarse = [Query(zeros, precision, measured.measured[:, :1]) for precision in (1e4, 1.0)]
+    each = np.ones((1, 2))
+    apart = Constraints(ones, np.arange(3), each, each, np.nan * each, np.arange(3))
+    solve([measured, *coarse], apart)
     cheapest_flow(ones, ones, ones, ones, ones)
     _compile_information()
     estimate_averages(2, 1, 1, 1, least=1)

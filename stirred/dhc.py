@@ -8,7 +8,7 @@ drawn; each is that of the complete draw.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from mechanisms.topdown.dhc.allocation import (
     divide,
 )
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
-from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
+from mechanisms.topdown.dhc.levels import Measuring, Reading, estimate_level, plan_levels, read_all
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan, list_queries
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, REDISTRICTING, RELATIONSHIPS
 from mechanisms.topdown.dhc.quarters import GROUPS, Quarters, QuartersError, count_quarters, fill_facilities
@@ -74,6 +74,7 @@ __all__ = [
 ]
 
 _Tree = Mapping[str, Sequence[int]]
+_Estimation = Literal["full", "own_levels"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -132,6 +133,7 @@ def measure_persons(
     *,
     randomness: Randomness,
     allocation: Allocation = PERSON_ALLOCATION,
+    estimation: _Estimation = "full",
     name: str = "the data",
 ) -> Estimated:
     """Measure persons, and estimate their histograms from the root down, within a redistricting file's.
@@ -146,10 +148,11 @@ def measure_persons(
         facilities: the exact number of facilities of each block by type of group quarters (`QUARTERS`), shape
             (blocks, 24). It is public.
         allocation: ρ of each level and query, whose levels are the tree's.
+        estimation: whether a place is estimated from the answers at and below it, or from its own level's.
 
     Raises QuartersError if the redistricting file has persons in a type of group quarters without a facility,
     AllocationError for levels that are not the tree's or queries without ρ, and ValueError for codes, shapes or trees
-    that do not fit.
+    that do not fit, or another kind of estimation.
     """
     parents = _read_tree(tree, allocation, PERSON_PLAN)
     blocks = len(parents[-1])
@@ -162,19 +165,16 @@ def measure_persons(
             f"redistricting: {wrong:,} blocks have impossible persons, such as minors in nursing facilities"
         )
     quarters = climb(count_quarters(held, types), parents, Quarters.add_up)
-    key, levels = randomness.next_key(), plan_levels(allocation, parents)
-    histograms, above, gap, violation = dict[str, dict[str, Counts]](), None, 0.0, 0.0
-    of_levels = zip(
-        levels, parents, climb(exact, parents, add_counts), climb(held, parents, add_answers), quarters, strict=True
-    )
-    for level, places, counts, of_level, limits in of_levels:
-        measuring = Measuring(PERSONS, level, counts, key)
-        found = estimate_level(PERSON_PLAN, measuring, of_level, places, above, limits)
+    readings = _measure(PERSONS, allocation, parents, exact, randomness.next_key(), estimation)
+    above, gap, violation = None, 0.0, 0.0
+    of_levels = zip(readings, parents, climb(held, parents, add_answers), quarters, strict=True)
+    for reading, places, of_level, limits in of_levels:
+        found = estimate_level(PERSON_PLAN, reading, of_level, places, above, limits)
         gap, violation, above = max(gap, found.gap), max(violation, found.violation), found.counts
-        histograms[level.name] = {PERSONS.name: above}
-    filled, unfilled = fill_facilities(histograms[levels[-1].name][PERSONS.name], types)
-    for level, counts in zip(levels, climb(filled, parents, add_counts), strict=True):
-        histograms[level.name] = {PERSONS.name: counts}
+    assert above is not None
+    filled, unfilled = fill_facilities(above, types)
+    counts = climb(filled, parents, add_counts)
+    histograms = {level: {PERSONS.name: own} for level, own in zip(tree, counts, strict=True)}
     given = "the redistricting file's persons, and the facilities of group quarters of each type, in each block"
     specification = _specify("person", name, given, [(PERSONS, allocation)])
     return Estimated(
@@ -198,6 +198,7 @@ def measure_homes(
     randomness: Randomness,
     unit_allocation: Allocation = UNIT_ALLOCATION,
     household_allocation: Allocation = HOUSEHOLD_ALLOCATION,
+    estimation: _Estimation = "full",
     name: str = "the data",
 ) -> Estimated:
     """Measure units and households, and estimate their histograms from the root down, within a redistricting file's.
@@ -212,6 +213,7 @@ def measure_homes(
             `tenvacgq`, a code of `UNITS`. How many of them are housing units, and the facilities by type, are public.
         households: a row for each occupied unit, with the column `block` and codes of `HOUSEHOLDS`.
         redistricting: the published occupied and vacant units of each block, shape (blocks, 2).
+        estimation: as of `measure_persons`.
 
     Raises as `measure_persons`, and ValueError if the redistricting file has another number of units in a block.
     """
@@ -225,28 +227,43 @@ def measure_homes(
         raise ValueError(f"redistricting: {differing:,} blocks have another number of housing units")
     held[:, :2] = published
     key = randomness.next_key()
-    plans = [plan_levels(allocation, parents) for allocation in (unit_allocation, household_allocation)]
+    readings = [
+        _measure(schema, allocation, parents, counts, key, estimation)
+        for schema, allocation, counts in zip(
+            (UNITS, HOUSEHOLDS), (unit_allocation, household_allocation), exact, strict=True
+        )
+    ]
     histograms, gap, violation = dict[str, dict[str, Counts]](), 0.0, 0.0
     above: tuple[Counts, Counts] | tuple[None, None] = None, None
-    exact_levels = [climb(each, parents, add_counts) for each in exact]
-    for depth, (places, of_level) in enumerate(zip(parents, climb(held, parents, add_answers), strict=True)):
-        of_units = estimate_level(
-            UNIT_PLAN, Measuring(UNITS, plans[0][depth], exact_levels[0][depth], key), of_level, places, above[0]
-        )
+    of_levels = zip(tree, *readings, parents, climb(held, parents, add_answers), strict=True)
+    for level, own_units, own_households, places, of_level in of_levels:
+        of_units = estimate_level(UNIT_PLAN, own_units, of_level, places, above[0])
         tenure = of_units.counts.answer(UNITS.marginal("tenure_3lev"), 0, len(places))[:, :3]
-        of_households = estimate_level(
-            HOUSEHOLD_PLAN, Measuring(HOUSEHOLDS, plans[1][depth], exact_levels[1][depth], key), tenure, places,
-            above[1],
-        )  # fmt: skip
+        of_households = estimate_level(HOUSEHOLD_PLAN, own_households, tenure, places, above[1])
         above = of_units.counts, of_households.counts
         gap = max(gap, of_units.gap, of_households.gap)
         violation = max(violation, of_units.violation, of_households.violation)
-        histograms[plans[0][depth].name] = {UNITS.name: of_units.counts, HOUSEHOLDS.name: of_households.counts}
+        histograms[level] = {UNITS.name: of_units.counts, HOUSEHOLDS.name: of_households.counts}
     given = "the redistricting file's occupied and vacant units, and the facilities of group quarters, in each block"
     parts = [*[(UNITS, unit_allocation)] * 2, *[(HOUSEHOLDS, household_allocation)] * 4]
     specification = _specify("person", name, given, parts)
     schemas = {schema.name: schema for schema in (UNITS, HOUSEHOLDS)}
     return Estimated(specification, gap, violation, 0, schemas, histograms, _count_places(tree), frame_kind(households))
+
+
+def _measure(
+    schema: Schema,
+    allocation: Allocation,
+    parents: Sequence[NDArray[np.int64]],
+    blocks: Counts,
+    key: bytes,
+    estimation: _Estimation,
+) -> list[Reading]:
+    """The answers of all levels, from the root's, as they are read by the given kind of estimation."""
+    if estimation not in get_args(_Estimation):
+        raise ValueError(f"estimation: it is {' or '.join(get_args(_Estimation))}, not {estimation}")
+    levels = zip(plan_levels(allocation, parents), climb(blocks, parents, add_counts), strict=True)
+    return read_all([Measuring(schema, level, exact, key) for level, exact in levels], parents, estimation == "full")
 
 
 def _specify(unit: str, name: str, given: str, parts: Sequence[tuple[Schema, Allocation]]) -> Specification:

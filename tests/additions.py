@@ -289,7 +289,10 @@ ADDITIONS: dict[str, tuple[str, Callable[[Place], str]]] = {
     ),
     "comment": ("duckdb_tables", lambda at: f"COMMENT ON TABLE {at.table} IS 'COLLATE NOCASE'"),
     "comment of a column": ("duckdb_columns", lambda at: f"COMMENT ON COLUMN {at.table}.{at.column} IS 'looked at'"),
-    "comment of a view": ("duckdb_views", lambda at: "COMMENT ON VIEW joined IS 'looked at'"),
+    "comment of a view": (
+        "duckdb_views",
+        lambda at: f"CREATE VIEW IF NOT EXISTS joined AS FROM {at.table}; COMMENT ON VIEW joined IS 'looked at'",
+    ),
     "macro": (
         "duckdb_functions",
         lambda at: f'CREATE MACRO "{at.draw(SCALAR)}"({", ".join(at.rng.choice(["", "x", "xy", "xyz"]))}) AS NULL',

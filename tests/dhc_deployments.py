@@ -91,7 +91,7 @@ def dhc_deployment(
     made = root / f"made_of_{guess}"
     if not made.exists():
         root.mkdir(exist_ok=True)
-        deploy(root, town, redistricting).reach(*TWO_LEVELS_TO_PUBLICATION)
+        deploy(root, town, redistricting).run(*TWO_LEVELS_TO_PUBLICATION)
         for other in root.glob("made_of_*"):
             other.unlink()
         made.touch()

@@ -31,6 +31,7 @@ from assets.release.seal import SealError, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
 from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_households_in_groups, stage_regions
 from assets.safetab.lists import ListsFileError, read_totals
+from assets.safetab.measurements import require_columns
 from assets.safetab.method import SafeTabMethod, SafeTabPMethod, find_farthest
 from assets.safetab.release import COLUMNS_OF_GROUPS, COUNTS, GROUPS, SafeTabHRelease
 from assets.safetab.tables import (
@@ -139,8 +140,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
 
     def stored(self, session: Session) -> Iterator[Batch]:
         table, schema, total = self.release.public(MEASUREMENTS), self.release.schema, 0
-        if list(session.columns(table)) != list(COLUMNS):
-            raise GridError(f"{schema}: the columns are not {', '.join(COLUMNS)}")
+        require_columns(session, self.release, households=True)
         for line in self.release.design.measured:
             names = self._identify_cells(session, line)
             stored = session.arrow("safetab/households_stored", line.region_and_level, measurements=table, **names)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.measurement.method import MEASUREMENTS, Batch, GridError
+from assets.release.release import Release
 from assets.safetab.counting import read_regions
 from assets.safetab.release import COLUMNS_OF_GROUPS, COUNTS, REGIONS, SafeTabPRelease
 from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
@@ -154,8 +155,7 @@ def read_stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[
     """The stored measurements, a batch for each region type and level. Raises GridError unless they are cells of
     declared groups, each with all cells of one detail and only once, and of the nation and the states every group."""
     table, total = release.public(MEASUREMENTS), 0
-    if list(session.columns(table)) != list(COLUMNS):
-        raise GridError(f"{release.schema}: the columns are not {', '.join(COLUMNS)}")
+    require_columns(session, release, households=False)
     regions = read_regions(session, release)
     for measured in release.design.measured:
         universe = release.universe_of(measured)
@@ -174,6 +174,15 @@ def read_stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[
         yield batch
     if total != session.count(table):
         raise GridError(f"{release.schema}: measurements of region types and levels that are not declared")
+
+
+def require_columns(session: Session, release: Release, *, households: bool) -> None:
+    """Refuse stored measurements with other columns, or types of columns, than they are stored with, even if their
+    values are equal. Raises GridError."""
+    expected = session.columns(session.stage("no_measurements", "safetab/no_measurements", households=households))
+    if list(session.columns(release.public(MEASUREMENTS)).items()) != list(expected.items()):
+        listed = ", ".join(f"{name} {kind}" for name, kind in expected.items())
+        raise GridError(f"{release.schema}: the columns are not {listed}")
 
 
 def _require_whole(release: SafeTabPRelease, batch: KeptCells, groups: int) -> None:

@@ -15,17 +15,19 @@ RELEASES = {
     "phsafe": ("two_states", "s_dhc"),
     "safetab": ("detailed", "persons"),
     "topdown": ("two_states", "redistricting"),
-    "dhc": ("two_counties", "dhc"),
     "pair_swapping": ("two_states", "pairs_2010"),
     "table_builder": ("survey", "tables_employment"),
 }
 """The release that the page of each mechanism shows."""
 
+FURTHER = {"topdown-dhc": ("two_counties", "dhc")}
+"""The release that another page shows."""
+
 
 def make_drawings() -> dict[str, Drawing]:
     defined = load_definitions()
     pictures = {"layers.png": draw_layers(), "differencing.png": draw_differencing(), "gain.png": draw_gain()}
-    for mechanism, (dataset, release) in RELEASES.items():
+    for mechanism, (dataset, release) in (RELEASES | FURTHER).items():
         title = f"How a release flows: {dataset}/{release}"
         pictures[f"{mechanism}-lineage.png"] = draw_lineage(title, list_stages(defined, dataset, release))
     return pictures

@@ -14,6 +14,8 @@ tight bound, so conjugate gradients solve each step in time proportional to the 
 import numpy as np
 from numba import njit
 
+from mechanisms.topdown.tables import LONGEST_SIDE, project_table
+
 _ROOT_STEPS = 200
 _NEWTON_STEPS = 200
 _HALVINGS = 40
@@ -258,7 +260,7 @@ def _inner(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def project(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x):  # type: ignore[no-untyped-def]
+def project_together(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x):  # type: ignore[no-untyped-def]
     """Write the projection of `v` onto the constraints into `x`. Starts from the given multipliers and updates them.
 
     Args:
@@ -310,3 +312,74 @@ def project(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x): 
         if stalled == 3:
             break
     return worst
+
+
+@njit(cache=True, nogil=True)
+def project(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x):  # type: ignore[no-untyped-def]
+    """As `project_together`, section by section, which do not depend on each other. A section of one group with given
+    counts is a table."""
+    if sections.size == 2:
+        return project_together(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x)
+    worst, children = 0.0, np.empty(v.shape[0], dtype=np.int64)
+    for s in range(sections.size - 1):
+        first, last = sections[s], sections[s + 1]
+        cells, groups = slice(starts[first], starts[last]), slice(first, last)
+        if last == first + 1 and parent.size > 0 and np.isnan(totals[:, s]).all():
+            filled = 0
+            for c in range(v.shape[0]):
+                if upper[c, first] > 0.0:
+                    children[filled] = c
+                    filled += 1
+                elif lower[c, first] == upper[c, first]:
+                    x[c, cells] = 0.0
+                    mu[c, first] = 0.0
+            own = children[:filled]
+            if np.array_equal(lower[own, first], upper[own, first]) and (
+                min(filled, starts[last] - starts[first]) <= LONGEST_SIDE
+            ):
+                worst = max(worst, _project_group(v, parent, starts, first, own, upper[own, first], nu, mu, x))
+                continue
+        own_x, own_nu, own_parent = x[:, cells].copy(), nu[cells].copy(), parent
+        if parent.size > 0:
+            own_parent = parent[cells].copy()
+        own_lam, own_mu = lam[:, s : s + 1].copy(), mu[:, groups].copy()
+        lacking = project_together(
+            v[:, cells].copy(), own_parent, starts[first : last + 1] - starts[first], np.array([0, last - first]),
+            lower[:, groups].copy(), upper[:, groups].copy(), totals[:, s : s + 1].copy(), own_nu, own_lam, own_mu,
+            own_x,
+        )  # fmt: skip
+        worst = max(worst, lacking)
+        x[:, cells], nu[cells], lam[:, s : s + 1], mu[:, groups] = own_x, own_nu, own_lam, own_mu
+    return worst
+
+
+@njit(cache=True, nogil=True)
+def _project_group(v, parent, starts, group, children, sums, nu, mu, x):  # type: ignore[no-untyped-def]
+    """`project` for a group that is a table of some children and its cells."""
+    first, cells = starts[group], starts[group + 1] - starts[group]
+    if cells == 1:
+        for c in range(children.size):
+            x[children[c], first] = sums[c]
+            mu[children[c], group] = sums[c] - v[children[c], first] - nu[first]
+        return 0.0
+    by_cell = children.size <= cells
+    table = np.empty((cells, children.size) if by_cell else (children.size, cells))
+    of_children = np.empty(children.size)
+    for c in range(children.size):
+        of_children[c] = mu[children[c], group]
+        for k in range(cells):
+            if by_cell:
+                table[k, c] = v[children[c], first + k]
+            else:
+                table[c, k] = v[children[c], first + k]
+    of_cells, above = nu[first : first + cells], parent[first : first + cells]
+    found = np.empty(table.shape)
+    if by_cell:
+        lacking = project_table(table, above, sums, of_cells, of_children, found)
+    else:
+        lacking = project_table(table, sums, above, of_children, of_cells, found)
+    for c in range(children.size):
+        mu[children[c], group] = of_children[c]
+        for k in range(cells):
+            x[children[c], first + k] = found[k, c] if by_cell else found[c, k]
+    return lacking

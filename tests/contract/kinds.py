@@ -23,7 +23,6 @@ from tests.deployments import (
     small_deployment,
     write_csv,
 )
-from tests.dhc_deployments import BUDGETS, dhc_deployment
 from tests.pair_swapping_deployments import PRODUCTS as PAIR_PRODUCTS
 from tests.pair_swapping_deployments import pair_swapping_deployment
 from tests.phsafe_deployments import FEW, Files, census, changed, phsafe_deployment
@@ -196,17 +195,6 @@ KINDS: dict[str, Kind] = {
         {"rho": "1/100"},
         "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 0",
         "UPDATE confidential.town__redistricting.histograms SET count = count + 1",
-    ),
-    "dhc": Kind(
-        dhc_deployment,
-        {
-            "persons": _backwards(BUDGETS["persons"]),
-            "households": _backwards(BUDGETS["households"]),
-            "products": ["noisy_measurements", "persons", "H3", "P8"],
-        },
-        {"rho": 4},
-        "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 0",
-        "UPDATE confidential.town__dhc.histograms SET count = count + 1",
     ),
     "table builder": Kind(
         _hypercubes,

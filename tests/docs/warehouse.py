@@ -14,7 +14,6 @@ METHODS = {
     "phsafe": "S-DHC by PHSafe",
     "safetab": "Detailed groups by SafeTab",
     "topdown": "Redistricting data by TopDown",
-    "dhc": "The DHC by TopDown",
     "pair_swapping": "Pair swapping as in 2010",
     "table_builder": "Table builder",
 }

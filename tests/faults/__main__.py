@@ -26,13 +26,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from tests.additions import ADDITIONS
 from tests.faults import attacks, canaries, cluster, kills, lakes, launches, sequences, strace, tampering
 from tests.faults.releases import RELEASES, die_with_parent, from_charge, prepare, warm_up, whole_job
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
 
-Case = tuple[str, str, Callable[[], tuple[bool, list[str]]]]
-"""The release, what happens to it, and a function that does it: whether the fault took effect, and what was wrong."""
+Case = tuple[str, str, Callable[[], tuple[bool | str, list[str]]]]
+"""The release, what happens to it, and a function that does it: whether the fault took effect, or the words of what it
+was, and what was wrong."""
 
 
 def steps(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -129,12 +131,15 @@ def altered_files(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 def attacked(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """In 2,400 tries from fixed seeds over all releases, whoever has no key alters a value of the public zone and adds
-    what a DuckDB file can carry, exchanges the zone's file, or alters published files and folders."""
+    what a DuckDB file can carry, exchanges the zone's file, or alters published files and folders. In further ones, one
+    makes each addition to each release."""
     chosen = _escrowed(names)
+    drawn = [(f"attack {seed}", seed, "") for seed in range(-(-2400 // len(chosen)))]
+    added = [(f"an attack with {addition}", number, addition) for number, addition in enumerate(ADDITIONS)]
     return [
-        (name, f"attack {seed}", attacks.attacked, attacks.published(folder, name), seed)
+        (name, words, attacks.attacked, attacks.published(folder, name), seed, addition)
         for name in chosen
-        for seed in range(-(-2400 // len(chosen)))
+        for words, seed, addition in [*drawn, *added]
     ]
 
 
@@ -219,7 +224,8 @@ def attempt(case: tuple[Any, ...]) -> dict[str, Any]:
     except Exception as error:
         took, wrong = False, [f"the fault could not be tried: {type(error).__name__}: {error}"]
     seconds = round(time.monotonic() - begun, 2)
-    return {"release": name, "fault": words, "took_effect": took, "wrong": wrong, "seconds": seconds}
+    what = {"release": name, "fault": words, "words": took if isinstance(took, str) else ""}
+    return what | {"took_effect": bool(took), "wrong": wrong, "seconds": seconds}
 
 
 def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -> list[tuple[Any, ...]]:

@@ -3,6 +3,13 @@
 Of the zone, a value of any table is altered, something is added of what a DuckDB file can carry (`tests.additions`),
 and hashes that need no key are made to fit; or its file is exchanged. Of the folders, any file is rewritten, moved,
 linked, or gets company. The release is then verified with its public key and audited, and its publication asked for.
+
+A try costs half a CPU second: the release is published once, and each alteration is made to a copy, by a process that
+is forked from one with all definitions. It goes the way of a launch all the same. `publish` is what the step
+`publication` calls, with which every launch ends and which alone writes the published folder. It evaluates every gate
+on the stored tables itself, and rests on no check before it, but for the verdicts that a run keeps in memory: in every
+second try, the gates on the draw have kept theirs before the alteration. `verify` and `audit` are what the commands
+call. One try in 60 launches the whole job through Dagster instead, with every step and blocking check.
 """
 
 import os
@@ -10,9 +17,9 @@ import random
 import shutil
 import unicodedata
 from collections.abc import Callable, Mapping
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +28,22 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from assets.gates.shared import all_gates
 from assets.publication.asset import publish
 from assets.publication.signature import CERTIFICATE, CHECKSUMS, EDITIONS, SIGNATURE, checksums, public_key, verify
+from assets.release.gate import Verdicts
+from resources.instances import close_waiting
 from tests.additions import ADDITIONS, LIES, Place
 from tests.deployments import Deployment
-from tests.faults.releases import deployment, in_child, launch, names, prepared, tables
+from tests.faults.releases import Ended, deployment, in_child, launch, names, prepared, run_job, tables
 from tests.faults.tampering import UNNAMED, Published, audited, opened, plain_version, relabel
 from tests.forging import seal_blocks
 from tests.gates import failing
 
 ZONE = Path("warehouse") / "public.duckdb"
+
+
+Ask = Callable[[Deployment[Any]], None]
 
 
 class NotMadeError(Exception):
@@ -58,24 +71,50 @@ def _earlier(root: Path) -> Path:
     return root.with_name("earlier.duckdb")
 
 
-def attacked(release: Published, seed: int) -> tuple[bool, list[str]]:
-    """The first alteration of a seed that can be made. Returns True, and what was wrong."""
-    for attempt in count():
+def attacked(release: Published, seed: int, addition: str = "") -> tuple[str, list[str]]:
+    """The first alteration of a seed, or with an addition, that can be made. Returns its words, and what was wrong; no
+    words if 100 could not be made."""
+    for attempt in range(100):
         # Once for each process, before it forks.
         _original(release.root)
-        root, rng = release.copy(), random.Random(f"{release.name} {seed} {attempt}")
-        ended = in_child(lambda root=root, rng=rng: _attack(release, root, rng))  # type: ignore[misc]
+        root, rng = release.copy(), random.Random(f"{release.name} {addition or seed} {attempt}")
+        ended = in_child(lambda root=root, rng=rng: _attack(release, root, rng, seed, addition))  # type: ignore[misc]
         if NotMadeError.__name__ not in ended.error:
-            return True, [f"it ended with {ended.status}: {ended.error}"] if ended.status else ended.answer
-    raise AssertionError
+            return told(ended)
+    return "", []
 
 
-def _attack(release: Published, root: Path, rng: random.Random) -> list[str]:
-    here = deployment(root, release.name)
-    alter = rng.choices([_alter_zone, _exchange_tables, _exchange_zone, _alter_folder], [12, 2, 1, 5])[0]
+def told(ended: Ended) -> tuple[str, list[str]]:
+    """What a process says that judged an alteration; one that did not end by itself counts as wrong."""
+    words, wrong = ended.answer or ("something", [f"it ended with {ended.status}: {ended.error}"])
+    return words, wrong
+
+
+def _attack(release: Published, root: Path, rng: random.Random, seed: int, addition: str) -> tuple[str, list[str]]:
+    here, ask = deployment(root, release.name), ask_by_launch if seed % 60 == 0 else ask_for_publication
+    if seed % 2:
+        here.context = replace(here.context, verdicts=Verdicts(in_a_run=True))
+        with here.context.snapshot() as context:
+            for gate in all_gates(context.method):
+                if gate.stage == context.method.draw_stage:
+                    gate.evaluate(context)
+        close_waiting()
+    alter: Alter = partial(_alter_zone, addition=addition)
+    if not addition:
+        alter = rng.choices([_alter_zone, _exchange_tables, _exchange_zone, _alter_folder], [12, 2, 1, 5])[0]
     return judge(
-        here, lambda: alter(release, root, rng, read_by(here)), lambda: _content(root), _original(release.root)
+        here, lambda: alter(release, root, rng, read_by(here)), lambda: _content(root), _original(release.root), ask
     )
+
+
+def ask_for_publication(here: Deployment[Any]) -> None:
+    """Do what the step `publication` does."""
+    publish(here.context)
+
+
+def ask_by_launch(here: Deployment[Any]) -> None:
+    """Run the whole job as a launch does."""
+    run_job(here)
 
 
 def read_by(here: Deployment[Any]) -> set[str]:
@@ -88,12 +127,14 @@ def judge(
     alter: Callable[[], str],
     read_content: Callable[[], Mapping[str, str]],
     original: tuple[Mapping[str, str], Mapping[str, str]],
-) -> list[str]:
-    """Alter something, verify, audit, and ask for the publication. Returns what was wrong, with the words of `alter`.
+    ask: Ask,
+) -> tuple[str, list[str]]:
+    """Alter something, verify, audit, and ask for the publication. Returns the words of `alter`, and what was wrong.
 
     Args:
         read_content: lists the tables of the public zone, with a hash of each.
         original: the published files, and the tables, before.
+        ask: asks for the publication, and raises if it is refused.
     """
     words = alter()
     (published, content), folder, root = original, here.release.folder, here.root
@@ -103,7 +144,7 @@ def judge(
         wrong.append("FORGED: neither verification nor the audit names it")
     refusal = ""
     try:
-        publish(here.context)
+        ask(here)
     except Exception as error:
         refusal = f"{type(error).__name__}: {error.description if isinstance(error, dg.Failure) else error}"
     now, expected = entries(root / "published"), left if refusal else published
@@ -117,7 +158,7 @@ def judge(
     is_same = refusal or (now == published and read_content().items() >= content.items())
     if not (is_same or failing(here) or audited(here, repeats=False)):
         wrong.append(UNNAMED)
-    return [f"{words}: {problem} ({refusal})" for problem in wrong]
+    return words, [f"{words}: {problem} ({refusal})" for problem in wrong]
 
 
 def entries(folder: Path) -> dict[str, str]:
@@ -152,19 +193,20 @@ def _content(root: Path) -> dict[str, str]:
 Alter = Callable[[Published, Path, random.Random, set[str]], str]
 
 
-def _alter_zone(release: Published, root: Path, rng: random.Random, read: set[str]) -> str:
+def _alter_zone(release: Published, root: Path, rng: random.Random, read: set[str], addition: str = "") -> str:
     """Something is added to the public zone, and a value is altered."""
     with opened(root, "public") as connection:
-        words = alter_rows(connection, rng, read)
+        words = alter_rows(connection, rng, read, addition)
     if words.startswith("nothing") and _content(root) == _original(release.root)[1]:
         raise NotMadeError
     return words
 
 
-def alter_rows(connection: duckdb.DuckDBPyConnection, rng: random.Random, read: set[str]) -> str:
+def alter_rows(connection: duckdb.DuckDBPyConnection, rng: random.Random, read: set[str], addition: str = "") -> str:
     """Alter a value of the public zone, make an addition, and in half of the cases make hashes fit."""
     schema, table = rng.choice([place for place in names(connection) if place[0] not in read])
-    at, addition, lie = Place.choose(connection, rng, schema, table), *map(rng.choice, map(list, (ADDITIONS, LIES)))
+    at, addition = Place.choose(connection, rng, schema, table), addition or rng.choice(list(ADDITIONS))
+    lie = rng.choice(list(LIES))
     before, is_relabelled = plain_version(connection, schema, table), rng.random() < 0.5
     if (addition, lie) == ("nothing", "none") or not at.alter(addition, lie):
         raise NotMadeError

@@ -27,7 +27,7 @@ from resources import storage
 from resources.statements import Zone
 from resources.warehouse import Warehouse, WarehouseError
 from tests.deployments import Deployment
-from tests.faults.attacks import FILES, NotMadeError, alter_rows, entries, judge, read_by
+from tests.faults.attacks import FILES, NotMadeError, alter_rows, ask_for_publication, entries, judge, read_by, told
 from tests.faults.releases import deployment, hashes, in_child, launch, names, prepare_charge
 from tests.faults.tampering import another, audited
 from tests.gates import failing
@@ -129,8 +129,8 @@ def published(folder: Path, name: str) -> InLake:
     return InLake(name, root, lake, tuple(original), state)
 
 
-def attacked(folder: Path, name: str, seed: int) -> tuple[bool, list[str]]:
-    """The first alteration of a seed that can be made. Returns True, and what was wrong."""
+def attacked(folder: Path, name: str, seed: int) -> tuple[str, list[str]]:
+    """The first alteration of a seed that can be made. Returns its words, and what was wrong."""
     release = published(folder, name)
     with release.here():
         # Once, before it forks.
@@ -140,14 +140,15 @@ def attacked(folder: Path, name: str, seed: int) -> tuple[bool, list[str]]:
         rng = random.Random(f"{name} in a lake {seed} {attempt}")
         ended = in_child(lambda rng=rng: _attack(release, rng))  # type: ignore[misc]
         if NotMadeError.__name__ not in ended.error:
-            return True, [f"it ended with {ended.status}: {ended.error}"] if ended.status else ended.answer
+            return told(ended)
     raise AssertionError
 
 
-def _attack(release: InLake, rng: random.Random) -> list[str]:
+def _attack(release: InLake, rng: random.Random) -> tuple[str, list[str]]:
     alter = rng.choices([_alter_zone, _alter_catalog, _alter_files, _put_back], [7, 8, 5, 2])[0]
     with release.here() as here:
-        return judge(here, lambda: alter(release, here, rng), lambda: _content(here), release.original)
+        altered, content = partial(alter, release, here, rng), partial(_content, here)
+        return judge(here, altered, content, release.original, ask_for_publication)
 
 
 def _content(here: Deployment[Any]) -> dict[str, str]:

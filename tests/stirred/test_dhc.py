@@ -87,6 +87,7 @@ def test_persons_of_a_small_country() -> None:
     again, other = measure(), measure(randomness=stirred.random.from_key(bytes(32)))
     assert again.table("persons", "Block").equals(blocks)
     assert not other.table("persons", "Block").equals(blocks)
+    assert not measure(estimation="own_levels").table("persons", "State").equals(measured.table("persons", "State"))
 
 
 def _parts() -> dict[str, list[int]]:
@@ -110,6 +111,7 @@ def _parts() -> dict[str, list[int]]:
          "persons has no ρ for age_18_64_116"),
         ({"redistricting": np.eye(5, REDISTRICTING.size, 3 * 252, dtype=np.int64)}, "5 blocks have impossible persons"),
         ({"redistricting": -summarize(PEOPLE)}, "not negative"),
+        ({"estimation": "half"}, "full or own_levels, not half"),
         ({"facilities": PRISON[:, :7]}, r"the shape \(5, 24\), not \(5, 7\)"),
         ({"facilities": PRISON * 0}, "1 blocks have persons in a type of group quarters without a facility"),
     ],
@@ -138,7 +140,9 @@ def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         dhc,
         "estimate_level",
-        lambda plan, own, *rest: Level(own._exact, *[0.5 if own.level.name == "State" else 0.1] * 2),
+        lambda plan, own, *rest: Level(
+            own.measuring._exact, *[0.5 if own.measuring.level.name == "State" else 0.1] * 2
+        ),
     )
     alone, couple = (
         next(code for code, each in enumerate(dhc.TYPES) if each.size == size and each.couple == kind)

@@ -288,10 +288,19 @@ def _require_above(session: Session, custody: Custody, release: DHCRelease, leve
     return made.content
 
 
+def require_estimated(session: Session, release: DHCRelease, level: str) -> None:
+    """Raise StaleInputError if there are no estimates of a level."""
+    if not session.columns(release.public(release.level(level))):
+        stage = release.level(level)
+        raise StaleInputError(f"{release.schema}: {level} is not estimated yet; materialize {stage} first")
+
+
 def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -> Inputs:
     """What a level is measured and estimated from. What holds of households is not known before its units are
     estimated: it is 0."""
     places, depth = tree.places(release.finest), release.levels.index(level)
+    if depth:
+        require_estimated(session, release, release.levels[depth - 1])
     parents = [np.zeros(1, dtype=np.int64), *tree.parents]
     exact, ancestry = dict[str, Counts](), stage_ancestry(session, release)
     for histogram in SCHEMAS if Zone.CONFIDENTIAL in session.zones else ():

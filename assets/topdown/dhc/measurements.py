@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, GridError
-from assets.topdown.dhc.levels import AnswerDigests, Answers, Given, hold_tenures, make_answers, read_inputs
+from assets.topdown.dhc.levels import (
+    AnswerDigests,
+    Answers,
+    Given,
+    hold_tenures,
+    make_answers,
+    read_inputs,
+    require_estimated,
+)
 from assets.topdown.dhc.release import DHCRelease
 from assets.topdown.histograms import read_counts
 from assets.topdown.spine import read_tree
@@ -84,6 +92,7 @@ def list_given(session: Session, release: DHCRelease) -> Iterator[tuple[Given, C
     tree = read_tree(session, release)
     for level in release.levels:
         inputs = read_inputs(session, release, tree, level)
+        require_estimated(session, release, level)
         units = read_counts(session, release.public(release.level(level)), histogram=UNITS.name)
         for given in (inputs.persons, inputs.units, hold_tenures(inputs.households, units)):
             yield given, inputs.exact.get(given.histogram, EMPTY)

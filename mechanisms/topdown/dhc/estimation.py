@@ -9,9 +9,8 @@ problem. If the integers exceed a limit, the nearest counts by type that satisfy
 repeated.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -33,8 +32,9 @@ the block, and rounding moves them by up to 1."""
 _ARCS = 20_000
 """Groups are rounded together up to about so many counts of children: rounding takes more than linear time."""
 
-Read = Callable[[str, NDArray[np.int64]], NDArray[np.int64]]
-"""The noisy answers of all children to a query, shape (children, answers), for some of its marginal cells."""
+Read = Callable[[str, NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""The noisy answers of all children to a query, shape (children, answers), for some of its marginal cells, and their
+precisions 1/σ², shape (children,)."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,12 @@ class Family:
     """Siblings of the positions from `first` up to `last` in their level, and their parent's histogram.
 
     Attributes:
-        variances, scales: σ² of each query, and by how much less it is for each child, shape (children,).
         cells, parent: shape (cells,): the cells that the parent has, ascending, and its counts; None at the root.
         held: shape (children, groups): the answers to the plan's held query.
         quarters: of the level; None if no types of group quarters have limits.
     """
 
     plan: Plan
-    variances: Mapping[str, Fraction]
-    scales: NDArray[np.float64]
     cells: NDArray[np.int64]
     parent: NDArray[np.int64] | None
     held: NDArray[np.int64]
@@ -194,15 +191,15 @@ class _Problem:
         for name in self.step.queries:
             every = self.family.plan.schema.marginal(name).find(self.example).astype(np.int64)
             cells, own = np.unique(every[chosen], return_inverse=True)
-            answers = self.family.read(name, cells)
+            answers, precision = self.family.read(name, cells)
             if others is not None:
                 position = np.searchsorted(cells, every)
                 known = np.append(cells, -1)[position] == every
                 answers = answers - add_up(others[:, known], position[known], len(cells))
-            queries.append(Query(own.astype(np.int32), float(1 / self.family.variances[name]), answers))
+            queries.append(Query(own.astype(np.int32), precision, answers))
         if self.step.queries == (self.step.cells,) and not several.any():
-            return solve_apart(queries[0], constraints, GAP, self.family.scales)
-        return solve(queries, constraints, GAP, self.family.scales)
+            return solve_apart(queries[0], constraints, GAP)
+        return solve(queries, constraints, GAP)
 
     def _round(
         self,

@@ -1,20 +1,41 @@
-"""A level of the tree at a time: what is measured there, and the histograms of all its places."""
+"""A level of the tree at a time: what is measured there, and the histograms of all its places.
+
+With full information, a place's answer to a query is combined with those of the places below: the answers of its
+children add up to another, independent answer of the place, and the two are weighted by their precisions 1/σ². So the
+precision of the combined answers of a place with its own precision p and children of precisions p_c is
+p + 1/Σ(1/p_c). If queries had the same shares of ρ at all levels, the best fit of a family to the combined answers
+would be the best linear fit to all answers at and below its places (Hay, Rastogi, Miklau and Suciu, 2010).
+
+The answers of the places below are read where they add a twentieth of a place's precision. Those to queries with many
+answers are read of the children alone, as deeper places have the more answers the less each adds.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.allocation import Allocation, compute_variances
+from mechanisms.topdown.dhc.allocation import LEVELS
 from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.passes import Plan, list_queries
 from mechanisms.topdown.dhc.quarters import Quarters
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import Counts, Schema
+
+_WORTH = 0.05
+"""The part of a place's own precision that answers of the places below add at least, or they are not read."""
+
+_FEW = 1000
+"""Queries with so many answers or fewer are read at all levels below, those with more at the next one."""
+
+_AT_ONCE = 2**22
+"""So many answers of children are read at once."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +78,7 @@ class Measuring:
     in which every measured place answers every query: it depends on the query, the place and the marginal cell."""
 
     def __init__(self, schema: Schema, level: Level, exact: Counts, key: bytes) -> None:
-        self._schema, self.level, self._exact = schema, level, exact
+        self.schema, self.level, self._exact = schema, level, exact
         self._noise = [
             NumberedNoise(
                 f"DHC {schema.name} {level.name}",
@@ -70,7 +91,7 @@ class Measuring:
     def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
         """The answers of the places from `first` up to `last`, shape (places, cells), for some cells of the query's
         marginal, ascending. Raises ValueError if one of the places is not measured."""
-        marginal = self._schema.marginal(query)
+        marginal = self.schema.marginal(query)
         own = slice(*np.searchsorted(self._exact.number, [first, last]))
         found = marginal.find(self._exact.cell[own])
         position = np.minimum(np.searchsorted(cells, found), len(cells) - 1)
@@ -88,6 +109,66 @@ class Measuring:
         return answers
 
 
+class Reading:
+    """The answers of a level as its estimation reads them: combined with those of the level `below` if there is one, in
+    which places have the given `parents`."""
+
+    def __init__(
+        self, measuring: Measuring, below: "Reading | None" = None, parents: NDArray[np.int64] | None = None
+    ) -> None:
+        self.measuring, self._below = measuring, below
+        level = measuring.level
+        scales = np.append([float(scale) for scale in level.scales], 0.0)
+        self._own = {query: scales[level.runs] / float(variance) for query, variance in level.variances.items()}
+        self._starts = np.zeros(1, np.int64) if parents is None else np.searchsorted(parents, range(parents[-1] + 2))
+        self.precisions = lru_cache(self._find_precisions)
+
+    def _find_precisions(self, query: str, depth: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Of the combined answers to a query, shape (places,), if so many levels below are read; and for which places
+        they are."""
+        own = self._own[query]
+        if self._below is None or not depth:
+            return own, np.zeros(len(own), dtype=np.bool_)
+        with np.errstate(divide="ignore"):
+            added = 1 / np.add.reduceat(1 / self._below.precisions(query, depth - 1)[0], self._starts[:-1])
+        worth = added > _WORTH * own
+        return own + added * worth, worth
+
+    def read(
+        self, query: str, first: int, last: int, cells: NDArray[np.int64], depth: int | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """As `Measuring.read`, with the precisions, shape (places,)."""
+        if depth is None:
+            depth = len(LEVELS) if self.measuring.schema.marginal(query).size <= _FEW else 1
+        every, combine = self.precisions(query, depth)
+        precisions = every[first:last]
+        own, answers = self._own[query][first:last], np.zeros((last - first, len(cells)))
+        measured = np.flatnonzero(own)
+        for of_run in np.split(measured, np.flatnonzero(np.diff(measured) > 1) + 1):
+            if of_run.size:
+                span = slice(of_run[0], of_run[-1] + 1)
+                answers[span] = self.measuring.read(query, first + span.start, first + span.stop, cells)
+        for place in np.flatnonzero(combine[first:last]).tolist():
+            assert self._below is not None
+            share = own[place] / precisions[place]
+            answers[place] *= share
+            begin, end = self._starts[first + place : first + place + 2].tolist()
+            step = max(1, _AT_ONCE // max(1, len(cells)))
+            for child in range(begin, end, step):
+                of_children, _ = self._below.read(query, child, min(child + step, end), cells, depth - 1)
+                answers[place] += (1 - share) * of_children.sum(axis=0)
+        return answers, precisions
+
+
+def read_all(measured: Sequence[Measuring], parents: Sequence[NDArray[np.int64]], full: bool = True) -> list[Reading]:
+    """The answers of all levels, from the root's, as `estimate_level` reads them: with `full`, combined with those of
+    the levels below."""
+    readings = [Reading(measured[-1])]
+    for own, below in zip(measured[-2::-1], parents[:0:-1], strict=True):
+        readings.insert(0, Reading(own, readings[0], below) if full else Reading(own))
+    return readings
+
+
 @dataclass(frozen=True)
 class Estimated:
     """The estimated histograms of a level, and the certificate of its real-valued steps: the largest duality gap,
@@ -100,7 +181,7 @@ class Estimated:
 
 def estimate_level(
     plan: Plan,
-    measuring: Measuring,
+    reading: Reading | Measuring,
     held: NDArray[np.int64],
     parents: NDArray[np.int64],
     above: Counts | None,
@@ -109,20 +190,16 @@ def estimate_level(
     """The histograms of all places of a level.
 
     Args:
+        reading: one of `read_all`, or the level's own answers.
         held: shape (places, groups): the answers to the plan's held query.
         parents: shape (places,): the position of each place's parent, in ascending order; only 0 at the root.
         above: the histograms of the level above; None at the root.
     """
     number, cells, counts = [], [], []
-    gap, violation, level = 0.0, 0.0, measuring.level
-    scale_of_run = np.array([float(scale) for scale in level.scales])
+    gap, violation = 0.0, 0.0
+    reading = Reading(reading) if isinstance(reading, Measuring) else reading
     for parent, first, last, own, sums in _list_families(plan, held, parents, above):
-
-        def read(query: str, of_cells: NDArray[np.int64], span: tuple[int, int] = (first, last)) -> NDArray[np.int64]:
-            return measuring.read(query, *span, of_cells)
-
-        scales = scale_of_run[level.runs[first:last]]
-        family = Family(plan, level.variances, scales, own, sums, held[first:last], read, first, last, quarters)
+        family = Family(plan, own, sums, held[first:last], partial(_read, reading, first, last), first, last, quarters)
         try:
             found = estimate(family)
         except (NotSolvedError, NotRoundedError) as error:
@@ -137,11 +214,18 @@ def estimate_level(
     return Estimated(Counts(np.concatenate(number), np.concatenate(cells), np.concatenate(counts)), gap, violation)
 
 
+def _read(
+    reading: Reading, first: int, last: int, query: str, cells: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return reading.read(query, first, last, cells)
+
+
 def list_reads(
     plan: Plan, level: Level, held: NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
 ) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
-    """What the estimation of a level reads, in order: a query, the first of some siblings and the one after the last,
-    and marginal cells, ascending. These follow from the level above, and at the root from what is held."""
+    """What estimation reads of the own answers of a level, in order: a query, the first of some siblings and the one
+    after the last, and marginal cells, ascending. These follow from the level above, and at the root from what is
+    held."""
     for _, first, last, own, _ in _list_families(plan, held, parents, above):
         if own.size and (level.runs[first:last] >= 0).all():
             for query in list_queries(plan):

@@ -149,6 +149,7 @@ ALTERED: dict[str, tuple[str, set[str]]] = {
         "DELETE FROM noisy_measurements WHERE region_type = 'COUNTY'",
         {"suppression_as_declared"},
     ),
+    "levels have another type": ("ALTER TABLE noisy_measurements ALTER level TYPE HUGEINT", {"measured_once"}),
     "a count is changed": ("UPDATE noisy_measurements SET count = count + 1", {"settled", "replay", "tables_as_made"}),
     "a total is changed": ('UPDATE t1 SET "COUNT" = "COUNT" + 1', {"tables_as_made", "margins_agree"}),
     "a sex is changed": (
@@ -184,6 +185,7 @@ ALTERED_HOUSEHOLDS: dict[str, tuple[str, set[str]]] = {
         "INSERT INTO noisy_measurements SELECT * FROM noisy_measurements LIMIT 1",
         {"measured_once", "settled"},
     ),
+    "levels have another type": ("ALTER TABLE noisy_measurements ALTER level TYPE HUGEINT", {"measured_once"}),
     "a group is missing": ("DELETE FROM population_groups WHERE number = 3", {"groups_as_published"}),
     "a group has another detail": (
         "UPDATE population_groups SET t3 = 3 WHERE t3 = 0",

@@ -261,3 +261,25 @@ def test_the_published_records_have_the_figures_of_every_published_table(publish
             assert {cell: pytest.approx(state[cell]) for cell in found} == {
                 cell: None if figure is None else float(figure) for cell, figure in found.items()
             }, name
+
+
+@pytest.mark.prove
+def test_an_ephemeral_key_is_gone_after_the_draw_and_what_is_altered_then_cannot_be_made_again(tmp_path: Path) -> None:
+    deployment = dhc_deployment(tmp_path / "town", custody="ephemeral")
+    deployment.run(*TO_CHARGE)
+    assert "State is not estimated yet; materialize level_state first" in deployment.refusal("noisy_measurements")
+    deployment.run(*TO_PUBLICATION)
+    assert deployment.context.custody.list_keys() == set()
+    assert failing(deployment) == set()
+    deployment.run(*TO_PUBLICATION)
+    executes("UPDATE level_block SET count = count + 1")(deployment)
+    assert "key" in deployment.refusal("level_block")
+
+
+@pytest.mark.prove
+def test_records_that_changed_after_the_charge_are_not_measured(tmp_path: Path) -> None:
+    deployment = dhc_deployment(tmp_path / "town")
+    deployment.run(*TO_CHARGE)
+    executes("UPDATE confidential.town__dhc.histograms SET count = count + 1", zone="confidential")(deployment)
+    assert "changed since the charge" in deployment.refusal("level_state")
+    assert [entry.kind for entry in deployment.ledger] == ["reserve"]

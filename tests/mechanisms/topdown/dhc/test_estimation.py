@@ -8,6 +8,7 @@ that measures only children or forgets their budget; one that rounds or projects
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import clarabel
 import numpy as np
@@ -16,17 +17,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from mechanisms.topdown import least_squares
 from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
-from mechanisms.topdown.dhc.levels import Level, Measuring, estimate_level, plan_levels
+from mechanisms.topdown.dhc.levels import Level, Measuring, Reading, estimate_level, plan_levels, read_all
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.topdown.dhc.quarters import Quarters, QuartersError, count_quarters, fill_facilities
 from mechanisms.topdown.dhc.tree import climb
 from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
+from mechanisms.topdown.projection import project, project_together
 from mechanisms.topdown.schema import Counts
 from tests.mechanisms.topdown.dhc.country import Country, Numbers, add_up, count, draw_country
 
@@ -208,6 +211,67 @@ def test_noise_differs_by_place_level_and_histogram_and_is_as_wide_as_planned() 
     assert np.abs(one[2]).max() < 100 < one[:2].std() / 50
 
 
+def test_answers_of_the_places_below_are_added_up_by_their_precisions() -> None:
+    """Against the sums, level by level; and the noise is as wide as the precisions say. The wrong program reads a level
+    twice, or forgets how many children there are, or that only children are not measured."""
+    parents = [np.array(each) for each in ([0], [0, 0, 0], [0, 0, 1, 2, 2, 2], np.repeat(np.arange(6), 2))]
+    nobody = Counts(*[np.empty(0, dtype=np.int64)] * 3)
+    levels = plan_levels(lower_levels(PERSON_ALLOCATION, 4), parents)
+    measured = [Measuring(PERSONS, level, nobody, KEY) for level in levels]
+    readings = read_all(measured, parents)
+    for query, reach in (("age_38_groups * sex", 3), ("detailed", 1)):
+        cells = np.arange(min(500, PERSONS.marginal(query).size))
+
+        def combine(
+            depth: int, place: int, reach: int, query: str = query, cells: Numbers = cells
+        ) -> tuple[Any, float]:
+            run = levels[depth].runs[place]
+            own = 0.0 if run < 0 else float(levels[depth].scales[run] / levels[depth].variances[query])
+            noisy = measured[depth].read(query, place, place + 1, cells)[0] if own else np.zeros(len(cells))
+            if not reach or depth == 3:
+                return noisy, own
+            below = [combine(depth + 1, child, reach - 1) for child in np.flatnonzero(parents[depth + 1] == place)]
+            added = 1 / sum(1 / each for _, each in below) if all(each for _, each in below) else 0.0
+            if added <= own / 20:
+                return noisy, own
+            return (own * noisy + added * sum(each for each, _ in below)) / (own + added), own + added
+
+        answers, precision = readings[0].read(query, 0, 1, cells)
+        expected, of_all = combine(0, 0, reach)
+        assert np.allclose(answers, expected)
+        assert precision == pytest.approx([of_all])
+        (noisy,), of_own = Reading(measured[0]).read(query, 0, 1, cells)
+        assert np.array_equal(noisy, measured[0].read(query, 0, 1, cells)[0])
+        assert of_own < precision
+        assert 0.7 < answers.var() * precision < 1.4
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_tables_and_sections_are_projected_as_all_groups_together(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    children, groups = int(random.integers(2, 6)), 4
+    starts = np.append(0, np.cumsum(random.integers(1, 7, groups)))
+    counts = random.poisson(2, (children, int(starts[-1])))
+    counts[0, counts.sum(axis=0) == 0] = 1
+    held = np.add.reduceat(counts, starts[:-1], axis=1).astype(np.float64)
+    v = counts + random.normal(0, 2, counts.shape)
+    found = []
+    for projection, sections in ((project, np.arange(groups + 1)), (project_together, np.array([0, groups]))):
+        totals = np.full((children, len(sections) - 1), np.nan)
+        x = np.empty(v.shape)
+        multipliers = np.zeros(len(v[0])), np.zeros(totals.shape), np.zeros(held.shape)
+        lacking = projection(
+            v, counts.sum(axis=0).astype(np.float64), starts, sections, held, held, totals, *multipliers, x
+        )
+        assert lacking < 1e3
+        found.append(x)
+        nu, _, mu = multipliers
+        of_cell = np.repeat(np.arange(groups), np.diff(starts))
+        assert np.abs(x - np.maximum(0, v + nu + mu[:, of_cell]))[held[:, of_cell] > 0].max() < 1e-6
+    assert np.abs(found[0] - found[1]).max() < 1e-8
+
+
 def test_counts_by_type_that_break_a_limit_of_two_types_are_mended() -> None:
     """In each of two children, ten persons live in a block with the types 101 and 102, ten in one with 103 and 104; but
     all answers have one child's persons in the first two types. Others, who stay as they are, have other ages."""
@@ -222,12 +286,11 @@ def test_counts_by_type_that_break_a_limit_of_two_types_are_mended() -> None:
     parent = np.array([1_000, 1_000, *[5] * 8])
     measured = np.array([[0, 1_000, 9, 1, 9, 1, 0, 0, 0, 0], [1_000, 0, 0, 0, 0, 0, 1, 9, 1, 9]])
 
-    def read(query: str, asked: Numbers) -> Numbers:
-        return (measured @ (PERSONS.marginal(query).find(cells)[:, None] == asked)).astype(np.int64)
+    def read(query: str, asked: Numbers) -> tuple[np.ndarray, np.ndarray]:
+        return (measured @ (PERSONS.marginal(query).find(cells)[:, None] == asked)).astype(np.float64), np.ones(2)
 
-    variances = {query: Fraction(1) for step in PERSON_PLAN.passes for query in step.queries}
     held = redistricting[0::2] + redistricting[1::2]
-    counts = estimate(Family(PERSON_PLAN, variances, np.ones(2), cells, parent, held, read, 0, 2, quarters)).counts
+    counts = estimate(Family(PERSON_PLAN, cells, parent, held, read, 0, 2, quarters)).counts
     assert np.array_equal(counts.sum(axis=0), parent)
     in_quarters = counts[:, 2:].reshape(2, 4, 2)
     assert in_quarters[:, :2].sum(axis=(1, 2)).tolist() == in_quarters[:, 2:].sum(axis=(1, 2)).tolist() == [10, 10]
@@ -259,9 +322,9 @@ def test_budgets_of_only_children_are_their_parents() -> None:
         two.read("hispanic * sex", 0, 1, np.arange(4))
 
 
-def solve_densely(queries: list[Query], constraints: Constraints, scales: np.ndarray) -> float:
+def solve_densely(queries: list[Query], constraints: Constraints) -> float:
     """The least objective, by an interior-point method."""
-    children, cells = len(scales), int(constraints.starts[-1])
+    children, cells = len(constraints.totals), int(constraints.starts[-1])
     rows, targets, weights = [], [], []
     for child in range(children):
         for query in queries:
@@ -271,7 +334,7 @@ def solve_densely(queries: list[Query], constraints: Constraints, scales: np.nda
             )
             rows.append(picked)
             targets.append(query.measured[child])
-            weights.append(np.full(query.measured.shape[1], query.precision * scales[child]))
+            weights.append(np.full(query.measured.shape[1], np.broadcast_to(query.precision, children)[child]))
     matrix, target, weight = sparse.vstack(rows).tocsc(), np.concatenate(targets), np.concatenate(weights)
     hessian = 2 * (matrix.T @ sparse.diags(weight) @ matrix)
     linear = -2 * matrix.T @ (weight * target)
@@ -304,8 +367,13 @@ def solve_densely(queries: list[Query], constraints: Constraints, scales: np.nda
     return float(solution.obj_val + weight @ target**2)
 
 
-def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pass of a family with group quarters, against an interior-point method; children have their own scales."""
+@pytest.mark.parametrize("steep", [np.inf, 0.0])
+def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(
+    monkeypatch: pytest.MonkeyPatch, steep: float
+) -> None:
+    """Each pass of a family with group quarters, against an interior-point method, by projected gradients and by
+    alternating directions; children have their own scales."""
+    monkeypatch.setattr(least_squares, "_STEEP", steep)
     country = draw_country(2, 1, 4, persons=6, quarters=1)
     above = country.redraw(np.random.default_rng(11))[1]
     quarters = count_quarters(country.redistricting[-1], country.facilities)
@@ -315,9 +383,9 @@ def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(monkey
     scales = np.linspace(1, 3, children)
     compared = []
 
-    def compare(queries: list[Query], constraints: Constraints, gap: float, own: np.ndarray, *, apart: bool):  # type: ignore[no-untyped-def]
-        found = solve_apart(queries[0], constraints, gap, own) if apart else solve(queries, constraints, gap, own)
-        least = solve_densely(queries, constraints, own)
+    def compare(queries: list[Query], constraints: Constraints, gap: float, *, apart: bool):  # type: ignore[no-untyped-def]
+        found = solve_apart(queries[0], constraints, gap) if apart else solve(queries, constraints, gap)
+        least = solve_densely(queries, constraints)
         compared.append((apart, found.objective, least))
         return found
 
@@ -330,15 +398,15 @@ def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(monkey
     noise: dict[tuple[str, int], Numbers] = {}
     exact = country.persons[-1]
 
-    def read(query: str, cells: Numbers) -> Numbers:
+    def read(query: str, cells: Numbers) -> tuple[np.ndarray, np.ndarray]:
         answers = exact.answer(PERSONS.marginal(query), 0, children)[:, cells]
         key = (query, len(cells))
         if key not in noise:
             noise[key] = np.rint(random.normal(0, 3, answers.shape)).astype(np.int64)
-        return answers + noise[key]
+        return (answers + noise[key]).astype(np.float64), scales / float(level.variances[query])
 
     family = Family(
-        PERSON_PLAN, level.variances, scales, above.cell, above.count, country.redistricting[-1], read, 0, children,
+        PERSON_PLAN, above.cell, above.count, country.redistricting[-1], read, 0, children,
         quarters,
     )  # fmt: skip
     estimate(family)
@@ -406,7 +474,11 @@ def test_units_and_households_agree_with_each_other_and_with_the_redistricting_d
         )
         tenures = of_units.counts.answer(UNITS.marginal("tenure_3lev"), 0, count_of)[:, :3]
         of_households = estimate_level(
-            HOUSEHOLD_PLAN, Measuring(HOUSEHOLDS, levels[1][depth], exact[1], KEY), tenures, parents[depth], before[1]
+            HOUSEHOLD_PLAN,
+            Measuring(HOUSEHOLDS, levels[1][depth], exact[1], KEY),
+            tenures,
+            parents[depth],
+            before[1],
         )
         after = [of_units.counts, of_households.counts]
         assert np.array_equal(after[0].answer(UNITS.marginal(OCCUPANCY), 0, count_of), held)

@@ -1,0 +1,131 @@
+"""The quadratic step of alternating directions: for each child, the x that minimizes f(x) + σ/2 ‖x − w‖², exactly.
+
+The matrix is 2H + σI = a I + 2p TᵀT + 2 UᵀWU, where T is the query with the most answers that are not cells, with the
+precision p, and U has the answers to all coarser queries, a few hundred. With the sums over the cells of each answer of
+T, A = a I + 2p TᵀT is inverted in closed form, and the whole by Woodbury's formula with one matrix a child, which has
+a row for each coarse answer.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mechanisms.topdown.decomposition import invert
+
+Floats = NDArray[np.float64]
+
+MOST_COARSE = 400
+"""With more coarse answers, a problem is not solved so: the time grows with their cube."""
+
+
+class Step(NamedTuple):
+    """What the steps of all children have in common.
+
+    Attributes:
+        fine: shape (cells,): the answer of T that counts each cell, from 0.
+        coarse: shape (queries, cells): the answers of U that count it, from 0.
+        own: shape (children,): a.
+        shrunk: shape (children, answers of T): 2p/(a + 2p n), where n is the number of cells.
+        inner: shape (children, coarse answers, coarse answers): (W⁻¹/2 + U A⁻¹ Uᵀ)⁻¹.
+        linear: shape (children, cells): 2 QᵀΣ⁻¹m.
+    """
+
+    fine: NDArray[np.int64]
+    coarse: NDArray[np.int64]
+    own: Floats
+    shrunk: Floats
+    inner: Floats
+    linear: Floats
+
+
+def prepare(
+    maps: NDArray[np.int64], begins: NDArray[np.int64], precisions: Floats, measured: Floats, sigma: float
+) -> Step | None:
+    """The step for the answers of `least_squares`; None if a step with a matrix of all coarse answers is too large."""
+    children, cells = len(precisions), maps.shape[1]
+    sizes = np.diff(begins)
+    detailed = np.array([len(np.unique(own)) == cells for own in maps])
+    others = np.flatnonzero(~detailed)
+    if not others.size:
+        return None
+    finest = others[sizes[others].argmax()]
+    coarse = others[others != finest]
+    if sizes[coarse].sum() > MOST_COARSE:
+        return None
+    own = 2 * precisions[:, detailed].sum(axis=1) + sigma
+    fine = maps[finest] - begins[finest]
+    twice = 2 * precisions[:, finest, None]
+    shrunk = twice / (own[:, None] + twice * np.bincount(fine, minlength=sizes[finest]))
+    offsets = np.cumsum(sizes[coarse]) - sizes[coarse]
+    of_coarse = maps[coarse] - (begins[coarse] - offsets)[:, None]
+    weights = np.repeat(precisions[:, coarse], sizes[coarse], axis=1)
+    linear = np.zeros((children, cells))
+    for query, (first, last) in enumerate(pairwise(begins)):
+        linear += 2 * (precisions[:, query, None] * measured[:, first:last])[:, maps[query] - first]
+    order = np.argsort(fine, kind="stable")
+    ends = np.append(0, np.cumsum(np.bincount(fine, minlength=sizes[finest])))
+    inner = _invert(of_coarse, order, ends, own, shrunk, weights)
+    return Step(fine, np.ascontiguousarray(of_coarse), own, shrunk, inner, linear)
+
+
+@njit(cache=True, nogil=True)
+def _invert(coarse, order, ends, own, shrunk, weights):  # type: ignore[no-untyped-def]
+    children, answers = weights.shape
+    queries, cells = coarse.shape
+    inner = np.empty((children, answers, answers))
+    together = np.zeros((answers, answers))
+    for k in range(cells):
+        for q in range(queries):
+            for r in range(queries):
+                together[coarse[q, k], coarse[r, k]] += 1.0
+    for c in range(children):
+        matrix = together.copy()
+        for j in range(ends.size - 1):
+            for one in range(ends[j], ends[j + 1]):
+                for other in range(ends[j], ends[j + 1]):
+                    for q in range(queries):
+                        for r in range(queries):
+                            matrix[coarse[q, order[one]], coarse[r, order[other]]] -= shrunk[c, j]
+        matrix /= own[c]
+        for m in range(answers):
+            matrix[m, m] += 0.5 / weights[c, m]
+        inner[c] = invert(matrix)
+    return inner
+
+
+@njit(cache=True, nogil=True)
+def take_step(step, sigma, w, x):  # type: ignore[no-untyped-def]
+    """Write the minimum into `x`, for w of the same shape (children, cells)."""
+    fine, coarse, own, shrunk, inner, linear = step
+    queries, cells = coarse.shape
+    sums, of_coarse = np.empty(shrunk.shape[1]), np.empty(inner.shape[1])
+    multipliers = np.empty(inner.shape[1])
+    for c in range(x.shape[0]):
+        sums[:] = 0.0
+        for k in range(cells):
+            x[c, k] = linear[c, k] + sigma * w[c, k]
+            sums[fine[k]] += x[c, k]
+        sums *= shrunk[c]
+        of_coarse[:] = 0.0
+        for k in range(cells):
+            x[c, k] = (x[c, k] - sums[fine[k]]) / own[c]
+            for q in range(queries):
+                of_coarse[coarse[q, k]] += x[c, k]
+        for m in range(of_coarse.size):
+            total = 0.0
+            for n in range(of_coarse.size):
+                total += inner[c, m, n] * of_coarse[n]
+            multipliers[m] = total
+        sums[:] = 0.0
+        for k in range(cells):
+            for q in range(queries):
+                sums[fine[k]] += multipliers[coarse[q, k]]
+        sums *= shrunk[c]
+        for k in range(cells):
+            total = -sums[fine[k]]
+            for q in range(queries):
+                total += multipliers[coarse[q, k]]
+            x[c, k] -= total / own[c]
