@@ -113,6 +113,8 @@ _CAPS: Mapping[str, Any] = {
     "quantiles": 10,
     "moments": 10,
     "pair swapping": None,
+    "coarsening": None,
+    "suppression": None,
     "laplace tables": 4,
 }
 
