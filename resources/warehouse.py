@@ -15,6 +15,7 @@ import hmac
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -62,7 +63,7 @@ _COPY_DATABASE = SQL("warehouse/copy_database", "COPY FROM DATABASE {{ zone }} T
 _CREATE_SCHEMA = SQL("warehouse/create_schema", "CREATE SCHEMA IF NOT EXISTS {{ zone }}.{{ schema }}")
 _DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} {{ table }}")
 _DROP_SCHEMA = SQL("warehouse/drop_schema", "DROP SCHEMA IF EXISTS {{ zone }}.{{ schema }} CASCADE")
-# Columns that are neither integers nor texts become texts.
+# Columns of other types than those that are hashed as they are become texts.
 _IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
 _PARTS = SQL("warehouse/parts", "SELECT * FROM read_parquet($files)")
 # Up to the size of the buffer, threads compute a result ahead of the one that reads it.
@@ -100,6 +101,9 @@ _CIPHER = "httpfs"
 REQUESTS_REPEATED = 7
 """How often DuckDB repeats a request to an S3 server that does not answer, or answers that it cannot."""
 
+_TURN = 2.0
+"""The seconds after which a session is not used again for what is read next (`Warehouse.in_turns`)."""
+
 _SMALL = 8 << 20
 """Bytes of databases and sources up to which a session has one thread. If another one runs a statement, DuckDB's client
 asks without a pause whether it has ended, which costs more than two threads save in short statements."""
@@ -114,6 +118,8 @@ _VALUES_HASHED = 1_600_000
 
 _PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")))
 """The types of columns that are hashed as they are; others are hashed as texts."""
+
+_DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
 
 _NAME = r'(?:\w+|"(?:[^"]|"")+")'
 _TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT))(?:\[\])*"
@@ -391,7 +397,14 @@ class Session:
     def _digest_columns(self, name: Source, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
-        rows, plain = 0, {column: kind in _PLAIN for column, kind in columns.items()}
+        # The sorted versions of tables that are published have decimals as texts.
+        rows, plain = (
+            0,
+            {
+                column: kind in _PLAIN or (name is _IN_ORDER and bool(_DECIMAL.fullmatch(kind)))
+                for column, kind in columns.items()
+            },
+        )
         batch_rows = count_rows_at_a_time(len(columns))
         digests = [[sha256() for _ in range(3)] for _ in columns]
 
@@ -579,6 +592,20 @@ class Warehouse(ConfigurableResource):
             yield snapshot
 
     @contextmanager
+    def in_turns(self) -> Iterator["Warehouse"]:
+        """This warehouse, for a stage that reads the public zone often and briefly, and writes in between.
+
+        Its sessions that read that zone alone are connections beside one, which ends with the first of them that ends
+        after `_TURN`, before a session of another kind, and with the block. Whoever keeps it busy otherwise must not
+        let it wait, because an open session keeps other processes from writing.
+        """
+        turns = _WarehouseInTurns(**dict(self))
+        try:
+            yield turns
+        finally:
+            turns.end_turn()
+
+    @contextmanager
     def private_folder(self) -> Iterator[Path]:
         """A new folder for the parts of public tables (`open_part`), with mode 0700.
 
@@ -716,6 +743,38 @@ class _WarehouseSnapshot(Warehouse):
             yield session
 
 
+class _WarehouseInTurns(Warehouse):
+    """A warehouse whose sessions are connections beside one that is opened anew every now and then."""
+
+    _opened: ExitStack = PrivateAttr(default_factory=ExitStack)
+    _session: Session | None = PrivateAttr(default=None)
+    _since: float = PrivateAttr(default=0.0)
+
+    def end_turn(self) -> None:
+        self._session = None
+        self._opened.close()
+
+    @contextmanager
+    def session(
+        self,
+        reads: Collection[Zone] = (),
+        writes: Zone | None = None,
+        folder: Path | None = None,
+        source_bytes: int | None = None,
+    ) -> Iterator[Session]:
+        if writes or folder or list(reads) != [Zone.PUBLIC]:
+            self.end_turn()
+            with super().session(reads, writes, folder, source_bytes) as session:
+                yield session
+            return
+        if self._session is None:
+            self._session, self._since = self._opened.enter_context(super().session(reads)), time.monotonic()
+        with self._session.open_sibling() as session:
+            yield session
+        if time.monotonic() - self._since > _TURN:
+            self.end_turn()
+
+
 def open_part(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A writer of a part of a public table, to be closed: a context manager.
 
@@ -762,7 +821,7 @@ def count_rows_at_a_time(columns: int) -> int:
 
 
 def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
-    """The numbers of the rows in which a column is NULL, the lengths of its texts, and its texts or integers.
+    """The numbers of the rows in which a column is NULL, the lengths of its texts, and its texts, integers or decimals.
 
     Joined over batches, these parts are unique to the values and do not depend on where a batch ends.
     """
@@ -770,6 +829,11 @@ def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]
     if pa.types.is_integer(column.type):
         yield b""
         yield pc.fill_null(column, 0).to_numpy().astype("<i8").tobytes()
+    elif pa.types.is_decimal(column.type):
+        plain = pc.fill_null(column, 0)
+        size = plain.type.byte_width
+        yield b""
+        yield plain.buffers()[1][plain.offset * size : (plain.offset + len(plain)) * size]
     else:
         data, offsets = read_texts(pc.fill_null(column, ""))
         yield np.diff(offsets).astype("<i8").data

@@ -142,8 +142,8 @@ def _infer(law: Law, counts: Counts | Shares, known: Counts, priors: Shares) -> 
 
 def _infer_from_measurements(publication: Publication, known: Counts) -> Shares:
     """The same from noisy measurements of several queries: their best linear estimate of all types is as good as one
-    measurement of each type, but for errors that depend on each other. The prior is that of the place around a block.
-    """
+    measurement of each type, but for errors that depend on each other. The prior has the shares of the place around a
+    block, and of the block's microdata, which were made to agree with that place."""
     shape = publication.tier.shape
     types = np.arange(np.prod(shape))
     estimates, variances = [], []
@@ -158,7 +158,9 @@ def _infer_from_measurements(publication: Publication, known: Counts) -> Shares:
         # Types are alike in every query, and so are their variances. A category's is that of the sum of its frames.
         own = inverse.reshape(*shape, *shape)
         variances.append((own[0, 0, 0, 0], own[:, 0, :, 0].sum()))
-    priors = _clip(estimates[1].sum(axis=1), variances[1][1] ** 0.5)
+    around = _clip(estimates[1].sum(axis=1), variances[1][1] ** 0.5)
+    priors = publication.counts.sum(axis=1) + _LEAST_WEIGHT * around
+    priors /= priors.sum(axis=1, keepdims=True)
     return _infer(GaussianLaw(variances[0][0]), estimates[0], known, priors)
 
 

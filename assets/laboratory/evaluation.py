@@ -214,7 +214,7 @@ def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterat
     """Likelihood ratios: those that the method states itself, or else of counts under a law, those of worlds in which
     the first person of each pair has the category of the second. `pairs` are positions of persons, shape (pairs, 2)."""
     law, ratios = draw.publication.law, draw.log_ratios
-    if law is not None and not len(ratios):
+    if law is not None and ratios is None:
         tract, tier = truth.tract, truth.tract.tier
         first, other = pairs[tract.category[pairs[:, 0]] != tract.category[pairs[:, 1]]].T
         place, frame = tract.place[first], tract.frame[first]
@@ -233,7 +233,7 @@ def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterat
                     count, each = exact[at], np.arange(len(chosen))
                     likely = law.log_likelihoods(published[at], int(count.max(initial=0)) + 1)
                     ratios[chosen] += likely[each, count] - likely[each, count + step]
-    if not len(ratios):
+    if ratios is None or not len(ratios):
         return
     sizes = np.abs(ratios)
     infinite, number = np.isinf(sizes), len(sizes)

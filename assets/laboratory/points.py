@@ -28,12 +28,12 @@ class Draw:
 
     Attributes:
         log_ratios: ln of how much more likely the draw is than in worlds that differ by two records' exchange of
-            places, as far as the method says so itself.
+            places, as far as the method says so itself; None if it follows from the publication's law.
         bound: what its theorem says that no such logarithm exceeds; None if it says nothing.
     """
 
     publication: Publication
-    log_ratios: NDArray[np.float64]
+    log_ratios: NDArray[np.float64] | None
     bound: float | None
 
 
@@ -153,7 +153,7 @@ class Rounded(Point):
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
         law = RoundedLaw(self.base)
-        return Draw(self.publish(tract, law.round(tract.count()), law), np.zeros(0), None)
+        return Draw(self.publish(tract, law.round(tract.count()), law), None, None)
 
 
 class RoundingGrid(Grid):

@@ -58,17 +58,13 @@ B = TypeVar("B", bound=Batch)
 O = TypeVar("O")  # noqa: E741 - the draw's output
 
 
-class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
-    """A method that adds independent noise to exact counts.
+class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
+    """A method whose draw is made from exact counts alone.
 
     A mechanism defines what is counted (`counts_recipe`), the draw (`perturb`, and the hooks of `Method` that write and
-    read it), two gates on it (`find_unmeasured`, `check_noise`), and its own gates (`further_gates`). `BatchedCounts`
-    defines the draw for counts that come in batches.
+    read it), and its own gates (`draw_gates`, `further_gates`).
     """
 
-    draw_stage = MEASUREMENTS
-    drawn_table = MEASUREMENTS
-    drawn_words = "measurements"
     draw_follows: Sequence[str] = (COUNTS,)
 
     counts_stage: ClassVar[str] = COUNTS
@@ -85,23 +81,15 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
     def perturb(self, session: Session, key: bytes) -> O:
         """The output of the draw with this key, in a session that reads both zones."""
 
-    @abstractmethod
-    def find_unmeasured(self, session: Session, /) -> list[str]:
-        """The problems if not every declared cell is measured exactly once, or something else is measured."""
-
-    @abstractmethod
-    def check_noise(self, session: Session, /) -> tuple[list[str], str]:
-        """The queries whose noise does not fit the declared distribution, and the version of the measurements read.
-
-        The version must be what `read_version` gives, because gates on the same content take it over. Raises GridError
-        unless every declared cell is measured exactly once.
-        """
-
     def require_countable(self, session: Session, custody: Custody) -> None:
         """Raise an error if the mechanism cannot be applied to the exact counts just written; nothing by default."""
 
+    def draw_gates(self) -> Sequence[Gate[R]]:
+        """The gates on the draw."""
+        return ()
+
     def further_gates(self) -> Sequence[Gate[R]]:
-        """The gates that this mechanism adds to those of all noisy counts."""
+        """The gates that this mechanism adds to those on counts and draw."""
         return ()
 
     @property
@@ -137,8 +125,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
         return [
             *self.counts_gates(),
             session_gate("counts_as_charged", CHARGE, self._check_counts_as_charged, _BOTH),
-            session_gate("measured_once", self.draw_stage, self._check_measurements),
-            session_gate("noise_as_declared", self.draw_stage, self._check_noise_once, _BOTH),
+            *self.draw_gates(),
             *self.further_gates(),
         ]
 
@@ -151,6 +138,37 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
         if self.counts_version(session, context.custody) == charged:
             return []
         return [f"the counts have changed since the charge; materialize {self.counts_stage} and charge again"]
+
+
+class NoisyCounts(ExactCounts[R, O], Generic[R, O]):
+    """A method that adds independent noise to exact counts.
+
+    A mechanism also defines two gates on the draw (`find_unmeasured`, `check_noise`). `BatchedCounts` defines the draw
+    for counts that come in batches.
+    """
+
+    draw_stage = MEASUREMENTS
+    drawn_table = MEASUREMENTS
+    drawn_words = "measurements"
+
+    @abstractmethod
+    def find_unmeasured(self, session: Session, /) -> list[str]:
+        """The problems if not every declared cell is measured exactly once, or something else is measured."""
+
+    @abstractmethod
+    def check_noise(self, session: Session, /) -> tuple[list[str], str]:
+        """The queries whose noise does not fit the declared distribution, and the version of the measurements read.
+
+        The version must be what `read_version` gives, because gates on the same content take it over. Raises GridError
+        unless every declared cell is measured exactly once.
+        """
+
+    @final
+    def draw_gates(self) -> Sequence[Gate[R]]:
+        return [
+            session_gate("measured_once", self.draw_stage, self._check_measurements),
+            session_gate("noise_as_declared", self.draw_stage, self._check_noise_once, _BOTH),
+        ]
 
     def _check_measurements(self, session: Session, context: ReleaseContext[R]) -> list[str]:
         """Every declared cell is measured exactly once, and nothing else is measured."""
@@ -297,7 +315,7 @@ def plan_gate(
 
 
 def build_counts(
-    method: NoisyCounts[Any, Any],
+    method: ExactCounts[Any, Any],
     deps: Sequence[Dependency],
     description: str,
     columns: Mapping[str, str] = MappingProxyType({}),

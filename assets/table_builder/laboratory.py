@@ -44,7 +44,7 @@ class NoisyHypercube(Point):
         exact = _count(tract)
         noisy = exact + noise.of_next("inner", exact.size).reshape(exact.shape)
         law = LaplaceLaw(float(tables / self.epsilon))
-        return Draw(self.publish(tract, noisy, law), np.zeros(0), tables * float(design.bounded))
+        return Draw(self.publish(tract, noisy, law), None, tables * float(design.bounded))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class PerturbedCounts(Point):
                 for row in self.table.rows
             ]
         )
-        return Draw(self.publish(tract, perturbed.reshape(exact.shape), TabulatedLaw(changes)), np.zeros(0), None)
+        return Draw(self.publish(tract, perturbed.reshape(exact.shape), TabulatedLaw(changes)), None, None)
 
 
 def _count(tract: Tract) -> Counts:

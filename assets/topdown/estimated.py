@@ -16,7 +16,7 @@ from assets.conventions import PARTITIONS_POOL, StageKind, public_table_metadata
 from assets.measurement.method import MEASUREMENTS
 from assets.release.method import DRAW, Partitions
 from assets.release.stage import release_stage
-from assets.topdown.estimation import Estimation, estimate_level, keep_states, unite_states
+from assets.topdown.estimation import Estimation, estimate_levels, keep_states, unite_states
 from assets.topdown.information import build_information
 from assets.topdown.reading import Scope, list_scopes
 from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, TEXTS, TopDownRelease
@@ -80,7 +80,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         state, histogram = context.partition_key if by_state else "", PERSONS.name if release.design.full else ""
         scope = Scope(level, state, histogram)
 
-        made = _estimate(context, warehouse, custody, release, scope)
+        (made,) = _estimate(context, release.adapt(warehouse), custody, release, scope)
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
                 states = keep_states(session, release)
@@ -123,22 +123,21 @@ def _build_occupancy(release: TopDownRelease) -> dg.AssetsDefinition:
     )
     def occupancy(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         scopes = [scope for scope in list_scopes(release, []) if scope.histogram == UNITS.name]
-        made = [_estimate(context, warehouse, custody, release, scope) for scope in scopes]
-        return _describe(made)
+        with release.adapt(warehouse).in_turns() as turns:
+            return _describe(_estimate(context, turns, custody, release, *scopes))
 
     return occupancy
 
 
 def _estimate(
-    context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, release: TopDownRelease, scope: Scope
-) -> Estimation:
-    level, above = words(scope.level), scope.above(release)
-
-    def report(done: int, parents: int) -> None:
+    context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, release: TopDownRelease, *scopes: Scope
+) -> list[Estimation]:
+    def report(scope: Scope, done: int, parents: int) -> None:
+        level, above = words(scope.level), scope.above(release)
         context.log.info(f"{level}: {done:,} of {parents:,} {pluralize(above.level)}" if above else level)
 
     try:
-        return estimate_level(release.adapt(warehouse), custody, release, scope, report)
+        return estimate_levels(warehouse, custody, release, scopes, report)
     except WorkerError:
         if context.retry_number >= RETRIES:
             raise

@@ -1,4 +1,5 @@
-"""The estimation of a level, from its noisy measurements and the estimates of the level above, in one transaction.
+"""The estimation of a level, from its noisy measurements and the estimates of the level above, in one transaction;
+of units after persons, all levels in one.
 
 `mechanisms.topdown.estimation` estimates, `reading` reads the tables, and `workers` runs the pool of processes; this
 module writes and labels the results.
@@ -25,6 +26,7 @@ from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from assets.release.draw import StaleInputError
 from assets.release.seal import is_sealed, seal_stage
@@ -54,7 +56,7 @@ from assets.topdown.workers import Outcome, WorkerError, estimate_task, perform,
 from mechanisms.topdown.decomposition import Floats
 from mechanisms.topdown.design import SCHEMAS, level_of_states
 from mechanisms.topdown.leaning import estimate_spread
-from mechanisms.topdown.schema import PERSONS, UNITS
+from mechanisms.topdown.schema import PERSONS, UNITS, Counts
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
@@ -66,6 +68,9 @@ SECONDS_BETWEEN_REPORTS = 5.0
 
 Report = Callable[[int, int], None]
 """It is called with the number of finished parents and the number of all parents."""
+
+ScopeReport = Callable[[Scope, int, int], None]
+"""A `Report` on the parents of a scope."""
 
 Basis = Sequence[Sequence[str] | None]
 """What estimates are based on besides the answers and the estimates above; None in place of what is missing."""
@@ -113,76 +118,147 @@ class Estimation:
 def estimate_level(
     warehouse: Warehouse, custody: Custody, release: TopDownRelease, scope: Scope, report: Report
 ) -> Estimation:
-    """Estimate all places of a scope and store their histograms, unless current estimates are stored already.
+    """`estimate_levels` of one scope, which is not named in reports."""
+    return estimate_levels(warehouse, custody, release, [scope], lambda _, done, parents: report(done, parents))[0]
 
-    Reports come every few seconds, and at the end.
+
+def estimate_levels(
+    warehouse: Warehouse, custody: Custody, release: TopDownRelease, scopes: Sequence[Scope], report: ScopeReport
+) -> list[Estimation]:
+    """Estimate all places of scopes, each from the one before, and store their histograms in one transaction, unless
+    current estimates are stored already. Those of a scope that another one follows are in memory.
+
+    Reports come every few seconds, and at the end of a scope.
 
     Raises:
-        StaleInputError: if the estimates of the level above, or what else the scope is estimated from, do not come from
-            the stored measurements, or the measurements, the spine or the invariants are replaced meanwhile.
+        StaleInputError: if the estimates of the level above the first one, or what else a scope is estimated from, do
+            not come from the stored measurements, or the measurements, the spine or the invariants are replaced
+            meanwhile.
         GridError: if measurements are missing.
         NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names the parent.
         WorkerError: if one of the processes ends prematurely, or not all results came back.
         InfeasibleError, SpineError: if the stored invariants or the stored spine are not those that were charged.
     """
+    made = list[Estimation]()
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw_id, tree = read_draw_id(session, release), read_tree(session, release)
         chain = _Chain(session, custody, release, draw_id)
-        above, basis = chain.require_above(scope), chain.require_basis(scope)
-        stored = read_estimation(session, custody, release, scope)
-        if stored:
+        above, bases = chain.require_above(scopes[0]), [chain.require_basis(scope) for scope in scopes]
+        for scope, basis in zip(scopes, bases, strict=True):
+            stored = read_estimation(session, custody, release, scope)
+            if not stored:
+                break
             region = hash_facts([region.digest for region in read_regions(session, release, tree, scope)])
-            if stored.made_of == _made_of(release, draw_id, scope, region, above, basis):
-                return stored
-        contents = [chain.information[part].contents for part in chain.list_parts(scope)]
-        leans = release.design.leans(scope.histogram, scope.level)
-        *first, reading = (
-            Reading(session, warehouse, release, scope, tree, draw_id, contents) for _ in range(1 + leans)
-        )
+            if stored.made_of != _made_of(release, draw_id, scope, region, above, basis):
+                break
+            made.append(stored)
+            above = stored
+        due = [
+            _Due(
+                scope,
+                basis,
+                [
+                    Reading(
+                        session,
+                        warehouse,
+                        release,
+                        scope,
+                        tree,
+                        draw_id,
+                        [chain.information[part].contents for part in chain.list_parts(scope)],
+                    )
+                    for _ in range(1 + release.design.leans(scope.histogram, scope.level))
+                ],
+            )
+            for scope, basis in zip(scopes[len(made) :], bases[len(made) :], strict=True)
+        ]
+    if not due:
+        return made
+    with warehouse.private_folder() as folder:
+        counts: Mapping[str, Counts] = {}
+        results = list[_Results]()
+        for number, each in enumerate(due):
+            each.reading.above = counts
+            results.append(_estimate(release, each, folder / str(number), report, keep=number + 1 < len(due)))
+            counts = results[-1].counts()
+        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
+            require_draw(session, release, draw_id, scopes[0])
+            for each, result in zip(due, results, strict=True):
+                above = _store(session, custody, release, draw_id, each, result, above, chain.states)
+                made.append(above)
+    return made
+
+
+@dataclass(frozen=True)
+class _Due:
+    """A scope that is to be estimated, on what basis, with what is read: twice if its places lean."""
+
+    scope: Scope
+    basis: Basis
+    readings: Sequence[Reading]
+
+    @property
+    def reading(self) -> Reading:
+        return self.readings[-1]
+
+
+def _estimate(release: TopDownRelease, due: _Due, folder: Path, report: ScopeReport, keep: bool) -> "_Results":
+    scope, (*first, reading) = due.scope, due.readings
     for before in first:
         reading.spreads = _estimate_spreads(release, before)
     parents, reported = reading.parents, time.monotonic()
-    with warehouse.private_folder() as folder, closing(_Results(folder, reading.histograms)) as results:
+    with closing(_Results(folder, reading.histograms, keep)) as results:
         outcomes = perform(estimate_task, reading.tasks(), min(count_processes(release), parents), release.scheduler)
         with closing(outcomes):
             for outcome in outcomes:
                 results.add(outcome)
                 if results.parents == parents or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:
-                    report(results.parents, parents)
+                    report(scope, results.parents, parents)
                     reported = time.monotonic()
-        results.close()
-        if results.parents != parents:
-            raise WorkerError(f"{scope}: {results.parents:,} of {parents:,} parents were estimated; nothing was stored")
-        read = reading.regions, reading.answers.by_label()
-        if any((before.regions, before.answers.by_label()) != read for before in first):
-            raise StaleInputError(f"{release.schema}: measurements or invariants changed while {scope} was estimated")
-        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
-            require_draw(session, release, draw_id, scope)
-            table, account = scope.tables(release)
-            if not scope.state:
-                # In a release whose estimates were in parts before, it is a view.
-                session.drop(table)
-            store_parts(session, table, results.paths)
-            region = hash_facts(reading.regions)
-            estimation = Estimation(
-                made_of=_made_of(release, draw_id, scope, region, above, basis),
-                read=json.dumps(reading.answers.by_label()),
-                content=session.sorted_version(table, custody.seal_key()),
-                places=reading.places,
-                parents=parents,
-                solved=results.solved,
-                gap=results.gap,
-                violation=results.violation,
-                seconds=results.seconds,
-                held=region,
-                draw_id=draw_id,
-                without_parts=results.without_parts,
-                spreads=json.dumps({chain.states[number]: spread for number, spread in reading.spreads.items()}),
-            )
-            row = pa.Table.from_pylist([vars(estimation)])
-            session.create(account, "warehouse/all", source=session.register("made", row))
-            seal_stage(session, custody, release.schema, table.name, [account])
-            return estimation
+    if results.parents != parents:
+        raise WorkerError(f"{scope}: {results.parents:,} of {parents:,} parents were estimated; nothing was stored")
+    read = reading.regions, reading.answers.by_label()
+    if any((before.regions, before.answers.by_label()) != read for before in first):
+        raise StaleInputError(f"{release.schema}: measurements or invariants changed while {scope} was estimated")
+    return results
+
+
+def _store(
+    session: Session,
+    custody: Custody,
+    release: TopDownRelease,
+    draw_id: str,
+    due: _Due,
+    results: "_Results",
+    above: Estimation | None,
+    states: Sequence[str],
+) -> Estimation:
+    scope, reading = due.scope, due.reading
+    table, account = scope.tables(release)
+    if not scope.state:
+        # In a release whose estimates were in parts before, it is a view.
+        session.drop(table)
+    store_parts(session, table, results.paths)
+    region = hash_facts(reading.regions)
+    estimation = Estimation(
+        made_of=_made_of(release, draw_id, scope, region, above, due.basis),
+        read=json.dumps(reading.answers.by_label()),
+        content=session.sorted_version(table, custody.seal_key()),
+        places=reading.places,
+        parents=reading.parents,
+        solved=results.solved,
+        gap=results.gap,
+        violation=results.violation,
+        seconds=results.seconds,
+        held=region,
+        draw_id=draw_id,
+        without_parts=results.without_parts,
+        spreads=json.dumps({states[number]: spread for number, spread in reading.spreads.items()}),
+    )
+    row = pa.Table.from_pylist([vars(estimation)])
+    session.create(account, "warehouse/all", source=session.register("made", row))
+    seal_stage(session, custody, release.schema, table.name, [account])
+    return estimation
 
 
 def read_estimation(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
@@ -457,8 +533,10 @@ class _Chain:
 class _Results:
     """The results of tasks, written to a file for each histogram as they come, in order of places and cells."""
 
-    def __init__(self, folder: Path, histograms: Sequence[str]) -> None:
+    def __init__(self, folder: Path, histograms: Sequence[str], keep: bool) -> None:
+        folder.mkdir()
         self._histograms, self.paths = histograms, [folder / f"{histogram}.parquet" for histogram in histograms]
+        self._kept: dict[str, list[tuple[NDArray[np.int64], ...]]] = {name: [] for name in histograms if keep}
         self._writers = [open_part(path, _ESTIMATES) for path in self.paths]
         self.parents = self.solved = self.without_parts = 0
         self.gap = self.violation = self.seconds = 0.0
@@ -468,11 +546,18 @@ class _Results:
         self.seconds += outcome.seconds
         for histogram, writer in zip(self._histograms, self._writers, strict=True):
             own = outcome.children[histogram]
-            columns = [pa.repeat(histogram, len(own.counts)), outcome.first + own.children, own.cells, own.counts]
+            cells = outcome.first + own.children, own.cells, own.counts
+            if histogram in self._kept:
+                self._kept[histogram].append(cells)
+            columns = [pa.repeat(histogram, len(own.counts)), *cells]
             writer.write_table(pa.table(columns, schema=_ESTIMATES))
             self.solved += own.solved
             self.without_parts += own.without_parts
             self.gap, self.violation = max(self.gap, own.gap), max(self.violation, own.violation)
+
+    def counts(self) -> dict[str, Counts]:
+        """By histogram, the counts of all places, if they were to be kept."""
+        return {name: Counts(*map(np.concatenate, zip(*cells, strict=True))) for name, cells in self._kept.items()}
 
     def close(self) -> None:
         for writer in self._writers:

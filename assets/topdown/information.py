@@ -2,16 +2,16 @@
 
 `mechanisms.topdown.information` has the mathematics, `reading` reads, and `workers` computes; `estimation` uses the
 result for every level but the finest, whose places have nothing below them. From the finest places up, the information
-about the places of a level, or of those in one state, is stored in one transaction in a table of its own, with an
-account of how it was made, in a table of all accounts that is sealed under the custody. A run that was killed continues
-with the tables that are missing.
+about the places of a level, or of those in one state, is stored in a table of its own, with an account of how it was
+made, in a table of all accounts that is sealed under the custody. One transaction stores a few thousand places of one
+level, or one table. A run that was killed continues with the tables that are missing.
 
 Answers are hashed as they are read, and so is the information when it is read for the level above or for estimates.
 Only public tables are read, so nothing is charged.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -155,14 +155,20 @@ def make_information(
             for name in surplus:
                 session.drop(release.public(name))
     made: dict[Key, Account] = {}
-    for key in keys:
-        below = [made[each] for each in _below(release, key, states)]
-        account = stored.get(key)
-        if account and key not in wrong and account.made_of == _made_of(release, draw_id, key, account.held, below):
-            made[key] = account
-        else:
-            made[key] = _make(warehouse, custody, release, draw_id, tree, states, key, below)
-            report(f"{to_scope(key, states)}: {made[key].places:,} places")
+    with warehouse.in_turns() as turns:
+        for together in _divide(release, tree, keys):
+            missing = dict[Key, Sequence[Account]]()
+            for key in together:
+                below = [made[each] for each in _below(release, key, states)]
+                own = None if key in wrong else stored.get(key)
+                if own and own.made_of == _made_of(release, draw_id, key, own.held, below):
+                    made[key] = own
+                else:
+                    missing[key] = below
+            if missing:
+                made |= _make(turns, custody, release, draw_id, tree, states, missing)
+            for key in missing:
+                report(f"{to_scope(key, states)}: {made[key].places:,} places")
     return made
 
 
@@ -235,25 +241,23 @@ def _make(
     draw_id: str,
     tree: Tree,
     states: Sequence[str],
-    key: Key,
-    below: Sequence[Account],
-) -> Account:
-    scope = _scope_below(release, key, states)
-    with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        contents = [account.contents for account in below]
-        reading = Reading(session, warehouse, release, scope, tree, draw_id, contents, "up")
-    processes = min(count_processes(release), reading.parents)
-    with warehouse.private_folder() as folder, closing(_Results(folder)) as results:
-        with closing(perform(inform_task, reading.tasks(), processes, release.scheduler)) as outcomes:
-            for outcome in outcomes:
-                results.add(outcome)
-        results.close()
-        if results.places != reading.parents:
-            raise WorkerError(f"{scope}: {results.places:,} of {reading.parents:,} parents; nothing was stored")
-        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
-            require_draw(session, release, draw_id, scope)
-            stored = _read_stored(session, custody, release)
-            store_parts(session, information_table(release, *key), results.paths)
+    due: Mapping[Key, Sequence[Account]],
+) -> dict[Key, Account]:
+    """Make what is due, each from the information below, and store it in one transaction."""
+    made: dict[Key, tuple[Account, Sequence[Path]]] = {}
+    with warehouse.private_folder() as folder:
+        for key, below in due.items():
+            scope = _scope_below(release, key, states)
+            with warehouse.session(reads=[Zone.PUBLIC]) as session:
+                contents = [account.contents for account in below]
+                reading = Reading(session, warehouse, release, scope, tree, draw_id, contents, "up")
+            processes = min(count_processes(release), reading.parents)
+            outcomes = perform(inform_task, reading.tasks(), processes, release.scheduler)
+            with closing(_Results(folder, len(made))) as results, closing(outcomes):
+                for outcome in outcomes:
+                    results.add(outcome)
+            if results.places != reading.parents:
+                raise WorkerError(f"{scope}: {results.places:,} of {reading.parents:,} parents; nothing was stored")
             held = hash_facts(reading.regions)
             account = Account(
                 made_of=_made_of(release, draw_id, key, held, below),
@@ -264,12 +268,32 @@ def _make(
                 held=held,
                 draw_id=draw_id,
             )
-            due, every = _list_keys(release, states), {**stored, key: account}
-            rows = [{"level": each[0], "state": each[1], **vars(own)} for each, own in every.items() if each in due]
+            made[key] = account, results.paths
+        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
+            require_draw(session, release, draw_id, scope)
+            accounts = _read_stored(session, custody, release)
+            for key, (account, paths) in made.items():
+                store_parts(session, information_table(release, *key), paths)
+                accounts[key] = account
+            keys = _list_keys(release, states)
+            rows = [{"level": each[0], "state": each[1], **vars(own)} for each, own in accounts.items() if each in keys]
             source = session.register("made", pa.Table.from_pylist(rows, schema=_ACCOUNTS))
             session.create(_accounts_table(release), "warehouse/all", source=source)
             seal_stage(session, custody, release.schema, INFORMATION, [_accounts_table(release)])
-            return account
+    return {key: account for key, (account, _) in made.items()}
+
+
+def _divide(release: TopDownRelease, tree: Tree, keys: Iterable[Key]) -> Iterator[list[Key]]:
+    """What is stored together: of one level, and a few thousand places if these are of several states."""
+    together, places = list[Key](), 0
+    for level, number in keys:
+        first, last = tree.range_within(level, level_of_states(release.levels), number)
+        if together and (together[0][0] != level or places + last - first > PLACES_AT_A_TIME):
+            yield together
+            together, places = [], 0
+        together.append((level, number))
+        places += last - first
+    yield together
 
 
 def _is_as_made(session: Session, release: TopDownRelease, key: Key, account: Account, states: Sequence[str]) -> bool:
@@ -339,8 +363,8 @@ def _is_surplus(name: str, due: set[str]) -> bool:
 class _Results:
     """The results of tasks, written to a file for each histogram as they come, in order of places."""
 
-    def __init__(self, folder: Path) -> None:
-        self.paths = [folder / f"{histogram}.parquet" for histogram in SCHEMAS]
+    def __init__(self, folder: Path, number: int) -> None:
+        self.paths = [folder / f"{histogram}-{number}.parquet" for histogram in SCHEMAS]
         self._writers = [open_part(path, _ROWS) for path in self.paths]
         self.digests = {histogram: InformationDigest() for histogram in SCHEMAS}
         self.places, self.seconds = 0, 0.0

@@ -114,7 +114,8 @@ def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelea
                 table.name: opened.enter_context(open_part(path, _columns_of(table)))
                 for table, path in zip(tables, paths, strict=True)
             }
-            descent = _Descent(warehouse, custody, release, writers)
+            turns = opened.enter_context(warehouse.in_turns())
+            descent = _Descent(turns, custody, release, writers)
             descent.run()
         # One thread stores many columns in a third of the processor time of several.
         alone = Warehouse(**{**dict(warehouse), "threads": 1})

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from assets.laboratory.points import Draw, Grid, Point
-from assets.laboratory.publication import Measured, Publication
+from assets.laboratory.publication import Measured
 from assets.laboratory.records import Tract
 from assets.release.numbers import Rho
 from mechanisms.risk.tiers import RACES, Counts
@@ -34,8 +34,7 @@ _PAIRS = 500
 
 @dataclass(frozen=True)
 class TopDown(Point):
-    """Microdata, also with the noisy measurements that they were made of, which the attacker then uses instead: the
-    microdata are made of them and nothing else."""
+    """Microdata, also with the noisy measurements that they were made of, which the attacker then uses too."""
 
     rho: Fraction
     measurements: bool
@@ -55,14 +54,6 @@ class TopDown(Point):
             return Draw(published, np.zeros(0), None)
         ratios = self._compare(tract, measured, key)
         return Draw(replace(published, measured=self._describe(tract, measured)), ratios, None)
-
-    def publish_without(self, tract: Tract, person: int, key: bytes) -> Publication:
-        """Without the microdata where the measurements are attacked."""
-        if not self.measurements:
-            return super().publish_without(tract, person, key)
-        without = tract.without(person)
-        published = self.publish(without, np.zeros_like(without.count()), None)
-        return replace(published, measured=self._describe(without, self._measure(without, key)))
 
     @property
     def variances(self) -> dict[tuple[str, str], Fraction]:

@@ -109,6 +109,10 @@ class Part:
 def read_streams(session: Session, release: TopDownRelease) -> tuple[Stream, ...]:
     """All streams of a release in the order of the draw, from the stored spine. Raises SpineError if that is no tree
     with the levels of the release, or two states have one code."""
+    return session.compute_once(("streams", release.schema), lambda: _read_streams(session, release))
+
+
+def _read_streams(session: Session, release: TopDownRelease) -> tuple[Stream, ...]:
     tree, above = read_tree(session, release), level_of_states(release.levels)
     below = release.levels.index(above) + 1
     starts = {level: np.array([0, tree.places(level)]) for level in release.levels[:below]}

@@ -27,7 +27,7 @@ from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import SCHEMAS, level_of_states, words
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents
 from mechanisms.topdown.feasibility import Limits
-from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Schema
+from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Counts, Schema
 from resources.machine import count_cores
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -96,9 +96,9 @@ class Reading:
     """What is read of a scope, with the hashes of answers and regions as they were read.
 
     `contents` are the hashes of the information that the scope needs, by histogram for each part. Downwards, the
-    parents' estimates are read with the families of their children; upwards, the parents' measurements; otherwise
-    neither. `spreads` are the τ² of children that lean on their housing units, by number of the state, once they are
-    estimated.
+    parents' estimates are read with the families of their children, unless they are in memory (`above`, by histogram);
+    upwards, the parents' measurements; otherwise neither. `spreads` are the τ² of children that lean on their housing
+    units, by number of the state, once they are estimated.
     """
 
     def __init__(
@@ -115,6 +115,7 @@ class Reading:
         self.scope, self.regions = scope, list[str]()
         self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
         self._contents, self._direction, self.spreads = contents, direction, dict[int, float]()
+        self.above: Mapping[str, Counts] = {}
         self._leans = direction == "down" and release.design.leans(scope.histogram, scope.level)
         self.histograms = [scope.histogram] if scope.histogram else list(SCHEMAS)
         self._informed = release.design.full and scope.level != release.finest
@@ -244,7 +245,9 @@ class Reading:
         for histogram in self.histograms:
             schema, histograms, information = release.design.schemas[histogram], None, None
             if above and self._direction == "down":
-                counts = read_counts(session, above.tables(release)[0], *parents, histogram=histogram)
+                counts = self.above.get(histogram)
+                if counts is None:
+                    counts = read_counts(session, above.tables(release)[0], *parents, histogram=histogram)
                 histograms = counts.answer(schema.marginal(DETAILED), *parents)
             if self._informed:
                 table = information_table(release, level, part.state)

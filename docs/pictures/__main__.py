@@ -16,6 +16,8 @@ RELEASES = {
     "safetab": ("detailed", "persons"),
     "topdown": ("two_states", "redistricting"),
     "pair_swapping": ("two_states", "pairs_2010"),
+    "coarsening": ("two_states", "coarsened"),
+    "suppression": ("two_states", "suppressed"),
     "table_builder": ("survey", "tables_employment"),
 }
 """The release that the page of each mechanism shows."""

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import streamlit as st
 
-from assets.laboratory.evaluation import BASELINE, MEASURES, NONMODAL, UNIQUE
+from assets.laboratory.evaluation import ANY_SIZE, BASELINE, MEASURES, NONMODAL, UNIQUE
 from assets.laboratory.points import Exact
 from assets.laboratory.results import ERROR, LINKING, SUBSETS, find_most_successful
 from orchestration.explorer.display import COLORS, choose, make_legend, show_chart_with_table, split_page, wrap_title
@@ -20,6 +20,8 @@ from orchestration.explorer.words import escape
 
 RISKS = ("accuracy", "gain", "precision", "confirmed", "named")
 _GUESSER = "share of others"
+_LEGEND = 30
+"""The height of a line of the legend, in pixels."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _COLUMNS = {
     "Method": "method",
@@ -50,7 +52,8 @@ def show() -> None:
         subsets = [each for each in SUBSETS if any(row["subset"] == each for row in rows)]
         exposed = subsets.index(UNIQUE if UNIQUE in subsets else NONMODAL)
         subset = choose("Persons", dict(zip(subsets, subsets, strict=True)), link, "subset", name, exposed)
-        sizes = list(dict.fromkeys(row["block_size"] for row in rows if row["subset"] == subset))
+        measured = {row["block_size"] for row in rows if row["subset"] == subset} - {ANY_SIZE}
+        sizes = [ANY_SIZE, *sorted(measured, key=lambda words: int(words.split()[0]))]
         size = choose("Persons of the block", dict(zip(sizes, sizes, strict=True)), link, "size", name)
         measures = [each for each in RISKS if any(row["measure"] == each for row in rows)]
         risk = choose("Risk", dict(zip(measures, measures, strict=True)), link, "risk", name)
@@ -136,7 +139,7 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
             )
     words = "; ".join(f"{each['method']} {each['parameters']}: {each['risk']:.3f}" for each in points)
     show_chart_with_table(
-        alt.LayerChart(layer=layers, height=440),
+        alt.LayerChart(layer=layers, height=420 + _LEGEND * len(methods)),
         f"{risk} of {subset} against the error of counts. {words}",
         [{name: _write(point[name]) for name in _COLUMNS.values()} for point in points],
         _COLUMNS,

@@ -29,6 +29,12 @@ from tests.phsafe_deployments import FEW, Files, census, changed, phsafe_deploym
 from tests.safetab_deployments import PERSONS, safetab_deployment
 from tests.table_builder_deployments import STATISTICS, TENURE, hypercube_deployment
 from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, with_quarters
+from tests.unperturbed_deployments import (
+    COARSE_PRODUCTS,
+    SPARSE_PRODUCTS,
+    coarsening_deployment,
+    suppression_deployment,
+)
 
 Build = Callable[..., Deployment[Any]]
 
@@ -141,6 +147,14 @@ def _pair_swapping(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any
     return pair_swapping_deployment(root, files=files, **({"products": PAIR_PRODUCTS[:1]} | changes))
 
 
+def _coarsening(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
+    return coarsening_deployment(root, units=village(guess), **changes)
+
+
+def _suppression(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
+    return suppression_deployment(root, units=village(guess), **changes)
+
+
 def _backwards(declared: Any) -> Any:
     """A declaration with every mapping and every list of it turned round."""
     if isinstance(declared, Mapping):
@@ -223,6 +237,20 @@ KINDS: dict[str, Kind] = {
         None,
         "UPDATE swapped SET TABBLK = '9999' WHERE unit = 1",
         "UPDATE confidential.town__pairs.households SET block = 0 WHERE block = 1",
+    ),
+    "coarsening": Kind(
+        _coarsening,
+        {"kept": ["tenure"], "products": COARSE_PRODUCTS[::-1]},
+        None,
+        "UPDATE coarsened SET count = count + 1",
+        "UPDATE confidential.village__coarse.counts SET count = count + 1",
+    ),
+    "suppression": Kind(
+        _suppression,
+        {"products": _backwards(SPARSE_PRODUCTS)},
+        None,
+        "UPDATE suppressed_cells SET count = count + 1 WHERE cell = 0",
+        "UPDATE confidential.village__sparse.counts SET count = count + 1",
     ),
     "laplace tables": Kind(
         _laplace,

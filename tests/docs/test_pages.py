@@ -189,5 +189,6 @@ def test_a_mechanism_has_one_name_everywhere(mechanism: str) -> None:
 
 
 def test_every_mechanism_has_a_page() -> None:
-    methods = {path.parent.name for path in (ROOT / "assets").glob("*/method.py")} - {"release", "measurement"}
+    shared = {"release", "measurement", "unperturbed"}
+    methods = {path.parent.name for path in (ROOT / "assets").glob("*/method.py")} - shared
     assert methods == set(RELEASES)

@@ -15,6 +15,8 @@ METHODS = {
     "safetab": "Detailed groups by SafeTab",
     "topdown": "Redistricting data by TopDown",
     "pair_swapping": "Pair swapping as in 2010",
+    "coarsening": "Coarsening",
+    "suppression": "Suppression",
     "table_builder": "Table builder",
 }
 """The heading of each mechanism's tables, by the name of its package."""

@@ -527,6 +527,8 @@ def test_tables_that_differ_have_different_ordered_versions(warehouse):
         "a day": "SELECT DATE '2020-01-02' AS x, 1.5::DECIMAL(18, 4) AS y",
         "another day": "SELECT DATE '2020-01-03' AS x, 1.5::DECIMAL(18, 4) AS y",
         "another decimal": "SELECT DATE '2020-01-02' AS x, 1.6::DECIMAL(18, 4) AS y",
+        "decimal zero": "SELECT DATE '2020-01-02' AS x, 0::DECIMAL(18, 4) AS y",
+        "no decimal": "SELECT DATE '2020-01-02' AS x, NULL::DECIMAL(18, 4) AS y",
         "a truth": "SELECT true AS x, NULL::BOOLEAN AS y",
         "another truth": "SELECT false AS x, NULL::BOOLEAN AS y",
     }

@@ -132,9 +132,13 @@ def test_what_follows_a_swap_has_the_ratios_of_the_swap(t1: Truth) -> None:
     swapped, perturbed = Swapped(HALF, BY_PERSONS), PerturbedCounts("made", TABLE)
     both = Then(swapped, perturbed).draw(t1.tract, KEY)
     alone = swapped.draw(t1.tract, KEY)
+    assert both.log_ratios is not None
+    assert alone.log_ratios is not None
     assert np.array_equal(both.log_ratios, alone.log_ratios)
     counts = t1.tract.tier.tabulate(both.publication.counts)
     assert np.abs(counts - alone.publication.counts).max() > 0
     assert np.abs(both.publication.counts - t1.tract.count(swapped.move(t1.tract, KEY).block)).max() == 1
     measured = {row.measure for row in measure_ratios(t1, both, np.zeros((1, 2), dtype=np.int64))}
     assert "ln ratio, bound" in measured
+    without_ratios = Then(Swapped(HALF, BY_PERSONS, second_rate=HALF), perturbed).draw(t1.tract, KEY)
+    assert not list(measure_ratios(t1, without_ratios, np.array([[0, 5], [3, 9]])))

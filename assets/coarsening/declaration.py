@@ -1,0 +1,35 @@
+"""The fields of a release by coarsening, and the design that follows from them."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from assets.release.dataset import DatasetDeclaration
+from assets.unperturbed.release import UnperturbedDeclaration
+from mechanisms.coarsening.design import CoarseningDesign
+
+
+class CoarseningDeclaration(UnperturbedDeclaration):
+    """The YAML declaration of a release by coarsening. Variables are recoded in the dataset (`recode`)."""
+
+    geography: list[str] = Field(
+        min_length=1,
+        description="The columns of the places, coarsest first; each place lies in one of the level above.",
+    )
+    place_threshold: Annotated[int, Field(ge=2, strict=True)] = Field(
+        description="The least number of records of a published place; smaller ones are merged into the rest of the "
+        "place above."
+    )
+    key: list[str] = Field(
+        min_length=1, description="The variables by which somebody could be recognized; their values are listed."
+    )
+    least: Annotated[int, Field(ge=2, strict=True)] = Field(
+        description="The least number of records of a combination of place and key; smaller ones move to the nearest."
+    )
+    kept: list[str] = Field(default_factory=list, description="Further variables to publish, as they are.")
+
+    def design(self, dataset: DatasetDeclaration, **_: Any) -> CoarseningDesign:
+        """The columns and the two thresholds."""
+        return CoarseningDesign(
+            self.of, tuple(self.geography), self.place_threshold, tuple(self.key), self.least, tuple(self.kept)
+        )

@@ -1,0 +1,46 @@
+"""A release by coarsening: the rules that it satisfies before anything runs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from assets.coarsening.declaration import CoarseningDeclaration
+from assets.unperturbed.release import UnperturbedRelease
+from mechanisms.coarsening.design import CoarseningDesign
+
+COARSENED = "coarsened"
+
+
+@dataclass(frozen=True)
+class CoarseningRelease(UnperturbedRelease):
+    """A declared release by coarsening."""
+
+    declaration: CoarseningDeclaration
+    design: CoarseningDesign
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_columns("geography, key and kept", self.design.columns)
+        for name in self.design.geography:
+            if self.variables[name].nullable:
+                self.refuse(f"geography: {name} may be empty, and an empty value stands for the rest of a place")
+        for name in self.design.key:
+            try:
+                self.variables[name].domain()
+            except ValueError as error:
+                self.refuse(f"key: {name}: {error}")
+        for product in self.declaration.products:
+            if product.name == COARSENED:
+                self.refuse(f"products: the name {COARSENED} belongs to the records")
+            for name in product.columns:
+                if name not in self.design.columns:
+                    self.refuse(f"products: {product.name}: {name} is not published; add it to key or kept")
+            places = tuple(name for name in product.columns if name in self.design.geography)
+            if places != self.design.geography[: len(places)]:
+                self.refuse(
+                    f"products: {product.name}: places are named from the coarsest on, in order: "
+                    f"{', '.join(self.design.geography)}"
+                )
+
+    @property
+    def counted_with(self) -> dict[str, Any]:
+        return {"of": self.design.of, "columns": list(self.design.columns)}

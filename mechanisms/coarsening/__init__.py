@@ -1,0 +1,1 @@
+"""Coarsening: records in places and combinations that are large enough."""

@@ -1,0 +1,1 @@
+"""Suppression: cells of linked tables that are left out, so that no other cell gives them away."""

@@ -1,0 +1,220 @@
+"""Linked tables of counts with suppressed cells: what the published cells allow a suppressed one to be, and which
+further cells to suppress until that is wide enough.
+
+All tables are sums of one cross of all variables, whose combinations are the unknowns x >= 0 of a linear program. A
+published 0 excludes all combinations in it. A suppressed cell is at least 1, because zeros are published. The program
+is a relaxation: counts are integers, and the ends of an interval are rounded inwards.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, floor, inf, prod
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.refusal import RefusedError
+
+Counts = NDArray[np.int64]
+
+SUPPRESSED = -1
+"""In place of a count that is not published."""
+
+MOST_UNKNOWNS = 20_000
+"""The most combinations that published zeros leave possible."""
+
+_TOLERANCE = 1e-6
+
+
+class LinkedTablesError(RefusedError):
+    """The tables do not fit together, or are too large."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Which tables there are.
+
+    Attributes:
+        sizes: the number of values of each variable.
+        variables: by table, the positions of its variables, ascending. The cells of a table are numbered with the last
+            variable varying fastest; the cells of all tables are numbered one table after the other.
+    """
+
+    sizes: tuple[int, ...]
+    variables: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def cell_of(self) -> Counts:
+        """By table and combination, the number of the cell; shape (tables, combinations)."""
+        places = np.unravel_index(np.arange(prod(self.sizes)), self.sizes)
+        rows, first = [], 0
+        for chosen in self.variables:
+            shape = [self.sizes[variable] for variable in chosen]
+            cell = np.ravel_multi_index([places[variable] for variable in chosen], shape)
+            rows.append(first + cell)
+            first += prod(shape)
+        return np.stack(rows).astype(np.int64)
+
+    @property
+    def cells(self) -> int:
+        return sum(prod(self.sizes[variable] for variable in chosen) for chosen in self.variables)
+
+    def add_up(self, combinations: Counts) -> Counts:
+        """The counts of all cells from those of all combinations."""
+        counts = np.zeros(self.cells, dtype=np.int64)
+        for cell in self.cell_of:
+            np.add.at(counts, cell, combinations)
+        return counts
+
+
+class Attacker:
+    """What the published cells allow. `published`, shape (cells,), has `SUPPRESSED` where nothing is published.
+
+    Every solution of a linear program is a witness of what all cells can be, and stays one when more is suppressed. So
+    most cells need no program of their own. Raises LinkedTablesError if the cells do not fit together, or too many
+    combinations are possible.
+    """
+
+    def __init__(self, tables: Tables, published: Counts) -> None:
+        cell_of = tables.cell_of
+        possible = np.flatnonzero(np.all(published[cell_of] != 0, axis=0))
+        if len(possible) > MOST_UNKNOWNS:
+            raise LinkedTablesError(f"more than {MOST_UNKNOWNS:,} combinations are possible; declare fewer variables")
+        self.published, self._unknowns, rows = published.copy(), len(possible), cell_of[:, possible]
+        cells, order = np.unique(rows), np.argsort(rows.ravel(), kind="stable")
+        if len(cells) < np.count_nonzero(published):
+            raise LinkedTablesError("no counts add up to all published cells")
+        starts = np.searchsorted(rows.ravel()[order], cells)
+        members = np.split(order % max(1, self._unknowns), starts)[1:]
+        self._members = dict(zip(cells.tolist(), members, strict=True))
+        self._least, self._most = np.full(len(published), inf), np.full(len(published), -inf)
+        self._solver = _start(np.zeros(self._unknowns))
+        for cell, of_cell in self._members.items():
+            _require(self._solver, *self._bounds(cell), of_cell)
+        self._optimize(np.zeros(0, dtype=np.int64), 1)
+
+    def _bounds(self, cell: int) -> tuple[float, float]:
+        count = int(self.published[cell])
+        return (1.0, highspy.kHighsInf) if count == SUPPRESSED else (float(count), float(count))
+
+    def suppress(self, cells: Counts) -> None:
+        """Suppress further cells."""
+        self.published[cells] = SUPPRESSED
+        for row, cell in enumerate(self._members):
+            if cell in cells:
+                self._solver.changeRowBounds(row, *self._bounds(cell))
+
+    def find_interval(self, cell: int) -> tuple[float, float]:
+        """The least and the greatest integers that a cell can be, as far as the linear program can tell."""
+        least, greatest = self._optimize(self._members[cell], 1), -self._optimize(self._members[cell], -1)
+        return ceil(least - _TOLERANCE), inf if greatest == inf else floor(greatest + _TOLERANCE)
+
+    def is_wide(self, cell: int, width: int) -> bool:
+        """Whether the interval of a cell, as `find_interval` gives it, is at least as wide."""
+        for sign in (0, -1, 1):
+            if sign and self._optimize(self._members[cell], sign) == -inf:
+                return True
+            if floor(self._most[cell] + _TOLERANCE) - ceil(self._least[cell] - _TOLERANCE) >= width:
+                return True
+        return False
+
+    def _optimize(self, members: Counts, sign: int) -> float:
+        """The least sum of some unknowns times a sign; -inf if there is none."""
+        columns = np.arange(self._unknowns, dtype=np.int32)
+        costs = np.zeros(self._unknowns)
+        costs[members] = sign
+        self._solver.changeColsCost(self._unknowns, columns, costs)
+        optimum = _solve(self._solver)
+        if optimum > -inf:
+            sums = np.array(self._solver.getSolution().row_value)
+            cells = list(self._members)
+            self._least[cells] = np.minimum(self._least[cells], sums)
+            self._most[cells] = np.maximum(self._most[cells], sums)
+        return optimum
+
+    def widen(self, cell: int, width: int, true: Counts) -> Counts:
+        """Cells to suppress besides, cheapest by a linear program, so that two tables differ in a cell by `width`.
+
+        In both tables, a cell that is published has its count, unless it is among those that are to be suppressed;
+        the costs of these are their counts times the change.
+        """
+        unknowns = self._unknowns
+        free = np.array([number for number in self._members if self.published[number] != SUPPRESSED], dtype=np.int64)
+        change = {int(number): 2 * unknowns + at for at, number in enumerate(free)}
+        solver = _start(np.concatenate([np.zeros(2 * unknowns), true[free].astype(float)]))
+        for number, members in self._members.items():
+            for first in (0, unknowns):
+                _require(solver, 1.0, highspy.kHighsInf, first + members)
+                if number in change:
+                    count, at = float(true[number]), np.array([change[number]])
+                    _require(solver, count, highspy.kHighsInf, first + members, at)
+                    _require(solver, -highspy.kHighsInf, count, first + members, at, -1)
+        chosen = self._members[cell]
+        _require(solver, float(width), highspy.kHighsInf, unknowns + chosen, chosen, -1)
+        _solve(solver)
+        moved = np.array(solver.getSolution().col_value)[2 * unknowns :]
+        return free[moved > _TOLERANCE]
+
+
+def _start(costs: NDArray[np.float64]) -> highspy.Highs:
+    """A solver with variables that are not negative."""
+    solver = highspy.Highs()
+    for option, setting in (("output_flag", False), ("threads", 1), ("solver", "simplex"), ("random_seed", 0)):
+        solver.setOptionValue(option, setting)
+    columns = np.arange(len(costs), dtype=np.int32)
+    solver.addVars(len(costs), np.zeros(len(costs)), np.full(len(costs), highspy.kHighsInf))
+    solver.changeColsCost(len(costs), columns, costs)
+    return solver
+
+
+def _require(
+    solver: highspy.Highs, least: float, most: float, added: Counts, others: Counts | None = None, sign: int = 1
+) -> None:
+    """Require the sum of some variables, plus others times a sign, to lie between bounds."""
+    columns, values = added, np.ones(len(added))
+    if others is not None:
+        columns, values = np.concatenate([added, others]), np.append(values, np.full(len(others), float(sign)))
+    solver.addRow(least, most, len(columns), columns.astype(np.int32), values)
+
+
+def _solve(solver: highspy.Highs) -> float:
+    """The optimum; -inf if there is none. Raises LinkedTablesError if nothing is feasible."""
+    solver.run()
+    status, statuses = solver.getModelStatus(), highspy.HighsModelStatus
+    if status in (statuses.kOptimal, statuses.kModelEmpty):
+        return float(solver.getInfo().objective_function_value)
+    if status == statuses.kUnbounded:
+        return -inf
+    if status == statuses.kInfeasible:
+        raise LinkedTablesError("no counts add up to all published cells")
+    raise LinkedTablesError(f"HiGHS gives {solver.modelStatusToString(status)}")
+
+
+def suppress(tables: Tables, true: Counts, primary: Sequence[int], width: int) -> Counts:
+    """All cells, with `SUPPRESSED` for the primary ones and as many others as leave each suppressed cell an interval
+    of `width` or more. `true`, shape (cells,), are sums of some combinations.
+
+    Each cell is widened in turn. Suppressing more narrows no interval, so that none is looked at again.
+    """
+    published = true.copy()
+    published[list(primary)] = SUPPRESSED
+    attacker, waiting = Attacker(tables, published), deque(primary)
+    while waiting:
+        cell, asked = waiting.popleft(), width
+        while not attacker.is_wide(cell, width):
+            further = attacker.widen(cell, asked, true)
+            # An interval of fractions may hold one integer less.
+            asked += not len(further)
+            attacker.suppress(further)
+            waiting.extend(further.tolist())
+    return attacker.published
+
+
+def count_narrow(tables: Tables, published: Counts, width: int) -> int:
+    """How many suppressed cells the published ones leave less than `width`. Raises LinkedTablesError if no counts
+    add up to them."""
+    attacker = Attacker(tables, published)
+    return sum(not attacker.is_wide(int(cell), width) for cell in np.flatnonzero(published == SUPPRESSED))

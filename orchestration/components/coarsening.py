@@ -1,0 +1,16 @@
+"""The component of a release by coarsening."""
+
+from dataclasses import dataclass
+
+from assets.coarsening.declaration import CoarseningDeclaration
+from assets.coarsening.release import CoarseningRelease
+from orchestration.components.release import ReleaseComponent
+
+
+@dataclass
+class Coarsening(ReleaseComponent):
+    """Records in places and combinations that are large enough, without noise. Its loss is infinite."""
+
+    declared_by = CoarseningDeclaration
+    release_type = CoarseningRelease
+    method_name = "assets.coarsening.method:Coarsening"

@@ -1,0 +1,11 @@
+-- The number of records with each combination of values that occurs.
+SELECT {{ columns | ids }}, count(*)::BIGINT AS count
+FROM
+{% if persons is defined %}
+    (SELECT {{ ([unit] + of_persons) | unique | ids }} FROM {{ persons }}) AS persons
+    JOIN (SELECT {{ ([key] + of_units) | unique | ids }} FROM {{ units }}) AS units ON persons.{{ unit | id }} = units.{{ key | id }}
+{% else %}
+    {{ units }}
+{% endif %}
+GROUP BY ALL
+ORDER BY ALL

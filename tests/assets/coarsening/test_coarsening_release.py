@@ -1,0 +1,67 @@
+"""A whole release by coarsening: its records are those of the rules, and every gate finds what it names."""
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from assets.release.release import DeclarationError
+from tests.deployments import Deployment
+from tests.gates import executes, failing
+from tests.unperturbed_deployments import coarsening_deployment
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:  # type: ignore[type-arg]
+    made = coarsening_deployment(tmp_path / "release")
+    made.reach()
+    return made
+
+
+def test_records_and_tables_are_published_add_up_and_state_what_is_not_guaranteed(deployment: Deployment) -> None:  # type: ignore[type-arg]
+    files = deployment.published()
+    records = list(csv.DictReader(files["coarsened.csv"].decode().splitlines()))
+    assert sum(int(row["count"]) for row in records) == 120
+    sums: Counter[tuple[str, ...]] = Counter()
+    for row in records:
+        sums[row["region"], row["county"], row["size"]] += int(row["count"])
+    table = csv.DictReader(files["size_by_county.csv"].decode().splitlines())
+    assert {(row["region"], row["county"], row["size"]): int(row["count"]) for row in table} == sums
+    assert min(sums.values()) >= 8
+    certificate = json.loads(files["certificate.json"])
+    (limits,) = (one for one in certificate["mechanism"]["parameters"] if one["label"] == "Not guaranteed")
+    assert len(limits["value"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("alteration", "gates"),
+    [
+        ("UPDATE coarsened SET count = 1 WHERE county = 'Avon'", {"places_large", "combinations_large"}),
+        ("UPDATE coarsened SET tenure = 'own'", {"places_exact"}),
+        ("UPDATE coarsened SET size = 9 WHERE tenure = 'own'", {"combinations_large"}),
+        ("UPDATE product_tenure SET count = count + 1", {"tables_as_made"}),
+    ],
+)
+def test_every_gate_finds_what_it_names(deployment: Deployment, alteration: str, gates: set[str]) -> None:  # type: ignore[type-arg]
+    executes(alteration)(deployment)
+    assert gates <= set(failing(deployment))
+
+
+def test_it_needs_a_dataset_that_allows_it_and_places_from_the_coarsest_on(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match="in order"):
+        coarsening_deployment(
+            tmp_path / "order", products=[{"name": "one", "geography": ["county"], "dimensions": ["size"]}]
+        )
+    with pytest.raises(DeclarationError, match="no column"):
+        coarsening_deployment(tmp_path / "column", key=["nothing"])
+    assert "unbounded_releases" in refused(tmp_path / "finite")
+
+
+def refused(root: Path) -> str:
+    try:
+        coarsening_deployment(root, dataset={"unbounded_releases": "refused"})
+    except Exception as error:
+        return str(error)
+    return ""

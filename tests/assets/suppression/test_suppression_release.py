@@ -1,0 +1,56 @@
+"""A whole release by suppression: published cells are exact, and every gate finds what it names."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from assets.release.release import DeclarationError
+from tests.deployments import Deployment, households
+from tests.gates import executes, failing
+from tests.unperturbed_deployments import suppression_deployment
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:  # type: ignore[type-arg]
+    made = suppression_deployment(tmp_path / "release")
+    made.reach()
+    return made
+
+
+def test_published_counts_are_exact_and_small_ones_are_not_there(deployment: Deployment) -> None:  # type: ignore[type-arg]
+    rows = list(csv.DictReader(deployment.published()["size_by_county.csv"].decode().splitlines()))
+    units = households()
+    hidden = 0
+    for row in rows:
+        true = sum((unit["county"], str(unit["size"])) == (row["county"], row["size"]) for unit in units)
+        hidden += row["suppressed"] == "true"
+        assert row["count"] == ("" if row["suppressed"] == "true" else str(true))
+        assert row["suppressed"] == "true" or true == 0 or true >= 8
+    assert hidden > sum(0 < int(row["count"] or 0) < 8 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("alteration", "gates"),
+    [
+        ("UPDATE suppressed_cells SET count = 7 WHERE count IS NULL", {"small_suppressed"}),
+        ("UPDATE suppressed_cells SET count = count + 1 WHERE cell = 0", {"small_suppressed"}),
+        ("UPDATE product_county SET count = count + 1", {"tables_as_made", "intervals_wide"}),
+        (
+            "UPDATE product_size_by_county SET count = (SELECT 44 - sum(count) FROM product_size_by_county "
+            "WHERE county = 'Brent') // 2 WHERE county = 'Brent' AND count IS NULL AND size = 1",
+            {"tables_as_made", "intervals_wide"},
+        ),
+    ],
+)
+def test_every_gate_finds_what_it_names(deployment: Deployment, alteration: str, gates: set[str]) -> None:  # type: ignore[type-arg]
+    """The last one publishes a cell of a pattern that protects each other, as secondary suppression left out would."""
+    executes(alteration)(deployment)
+    assert gates <= set(failing(deployment))
+
+
+def test_its_tables_count_one_kind_of_records_and_are_not_too_large(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match="counts persons"):
+        suppression_deployment(tmp_path / "of", products=[{"name": "one", "of": "persons", "dimensions": ["size"]}])
+    with pytest.raises(DeclarationError, match="at least one table"):
+        suppression_deployment(tmp_path / "none", products=[])

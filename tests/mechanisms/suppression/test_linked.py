@@ -1,0 +1,108 @@
+"""Intervals of suppressed cells, against the enumeration of all counts; wrong ways to suppress are found."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mechanisms.suppression.linked import (
+    SUPPRESSED,
+    Attacker,
+    Counts,
+    LinkedTablesError,
+    Tables,
+    count_narrow,
+    suppress,
+)
+
+LINKED = Tables((2, 2, 2), ((0, 1), (1, 2), (0,), (1,)))
+"""Two tables that share a margin, which is published, and the other variable of the first."""
+
+
+def enumerate_intervals(tables: Tables, published: Counts, most: int) -> dict[int, tuple[int, int]]:
+    """By suppressed cell, the least and the greatest count in all combinations of at most so many records each that
+    have the published cells, and whose suppressed cells are not 0."""
+    size = int(np.prod(tables.sizes))
+    counts = np.stack(np.unravel_index(np.arange((most + 1) ** size), [most + 1] * size), axis=1)
+    cells = counts @ np.stack([tables.add_up(one) for one in np.eye(size, dtype=np.int64)])
+    suppressed = published == SUPPRESSED
+    found = cells[np.all(np.where(suppressed, cells > 0, cells == published), axis=1)]
+    return {int(cell): (int(found[:, cell].min()), int(found[:, cell].max())) for cell in np.flatnonzero(suppressed)}
+
+
+@pytest.mark.parametrize("combinations", [[1, 2, 0, 1, 2, 1, 1, 0], [2, 0, 1, 1, 0, 2, 1, 2]])
+def test_the_intervals_are_those_of_all_counts_that_have_the_published_cells(combinations: list[int]) -> None:
+    true = LINKED.add_up(np.array(combinations))
+    published = suppress(LINKED, true, [int(cell) for cell in np.flatnonzero((true > 0) & (true < 3))], 1)
+    assert (published == SUPPRESSED).any()
+    enumerated = enumerate_intervals(LINKED, published, 3)
+    attacker = Attacker(LINKED, published)
+    for cell, (least, greatest) in enumerated.items():
+        found = attacker.find_interval(cell)
+        assert found[0] <= least
+        # The enumeration stops at 3 records of a combination.
+        assert found[1] >= greatest
+        assert greatest - least >= 1
+
+
+def test_primary_suppression_alone_is_found() -> None:
+    true = LINKED.add_up(np.array([1, 0, 4, 5, 6, 2, 3, 4]))
+    published = true.copy()
+    published[true == 1] = SUPPRESSED
+    assert count_narrow(LINKED, published, 1) == (published == SUPPRESSED).sum() > 0
+
+
+def test_tables_that_are_each_protected_alone_but_not_together_are_found() -> None:
+    """Fails for: a gate that looks at each table for itself. Both tables have the same cells."""
+    one = Tables((2, 2), ((0, 1), (0,), (1,)))
+    true = one.add_up(np.array([1, 7, 8, 9]))
+    whole = true.copy()
+    whole[:4] = SUPPRESSED
+    assert count_narrow(one, whole, 3) == 0
+    linked = Tables((2, 2, 2), ((0, 1), (0,), (1,), (0, 2), (1, 2), (0, 1, 2)))
+    counts = np.array([1, 0, 3, 4, 4, 4, 4, 5])
+    published = linked.add_up(counts)
+    published[:4] = SUPPRESSED
+    # The table of all three variables publishes every combination.
+    assert count_narrow(linked, published, 3) == 4
+    protected = suppress(linked, linked.add_up(counts), [0], 3)
+    assert (protected == SUPPRESSED)[12:].any()
+    assert count_narrow(linked, protected, 3) == 0
+
+
+def test_tables_that_do_not_add_up_are_refused() -> None:
+    published = LINKED.add_up(np.array([1, 2, 3, 4, 5, 6, 7, 8]))
+    published[0] += 1
+    with pytest.raises(LinkedTablesError, match="add up"):
+        count_narrow(LINKED, published, 1)
+    hidden = LINKED.add_up(np.array([1, 2, 3, 4, 5, 6, 7, 8]))
+    hidden[:4] = 0
+    with pytest.raises(LinkedTablesError, match="add up"):
+        count_narrow(LINKED, hidden, 1)
+
+
+SHAPES = [
+    Tables((2, 3), ((0, 1), (0,), (1,))),
+    Tables((3, 2, 2), ((0, 1), (1, 2), (0, 2), (0,))),
+    Tables((2, 2, 3), ((0,), (1,), (0, 2), (1, 2), (2,))),
+]
+
+
+@given(st.sampled_from(SHAPES), st.data(), st.integers(2, 6), st.integers(1, 5))
+def test_every_suppressed_cell_of_any_linked_tables_is_wide_and_the_true_count_is_in_its_interval(
+    tables: Tables, data: st.DataObject, threshold: int, width: int
+) -> None:
+    size = int(np.prod(tables.sizes))
+    true = tables.add_up(np.array(data.draw(st.lists(st.integers(0, 9), min_size=size, max_size=size))))
+    primary = [int(cell) for cell in np.flatnonzero((true > 0) & (true < threshold))]
+    published = suppress(tables, true, primary, width)
+    shown = published != SUPPRESSED
+    assert np.array_equal(published[shown], true[shown])
+    assert not shown[primary].any()
+    assert not (~shown & (true == 0)).any()
+    assert count_narrow(tables, published, width) == 0
+    attacker = Attacker(tables, published)
+    for cell in np.flatnonzero(~shown).tolist():
+        least, greatest = attacker.find_interval(cell)
+        assert least <= true[cell] <= greatest
+        assert greatest - least >= width
