@@ -51,7 +51,7 @@ def _list_equivalents(release: DHCRelease) -> Iterator[Equivalent]:
     design = release.design
     yield Equivalent("Any change of one person (this is charged)", design.loss, "The sum over its measurements")
     for histogram in SCHEMAS:
-        source = f"The sum over its measurements; {design.of_histogram(histogram)} is charged"
+        source = f"The sum over its measurements; ρ = {design.of_histogram(histogram)} is charged"
         yield Equivalent(
             f"The measurements of {histogram}, one record changed", design.allocations[histogram].loss, source
         )
