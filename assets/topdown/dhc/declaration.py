@@ -112,7 +112,11 @@ class DHCDeclaration(TreeDeclaration):
         "puerto_rico: the same without US. Otherwise as in a redistricting release. The finest level is that of the "
         "redistricting release.",
     )
-    persons: Allocated = Field("production", description="production, or ρ with shares by level and query.")
+    persons: Allocated = Field(
+        "production",
+        description="production, or ρ with shares by level and query. A query that tells householders who live alone "
+        "from others counts three times in the charge.",
+    )
     units: Allocated = Field(
         "production", description="production, or ρ with shares by level and query. It counts twice in the charge."
     )

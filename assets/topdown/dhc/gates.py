@@ -24,7 +24,7 @@ from assets.topdown.release import SPINE
 from assets.topdown.spine import SpineError, pluralize, read_tree, spine_recipe, stage_ancestry
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.refusal import RefusedError
-from mechanisms.topdown.dhc.design import SCHEMAS, TIMES
+from mechanisms.topdown.dhc.design import SCHEMAS, count_times
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
 from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, PERSONS, QUARTERS
 from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
@@ -84,17 +84,17 @@ def _check_redistricting(session: Session, context: Context) -> Iterable[str]:
 
 def _check_allocation(session: Session, context: Context) -> Iterable[str]:
     """The charge is exactly the sum over queries of ρ times the share of the level times the share of the query, where
-    units count twice and households four times."""
+    persons count three times if householders who live alone are told apart, units twice and households four times."""
     draw = context.method.describe(session, context.custody)
     entry = context.reading.find_reservation(draw.draw_id)
     if entry is None:
         return [f"no ledger entry for draw {draw.draw_id}"]
     due = Fraction()
-    for histogram, times in TIMES.items():
+    for histogram, schema in SCHEMAS.items():
         allocation = context.release.design.allocations[histogram]
         for level, share in allocation.levels.items():
-            for part in allocation.queries[level].values():
-                due += times * allocation.loss.rho * share * part
+            for query, part in allocation.queries[level].items():
+                due += count_times(schema, query) * allocation.loss.rho * share * part
     charged = entry.parse_specification().loss
     if charged == ConcentratedLoss(due):
         return []

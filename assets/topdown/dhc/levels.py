@@ -311,11 +311,15 @@ def _require_above(session: Session, custody: Custody, release: DHCRelease, leve
     above = release.levels[depth - 1]
     made = read_made(session, custody, release, above)
     if made is None or made.draw_id != draw_id:
-        raise StaleInputError(
-            f"{release.schema}: the estimates of {above} are missing, altered, or not of this draw; materialize "
-            f"{release.level(above)} again"
-        )
+        raise StaleInputError(missing_estimates(release, above))
     return made.content
+
+
+def missing_estimates(release: DHCRelease, level: str) -> str:
+    return (
+        f"{release.schema}: the estimates of {level} are missing, altered, or not of this draw; materialize "
+        f"{release.level(level)} again"
+    )
 
 
 def require_estimated(session: Session, release: DHCRelease, level: str) -> None:

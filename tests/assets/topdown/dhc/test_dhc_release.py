@@ -40,12 +40,13 @@ pytestmark = pytest.mark.deep
 @dataclass(frozen=True)
 class Killed:
     """What a run left that was killed after the root: its level, the seconds that took, and what the next level said
-    after somebody had altered it."""
+    after somebody had altered it, and what the draw said after the county had been altered."""
 
     deployment: DHCDeployment
     level: list[tuple[Any, ...]]
     seconds: tuple[Any, ...] | None
     refusal: str
+    undrawn: str
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     refusal = deployment.refusal("level_county")
     with deployment.opened() as connection:
         connection.execute("UPDATE level_state SET count = count - 1 WHERE histogram = 'units'")
-    return Killed(deployment, level, seconds, refusal)
+    deployment.run("level_county", "level_block")
+    with deployment.opened() as connection:
+        connection.execute("UPDATE level_county SET cell = cell + 1 WHERE histogram = 'persons'")
+    undrawn = deployment.refusal("noisy_measurements")
+    return Killed(deployment, level, seconds, refusal, undrawn)
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +206,13 @@ def test_what_holds_cannot_be_altered_after_the_charge(altered: DHCDeployment, t
     assert "not those that the stage wrote from the current records" in altered.refusal("noisy_measurements")
 
 
+def test_nothing_is_settled_that_the_levels_were_not_estimated_from(published: DHCDeployment, killed: Killed) -> None:
+    """Told apart from: answers for the cells of estimates that somebody altered after the last level, which would be
+    settled, and never be those of the estimates again."""
+    assert "the estimates of County are missing, altered, or not of this draw" in killed.undrawn
+    assert failing(published) == set()
+
+
 def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(published: DHCDeployment, killed: Killed) -> None:
     """Told apart from: levels drawn anew, and estimates taken over that someone altered between two runs."""
     assert "missing, altered, or not of this draw" in killed.refusal
@@ -244,7 +256,8 @@ def test_the_certificate_names_what_it_rests_on(published: DHCDeployment) -> Non
     certificate = json.loads(published.published()["certificate.json"])
     named = {each["label"]: each["value"] for each in certificate["mechanism"]["parameters"]}
     assert named["Consistent with"] == "town/redistricting: Redistricting data"
-    assert named["Counted"] == ["persons: 1", "units: 2", "households: 4"]
+    counted = ["persons: 1, or 3 if householders who live alone are told apart", "units: 2", "households: 4"]
+    assert named["Counted"] == counted
 
 
 def test_the_published_records_have_the_figures_of_every_published_table(published: DHCDeployment) -> None:
@@ -268,7 +281,7 @@ def test_the_published_records_have_the_figures_of_every_published_table(publish
 def test_an_ephemeral_key_is_gone_after_the_draw_and_what_is_altered_then_cannot_be_made_again(tmp_path: Path) -> None:
     deployment = dhc_deployment(tmp_path / "town", custody="ephemeral")
     deployment.run(*TO_CHARGE)
-    assert "State is not estimated yet; materialize level_state first" in deployment.refusal("noisy_measurements")
+    assert "materialize level_state again" in deployment.refusal("noisy_measurements")
     deployment.run(*TO_PUBLICATION)
     assert deployment.context.custody.list_keys() == set()
     assert failing(deployment) == set()
