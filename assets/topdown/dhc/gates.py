@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
+from assets.measurement.method import GridError
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE
 from assets.tabulation.asset import recipes_gate, tables_gate
 from assets.topdown.dhc.given import facilities_recipe, redistricting_recipe, require_feasible
 from assets.topdown.dhc.levels import find_wrong_levels
-from assets.topdown.dhc.measurements import hash_digests
+from assets.topdown.dhc.measurements import read_again
 from assets.topdown.dhc.products import estimates_recipes, microdata_recipes, tables_recipes
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, DHCRelease
 from assets.topdown.release import SPINE
@@ -117,10 +118,11 @@ def _check_origin(session: Session, context: Context) -> Iterable[str]:
     wrong, read = find_wrong_levels(session, context.custody, context.release, draw.draw_id)
     if wrong:
         return [f"{level}: altered, or made from other data" for level in wrong]
-    settled = context.reading.find_settlement(draw.draw_id)
-    if settled is None or hash_digests(read) != settled.output_version:
-        return ["the estimates were made from other measurements than those that were drawn"]
-    return []
+    try:
+        due = read_again(session, context.release)
+    except GridError as error:
+        return [str(error)]
+    return [f"{level}: estimated from other measurements" for level in due if due[level] != read[level]]
 
 
 def _check_sums_of_children(session: Session, context: Context) -> Iterator[str]:

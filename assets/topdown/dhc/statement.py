@@ -107,6 +107,7 @@ def _parameters(release: DHCRelease) -> tuple[Parameter, ...]:
         parameter("Consistent with", f"{before.dataset.name}/{before.name}: {before.title}"),
         *describe_shares(design, PROSE, str),
         parameter("Counted", _COUNTED),
+        parameter("Estimation", "From the answers at and below every place" if design.full else "From own levels"),
         parameter("Noise", "Discrete Gaussian"),
         parameter("Constraints", _CONSTRAINTS),
     )

@@ -84,11 +84,14 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class DHCDesign:
-    """What is measured, by histogram. Levels are from the root to the finest. Raises DesignError if the histograms,
-    levels or queries are not those that estimation needs, or a budget or its noise is out of range."""
+    """What is measured, by histogram. Levels are from the root to the finest. `full` says whether a place is estimated
+    from the answers at and below it, or from its own level's; answers that nobody reads are not measured. Raises
+    DesignError if the histograms, levels or queries are not those that estimation needs, or a budget or its noise is
+    out of range."""
 
     levels: tuple[str, ...]
     allocations: Mapping[str, Allocation]
+    full: bool = True
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
@@ -172,6 +175,7 @@ class DHCDesign:
         """What is measured, as exact plain values, equal for designs with the same draws."""
         return {
             "levels": list(self.levels),
+            "full": self.full,
             "measured": [[part.histogram, part.level, part.query, str(part.loss)] for part in self.measured],
         }
 

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.gates.shared import all_gates
-from assets.topdown.dhc.levels import Given
-from assets.topdown.dhc.measurements import list_given, make_answers, read_answers
+from assets.topdown.dhc.measurements import list_measured, make_answers, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.recount import list_microdata
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.levels import Listing
 from resources.statements import Zone
 from tests.depth import deep_cases
 from tests.dhc_deployments import (
@@ -134,28 +134,29 @@ def test_the_published_answers_are_those_of_a_complete_draw_cell_by_cell(publish
         commitment = published.context.ledger.read().find_reservation(draw.draw_id).commitment  # type: ignore[union-attr]
         key = published.context.custody.open_key(draw.draw_id, published.release.custody, commitment)
         measured = {}
-        for given, exact in list_given(session, published.release):
-            stored = list(read_answers(session, published.release, given))
-            again = list(make_answers(given, exact, key))
+        for listing, exact in list_measured(session, published.release):
+            stored = list(read_answers(session, published.release, listing))
+            again = list(make_answers(listing, exact, key))
             assert len(stored) == len(again)
             for one, other in zip(stored, again, strict=True):
                 assert one[:3] == other[:3]
                 assert np.array_equal(one[4], other[4])
-            measured[given.histogram, given.level.name] = len(stored)
+            measured[listing.schema.name, listing.level.name] = len(stored)
             for query, first, last, cells, answers in stored[:2]:
-                complete = draw_completely(given, query, key)[first:last]
-                whole = exact.answer(SCHEMAS[given.histogram].marginal(query), first, last)
+                complete = draw_completely(listing, query, key)[first:last]
+                whole = exact.answer(listing.schema.marginal(query), first, last)
                 assert np.array_equal((whole + complete)[:, cells], answers)
         assert not any(measured[histogram, "County"] for histogram in SCHEMAS), "an only child is not measured"
         assert all(measured[histogram, level] for histogram in SCHEMAS for level in ("State", "Block"))
 
 
-def draw_completely(given: Given, query: str, key: bytes) -> np.ndarray:
+def draw_completely(listing: Listing, query: str, key: bytes) -> np.ndarray:
     """The noise of all cells of all places, in one go."""
-    size, places = SCHEMAS[given.histogram].marginal(query).size, len(given.parents)
-    times = 2 if given.level.name == "State" else 1
-    noise = {name: DiscreteGaussian(variance / times) for name, variance in given.level.variances.items()}
-    drawn = NumberedNoise(f"DHC {given.histogram} {given.level.name}", noise, key)
+    schema, level = listing.schema, listing.level
+    size, places = schema.marginal(query).size, len(level.runs)
+    times = 2 if level.name == "State" else 1
+    noise = {name: DiscreteGaussian(variance / times) for name, variance in level.variances.items()}
+    drawn = NumberedNoise(f"DHC {schema.name} {level.name}", noise, key)
     return drawn.at(query, np.arange(places * size)).reshape(places, size)
 
 
