@@ -27,6 +27,7 @@ from mechanisms.topdown.dhc.allocation import (
     UNIT_ALLOCATION_OF_PUERTO_RICO,
     divide,
 )
+from mechanisms.topdown.dhc.design import count_times
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
 from mechanisms.topdown.dhc.levels import Measuring, Reading, estimate_level, plan_levels, read_all
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan, list_queries
@@ -138,6 +139,9 @@ def measure_persons(
 ) -> Estimated:
     """Measure persons, and estimate their histograms from the root down, within a redistricting file's.
 
+    One person's move may leave one householder alone and join another: the squared L2 distance of a query that tells
+    householders who live alone from others is up to 6 instead of 2, and its ρ counts three times.
+
     Args:
         tree: by level, from the root's to the finest, the position of each place's parent in the level above; `[0]` at
             the root, which is a single place. Places lie in the order of their parents.
@@ -245,8 +249,7 @@ def measure_homes(
         violation = max(violation, of_units.violation, of_households.violation)
         histograms[level] = {UNITS.name: of_units.counts, HOUSEHOLDS.name: of_households.counts}
     given = "the redistricting file's occupied and vacant units, and the facilities of group quarters, in each block"
-    parts = [*[(UNITS, unit_allocation)] * 2, *[(HOUSEHOLDS, household_allocation)] * 4]
-    specification = _specify("person", name, given, parts)
+    specification = _specify("person", name, given, [(UNITS, unit_allocation), (HOUSEHOLDS, household_allocation)])
     schemas = {schema.name: schema for schema in (UNITS, HOUSEHOLDS)}
     return Estimated(specification, gap, violation, 0, schemas, histograms, _count_places(tree), frame_kind(households))
 
@@ -267,16 +270,18 @@ def _measure(
 
 
 def _specify(unit: str, name: str, given: str, parts: Sequence[tuple[Schema, Allocation]]) -> Specification:
-    loss = sum((allocation.loss for _, allocation in parts), ConcentratedLoss())
     domain = f"all possible files of {unit}s with the attributes of {name}, each in one of the places"
-    flavor = Flavor(domain, ("which places there are", given), unit, None, loss.output_premetric)
-    lines = (
-        Line(f"{schema.name} {level} {query}", allocation.part(level, query))
+    charged = {
+        f"{schema.name} {level} {query}": ConcentratedLoss(
+            allocation.part(level, query).rho * count_times(schema, query)
+        )
         for schema, allocation in parts
         for level in allocation.levels
         for query in allocation.queries[level]
-    )
-    return Specification(flavor, loss, tuple(lines))
+    }
+    flavor = Flavor(domain, ("which places there are", given), unit, None, ConcentratedLoss.output_premetric)
+    loss = sum(charged.values(), ConcentratedLoss())
+    return Specification(flavor, loss, tuple(Line(label, each) for label, each in charged.items()))
 
 
 def _read_tree(tree: _Tree, allocation: Allocation, plan: Plan) -> list[NDArray[np.int64]]:

@@ -53,8 +53,8 @@ TO_CHARGE = ("cef", "spine", "facilities", "redistricting", "histograms", "charg
 TO_PUBLICATION = (
     *TO_CHARGE, *LEVEL_STAGES, "noisy_measurements", "estimates", "microdata", "tables", "publication",
 )  # fmt: skip
-CHARGED = "12"
-"""ρ: 3 + 2 × 1/2 + 4 × 2."""
+CHARGED = "72/5"
+"""ρ: 3 × (6 + 3 × 4) / 10 + 2 × 1/2 + 4 × 2."""
 
 
 @dataclass

@@ -108,7 +108,7 @@ def _draw_in_parts(
                 return draw, entry, stored
             output = make_output(method, session, draw, custody, ledger)
             try:
-                output = method.in_parts(draw, output, folder)
+                output = method.in_parts(draw, output, folder, custody)
             except OSError as error:
                 problem = error.strerror or name_error(error)
                 raise WarehouseError(f"{folder} cannot be written ({problem}); nothing was stored") from None

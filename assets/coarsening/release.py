@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assets.coarsening.declaration import CoarseningDeclaration
-from assets.unperturbed.release import UnperturbedRelease
+from assets.unperturbed.release import PLACES, UnperturbedRelease
 from mechanisms.coarsening.design import CoarseningDesign
 
 COARSENED = "coarsened"
@@ -20,6 +20,12 @@ class CoarseningRelease(UnperturbedRelease):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_columns("geography, key and kept", self.design.columns)
+        for name in (*self.design.key, *self.design.kept):
+            if self.origins[name] == PLACES:
+                self.refuse(f"key and kept: {name} is a place; name it in geography, or leave it out")
+        for name in self.design.kept:
+            if self.origins[name] in {self.origins[key] for key in self.design.key}:
+                self.refuse(f"kept: {name} is of the same column of the source as one of key, and tells it")
         for name in self.design.geography:
             if self.variables[name].nullable:
                 self.refuse(f"geography: {name} may be empty, and an empty value stands for the rest of a place")

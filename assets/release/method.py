@@ -260,7 +260,7 @@ class Method(ABC, Generic[R, I, O]):
         confidential input, keyed under the custody, is not that of `draw.inputs`.
         """
 
-    def in_parts(self, draw: Draw[I], output: O, folder: Path) -> O:
+    def in_parts(self, draw: Draw[I], output: O, folder: Path, custody: Custody) -> O:
         """An output of `make`, whose session is still open, made in files of a private folder, which `write` can read.
 
         Only methods that draw in parts define it. The files are not encrypted: they may hold nothing but the output.

@@ -25,6 +25,13 @@ class SuppressionRelease(UnperturbedRelease):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for origin in sorted({self.origins[name] for name in self.design.variables}):
+            alike = {name for name in self.design.variables if self.origins[name] == origin}
+            if not any(alike.issubset(columns) for _, columns in self.design.tables):
+                # Only zeros of such a table say which of their combinations are impossible, as readers know.
+                self.refuse(
+                    f"products: one table with all of {', '.join(sorted(alike))} is needed: they tell each other"
+                )
         try:
             combinations = prod(self.variables[name].domain_size for name in self.design.variables)
             _ = self.declared_tables

@@ -127,7 +127,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     def perturb(self, session: Session, key: bytes) -> Drawing:
         return Drawing(self.release, session, key)
 
-    def in_parts(self, draw: Draw[Inputs], output: Drawing, folder: Path) -> Drawing:
+    def in_parts(self, draw: Draw[Inputs], output: Drawing, folder: Path, custody: Custody) -> Drawing:
         return output.in_parts(folder)
 
     def version_of(self, draw: Draw[Inputs], output: Drawing) -> str:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from assets.release.columns import Column
+from assets.release.columns import Column, Role
 from assets.release.names import COLUMNS_OF_COUNTS, find_repeated
 from assets.release.published import SUPPRESSED, Product
 from assets.release.release import Release, ReleaseDeclaration
@@ -20,7 +20,7 @@ from resources.warehouse import Recipe
 
 RESERVED = COLUMNS_OF_COUNTS | {SUPPRESSED}
 
-UNITS, PERSONS = "units", "persons"
+UNITS, PERSONS, PLACES = "units", "persons", "places"
 
 
 class UnperturbedDeclaration(ReleaseDeclaration):
@@ -75,6 +75,15 @@ class UnperturbedRelease(Release):
         """The columns of what is counted; persons have those of their unit too."""
         persons = self.dataset.persons if self.declaration.of == PERSONS else None
         return {**self.dataset.units.variables, **(persons.variables if persons else {})}
+
+    @cached_property
+    def origins(self) -> Mapping[str, str]:
+        """By column, what it is of: of places, or a column of the source. Columns of the same tell each other."""
+        return {
+            name: PLACES if column.role is Role.GEOGRAPHY else f"{table}: {column.source or name}"
+            for table, records in self.dataset.tables.items()
+            for name, column in records.columns.items()
+        }
 
     def count_by(self, columns: tuple[str, ...]) -> Recipe:
         """The recipe of the exact counts of all combinations of these columns that occur."""

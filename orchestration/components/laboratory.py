@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.laboratory.declaration import LaboratoryDeclaration
@@ -40,6 +40,12 @@ class Methods(Part):
     )
     p_tables: PTableGrid | SkipJsonSchema[None] = Field(None, description="Perturbation tables.")
     rounding: RoundingGrid | SkipJsonSchema[None] = Field(None, description="Rounding to multiples, tier T1.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.swapping and self.swapping.then_p_tables and not self.p_tables:
+            raise ValueError("swapping: then_p_tables: no p_tables are declared")
+        return self
 
     @property
     def points(self) -> Sequence[Point]:

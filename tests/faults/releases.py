@@ -109,7 +109,6 @@ _CAPS: Mapping[str, Any] = {
     "phsafe": {"rho": 1},
     "safetab": {"rho": 20},
     "topdown": {"rho": 5},
-    "dhc": {"rho": 30},
     "table builder": 10,
     "quantiles": 10,
     "moments": 10,

@@ -112,12 +112,21 @@ class DHCDeclaration(TreeDeclaration):
         "puerto_rico: the same without US. Otherwise as in a redistricting release. The finest level is that of the "
         "redistricting release.",
     )
-    persons: Allocated = Field("production", description="production, or ρ with shares by level and query.")
+    persons: Allocated = Field(
+        "production",
+        description="production, or ρ with shares by level and query. A query that tells householders who live alone "
+        "from others counts three times in the charge.",
+    )
     units: Allocated = Field(
         "production", description="production, or ρ with shares by level and query. It counts twice in the charge."
     )
     households: Allocated = Field(
         "production", description="production, or ρ with shares by level and query. It counts four times in the charge."
+    )
+    estimation: Literal["full", "own_levels"] = Field(
+        "full",
+        description="full: every place is estimated from the answers at and below it. own_levels: every level from its "
+        "own answers. The charge is the same; the draw is not, because other answers are read.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[str], AfterValidator(_require_products)] = Field(
@@ -144,4 +153,4 @@ class DHCDeclaration(TreeDeclaration):
             allocations[histogram] = (
                 production[histogram] if isinstance(declared, str) else declared.divide(schema, levels)
             )
-        return DHCDesign(levels, allocations)
+        return DHCDesign(levels, allocations, self.estimation == "full")

@@ -11,19 +11,20 @@ import numpy as np
 import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
+from assets.measurement.method import GridError
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE
 from assets.tabulation.asset import recipes_gate, tables_gate
 from assets.topdown.dhc.given import facilities_recipe, redistricting_recipe, require_feasible
 from assets.topdown.dhc.levels import find_wrong_levels
-from assets.topdown.dhc.measurements import hash_digests
+from assets.topdown.dhc.measurements import read_again
 from assets.topdown.dhc.products import estimates_recipes, microdata_recipes, tables_recipes
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, DHCRelease
 from assets.topdown.release import SPINE
 from assets.topdown.spine import SpineError, pluralize, read_tree, spine_recipe, stage_ancestry
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.refusal import RefusedError
-from mechanisms.topdown.dhc.design import SCHEMAS, TIMES
+from mechanisms.topdown.dhc.design import SCHEMAS, count_times
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
 from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, PERSONS, QUARTERS
 from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
@@ -83,17 +84,17 @@ def _check_redistricting(session: Session, context: Context) -> Iterable[str]:
 
 def _check_allocation(session: Session, context: Context) -> Iterable[str]:
     """The charge is exactly the sum over queries of ρ times the share of the level times the share of the query, where
-    units count twice and households four times."""
+    persons count three times if householders who live alone are told apart, units twice and households four times."""
     draw = context.method.describe(session, context.custody)
     entry = context.reading.find_reservation(draw.draw_id)
     if entry is None:
         return [f"no ledger entry for draw {draw.draw_id}"]
     due = Fraction()
-    for histogram, times in TIMES.items():
+    for histogram, schema in SCHEMAS.items():
         allocation = context.release.design.allocations[histogram]
         for level, share in allocation.levels.items():
-            for part in allocation.queries[level].values():
-                due += times * allocation.loss.rho * share * part
+            for query, part in allocation.queries[level].items():
+                due += count_times(schema, query) * allocation.loss.rho * share * part
     charged = entry.parse_specification().loss
     if charged == ConcentratedLoss(due):
         return []
@@ -117,10 +118,11 @@ def _check_origin(session: Session, context: Context) -> Iterable[str]:
     wrong, read = find_wrong_levels(session, context.custody, context.release, draw.draw_id)
     if wrong:
         return [f"{level}: altered, or made from other data" for level in wrong]
-    settled = context.reading.find_settlement(draw.draw_id)
-    if settled is None or hash_digests(read) != settled.output_version:
-        return ["the estimates were made from other measurements than those that were drawn"]
-    return []
+    try:
+        due = read_again(session, context.release)
+    except GridError as error:
+        return [str(error)]
+    return [f"{level}: estimated from other measurements" for level in due if due[level] != read[level]]
 
 
 def _check_sums_of_children(session: Session, context: Context) -> Iterator[str]:

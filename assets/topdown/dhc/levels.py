@@ -12,7 +12,7 @@ digests of the answers as they were read. The gate `estimates_as_made` compares 
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from assets.charge.drawing import make_output
 from assets.conventions import StageKind, public_table_metadata, table_schema
-from assets.measurement.method import GridError
 from assets.release.draw import StaleInputError
 from assets.release.method import CHARGE, DRAW, Method
 from assets.release.seal import is_sealed, seal_stage
@@ -37,12 +36,22 @@ from assets.topdown.spine import Tree, pluralize, read_tree, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
-from mechanisms.topdown.dhc.levels import Estimated, Level, Measuring, estimate_level, list_reads, plan_levels
-from mechanisms.topdown.dhc.passes import PLANS, Plan, list_queries
+from mechanisms.topdown.dhc.levels import (
+    Answering,
+    Estimated,
+    Level,
+    Measuring,
+    Reading,
+    estimate_level,
+    list_reads,
+    plan_levels,
+    read_all,
+)
+from mechanisms.topdown.dhc.passes import PLANS, Plan
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
 from mechanisms.topdown.dhc.tree import add_answers
-from mechanisms.topdown.schema import Counts
+from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
@@ -62,10 +71,6 @@ _ESTIMATES = pa.schema(
 _TENURE = UNITS.marginal("tenure_3lev")
 _TENURES = 3
 
-Answers = Iterator[tuple[str, int, int, NDArray[np.int64], NDArray[np.int64]]]
-"""A query, the first of some siblings and the one after the last, marginal cells, and the noisy answers, shape
-(siblings, cells)."""
-
 
 @dataclass(frozen=True)
 class Made:
@@ -73,7 +78,7 @@ class Made:
 
     Attributes:
         above: the content of the estimates above; "" at the root.
-        read: the digest of the answers to each query as they were read, by label, as JSON.
+        read: by histogram, the digest of the answers as they were read, as JSON.
         content: the keyed content hash of the table of estimates.
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
         violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
@@ -110,54 +115,79 @@ class Given:
         return list_reads(self.plan, self.level, self.held, self.parents, self.above)
 
 
-class AnswerDigests:
-    """The SHA-256 of the answers to each query of a histogram at a level, in the order in which they are read."""
+class ReadDigest:
+    """The SHA-256 of all answers that the estimation of a histogram at a level reads, in the order in which they are
+    read first; a second pass reads some of them again."""
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
-        self._digests = {query: sha256() for query in list_queries(given.plan)}
+    def __init__(self) -> None:
+        self._digest, self._seen = sha256(), set[tuple[str, str, int, int]]()
 
-    def add(self, query: str, first: int, last: int, cells: NDArray[np.int64], answers: NDArray[np.int64]) -> None:
-        digest = self._digests[query]
-        for values in (np.array([first, last, len(cells)]), cells, answers):
-            digest.update(np.ascontiguousarray(values, dtype="<i8").data)
+    def add(self, of: tuple[str, str, int, int], cells: NDArray[np.int64], answers: NDArray[np.int64]) -> None:
+        if of not in self._seen:
+            self._seen.add(of)
+            self._digest.update(f"{of} {len(cells)}".encode())
+            for values in (cells, answers):
+                self._digest.update(np.ascontiguousarray(values, dtype="<i8").data)
 
-    def by_label(self) -> dict[str, str]:
-        return {
-            json.dumps([self._given.histogram, self._given.level.name, query]): digest.hexdigest()
-            for query, digest in self._digests.items()
-        }
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
 
 
-class _Recording(Measuring):
-    """Answers that are hashed when they are read first. Siblings are estimated one after the other; a second pass reads
-    some of the same answers again."""
+@dataclass(frozen=True)
+class _Digested:
+    """The answers of a level, added to a digest as they are read."""
 
-    def __init__(self, digests: AnswerDigests, *given: Any) -> None:
-        super().__init__(*given)
-        self._digests, self._siblings = digests, (-1, -1)
-        self._read: dict[str, NDArray[np.int64]] = {}
+    answers: Answering
+    digest: ReadDigest
+
+    @property
+    def schema(self) -> Schema:
+        return self.answers.schema
+
+    @property
+    def level(self) -> Level:
+        return self.answers.level
 
     def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        answers = super().read(query, first, last, cells)
-        if (first, last) != self._siblings:
-            self._siblings, self._read = (first, last), {}
-        if query not in self._read:
-            self._read[query] = cells
-            self._digests.add(query, first, last, cells, answers)
-        elif not np.isin(cells, self._read[query]).all():
-            raise GridError(f"{query}: answers are read that were not measured")
-        return answers
+        found = self.answers.read(query, first, last, cells)
+        self.digest.add((self.level.name, query, first, last), cells, found)
+        return found
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that the measurement and the estimation of one level read, in memory."""
+    """All that the measurement and the estimation of one level read, in memory.
 
-    persons: Given
-    units: Given
-    households: Given
-    exact: Mapping[str, Counts]
+    Attributes:
+        given: by histogram.
+        parents: of this level's places and of those of all levels below.
+        levels: by histogram, this level and all below.
+        exact: the exact counts of these levels, if the session reads them.
+        full: whether places are estimated from the answers at and below them.
+    """
+
+    given: Mapping[str, Given]
+    parents: Sequence[NDArray[np.int64]]
+    levels: Mapping[str, Sequence[Level]]
+    exact: Mapping[str, Sequence[Counts]]
+    full: bool
+
+    def measure(self, histogram: str, key: bytes) -> list[Measuring]:
+        """The answers of this level and of all below."""
+        schema, counts = SCHEMAS[histogram], self.exact[histogram]
+        return [Measuring(schema, *of, key) for of in zip(self.levels[histogram], counts, strict=True)]
+
+    def digest(self, answers: Sequence[Answering], digest: ReadDigest) -> Reading:
+        """The answers of this level and of those below, as the estimation reads them, added to a digest."""
+        return read_all([_Digested(each, digest) for each in answers], self.parents, self.full)[0]
+
+    def read_again(self, given: Given, answers: Sequence[Answering]) -> str:
+        """Read what the estimation of a histogram read; return its digest."""
+        digest = ReadDigest()
+        reading = self.digest(answers, digest)
+        for query, first, last, cells in given.list_reads():
+            reading.read(query, first, last, cells)
+        return digest.hexdigest()
 
 
 def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) -> dg.AssetsDefinition:
@@ -235,7 +265,7 @@ def make_level(
                 above=above,
                 read=json.dumps(read),
                 content=session.sorted_version(table, custody.seal_key()),
-                places=len(inputs.persons.parents),
+                places=len(inputs.parents[0]),
                 gap=max(each.gap for each in found.values()),
                 violation=max(each.violation for each in found.values()),
                 seconds=time.process_time() - started,
@@ -258,17 +288,17 @@ def read_made(session: Session, custody: Custody, release: DHCRelease, level: st
 
 def find_wrong_levels(
     session: Session, custody: Custody, release: DHCRelease, draw_id: str
-) -> tuple[list[str], dict[str, str]]:
-    """The levels whose estimates were altered or not made by this draw from the estimates above; and by label, the
-    digests of the answers as they were read."""
-    wrong, read, above = [], dict[str, str](), ""
+) -> tuple[list[str], dict[str, dict[str, str]]]:
+    """The levels whose estimates were altered or not made by this draw from the estimates above; and by level and
+    histogram, the digests of the answers as they were read."""
+    wrong, read, above = [], dict[str, dict[str, str]](), ""
     for level in release.levels:
         made = read_made(session, custody, release, level)
         if made is None or (made.draw_id, made.above) != (draw_id, above):
             wrong.append(level)
         if made is None:
             break
-        read |= json.loads(made.read)
+        read[level] = json.loads(made.read)
         above = made.content
     return wrong, read
 
@@ -281,11 +311,15 @@ def _require_above(session: Session, custody: Custody, release: DHCRelease, leve
     above = release.levels[depth - 1]
     made = read_made(session, custody, release, above)
     if made is None or made.draw_id != draw_id:
-        raise StaleInputError(
-            f"{release.schema}: the estimates of {above} are missing, altered, or not of this draw; materialize "
-            f"{release.level(above)} again"
-        )
+        raise StaleInputError(missing_estimates(release, above))
     return made.content
+
+
+def missing_estimates(release: DHCRelease, level: str) -> str:
+    return (
+        f"{release.schema}: the estimates of {level} are missing, altered, or not of this draw; materialize "
+        f"{release.level(level)} again"
+    )
 
 
 def require_estimated(session: Session, release: DHCRelease, level: str) -> None:
@@ -296,22 +330,25 @@ def require_estimated(session: Session, release: DHCRelease, level: str) -> None
 
 
 def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -> Inputs:
-    """What a level is measured and estimated from. What holds of households is not known before its units are
-    estimated: it is 0."""
+    """What a level is measured and estimated from. What holds of households is known once its units are estimated; it
+    is 0 until then."""
     places, depth = tree.places(release.finest), release.levels.index(level)
     if depth:
         require_estimated(session, release, release.levels[depth - 1])
     parents = [np.zeros(1, dtype=np.int64), *tree.parents]
-    exact, ancestry = dict[str, Counts](), stage_ancestry(session, release)
+    exact, ancestry = dict[str, list[Counts]](), stage_ancestry(session, release)
     for histogram in SCHEMAS if Zone.CONFIDENTIAL in session.zones else ():
-        exact[histogram] = read_counts(session, stage_level(session, release, histogram, level, ancestry))
+        exact[histogram] = [
+            read_counts(session, stage_level(session, release, histogram, below, ancestry))
+            for below in release.levels[depth:]
+        ]
     persons, units = read_persons(session, release, places), read_units(session, release, places)
     quarters = count_quarters(persons, read_facilities(session, release, places))
     for below in parents[:depth:-1]:
         persons, units = add_answers(persons, below), add_answers(units, below)
         quarters = quarters.add_up(below)
-    planned = {
-        histogram: plan_levels(allocation, parents)[depth]
+    levels = {
+        histogram: plan_levels(allocation, parents)[depth:]
         for histogram, allocation in release.design.allocations.items()
     }
     above = dict[str, Counts | None](dict.fromkeys(SCHEMAS))
@@ -319,56 +356,44 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -
         table = release.public(release.level(release.levels[depth - 1]))
         above = {histogram: read_counts(session, table, histogram=histogram) for histogram in SCHEMAS}
     held = {PERSONS.name: persons, UNITS.name: units, HOUSEHOLDS.name: np.zeros((len(units), _TENURES), np.int64)}
-    persons_given, units_given, households_given = (
-        Given(
+    given = {
+        histogram: Given(
             PLANS[histogram],
-            planned[histogram],
+            levels[histogram][0],
             held[histogram],
             parents[depth],
             above[histogram],
             quarters if histogram == PERSONS.name else None,
         )
         for histogram in SCHEMAS
-    )
-    return Inputs(persons_given, units_given, households_given, exact)
+    }
+    return Inputs(given, parents[depth:], levels, exact, release.design.full)
 
 
 def hold_tenures(households: Given, units: Counts) -> Given:
     """What holds of households: by place, the occupied units by tenure."""
     tenures = units.answer(_TENURE, 0, len(households.parents))[:, :_TENURES]
-    return Given(households.plan, households.level, tenures, households.parents, households.above)
-
-
-def make_answers(given: Given, exact: Counts, key: bytes) -> Answers:
-    """The answers that the estimation of a histogram reads at a level."""
-    measuring = Measuring(given.plan.schema, given.level, exact, key)
-    for query, first, last, cells in given.list_reads():
-        yield query, first, last, cells, measuring.read(query, first, last, cells)
+    return replace(households, held=tenures)
 
 
 def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[str, str]]:
-    """The estimated histograms, and by label the digests of the answers. Persons, and units with households after them,
-    do not depend on each other."""
+    """The estimated histograms, and by histogram the digest of the answers. Persons, and units with households after
+    them, do not depend on each other."""
 
-    def estimate(given: Given) -> tuple[Estimated, dict[str, str]]:
-        digests, exact = AnswerDigests(given), inputs.exact[given.histogram]
-        measuring = _Recording(digests, given.plan.schema, given.level, exact, key)
-        found = estimate_level(given.plan, measuring, given.held, given.parents, given.above, given.quarters)
-        return found, digests.by_label()
+    def estimate(given: Given) -> tuple[str, Estimated, str]:
+        digest = ReadDigest()
+        reading = inputs.digest(inputs.measure(given.histogram, key), digest)
+        found = estimate_level(given.plan, reading, given.held, given.parents, given.above, given.quarters)
+        return given.histogram, found, digest.hexdigest()
 
-    def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, dict[str, str]]]:
+    def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, str]]:
+        first = estimate(inputs.given[histogram])
         if histogram == PERSONS.name:
-            return [(PERSONS.name, *estimate(inputs.persons))]
-        units = estimate(inputs.units)
-        households = estimate(hold_tenures(inputs.households, units[0].counts))
-        return [(UNITS.name, *units), (HOUSEHOLDS.name, *households)]
+            return [first]
+        return [first, estimate(hold_tenures(inputs.given[HOUSEHOLDS.name], first[1].counts))]
 
-    parts = run_in_threads(work, [PERSONS.name, UNITS.name], 0)
-    results = [each for part in parts for each in part]
-    return (
-        {histogram: found for histogram, found, _ in results},
-        {label: digest for _, _, read in results for label, digest in read.items()},
-    )
+    results = [each for part in run_in_threads(work, [PERSONS.name, UNITS.name], 0) for each in part]
+    return {name: found for name, found, _ in results}, {name: digest for name, _, digest in results}
 
 
 def _write_estimates(path: Path, found: Mapping[str, Estimated]) -> None:

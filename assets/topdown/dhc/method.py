@@ -14,14 +14,14 @@ from assets.cef.dhc import register_codes
 from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
 from assets.release.dataset import CEF, Size
-from assets.release.draw import Draw, Inputs
+from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Fact, release_hook, session_hook, statement_hook
 from assets.release.microdata import Microdata
 from assets.release.release import Release
 from assets.tabulation.asset import TABLES
 from assets.topdown.dhc.gates import dhc_gates
 from assets.topdown.dhc.given import build_facilities, build_redistricting, require_feasible
-from assets.topdown.dhc.levels import build_level
+from assets.topdown.dhc.levels import build_level, find_wrong_levels, missing_estimates
 from assets.topdown.dhc.measurements import (
     COLUMNS,
     Drawing,
@@ -40,7 +40,7 @@ from assets.topdown.release import PLACES, SPINE
 from assets.topdown.spine import SpineError, build_spine, placement, read_tree
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
-from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, TIMES, VERSION
+from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, VERSION
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, store_parts
@@ -124,7 +124,11 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
     def perturb(self, session: Session, key: bytes) -> Drawing:
         return Drawing(self.release, session, key)
 
-    def in_parts(self, draw: Draw[Inputs], output: Drawing, folder: Path) -> Drawing:
+    def in_parts(self, draw: Draw[Inputs], output: Drawing, folder: Path, custody: Custody) -> Drawing:
+        # What is settled must be what the levels were estimated from, as an ephemeral key makes nothing again.
+        wrong, _ = find_wrong_levels(output.session, custody, self.release, draw.draw_id)
+        if wrong:
+            raise StaleInputError(missing_estimates(self.release, wrong[0]))
         return output.in_parts(folder)
 
     def version_of(self, draw: Draw[Inputs], output: Drawing) -> str:
@@ -167,9 +171,10 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
             **{
                 f"{histogram}_rho": (
                     str(design.allocations[histogram].loss),
-                    f"ρ of the measurements of {histogram} for one record that changes, exact; counted {times} times",
+                    f"ρ of the measurements of {histogram} for one record that changes, exact; "
+                    f"{design.of_histogram(histogram)} is charged",
                 )
-                for histogram, times in TIMES.items()
+                for histogram in SCHEMAS
             },
             "lines": (len(design.measured), "Number of measured combinations of histogram, level and query"),
         }

@@ -10,7 +10,7 @@ from assets.topdown.dhc.release import DHCRelease
 from assets.topdown.plan import as_fields, draw_curve, line_of, shares_by_level
 from mechanisms.accounting.composition import canonne_kamath_steinke
 from mechanisms.accounting.rounding import format_decimal
-from mechanisms.topdown.dhc.design import SCHEMAS, TIMES, DHCDesign
+from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 
 _PLACES = 4
 
@@ -25,10 +25,12 @@ def dhc_plan(release: DHCRelease) -> Plan:
         {
             "any change of one person's record (charged)": format_exactly(design.loss),
             **{
-                f"measurements of {histogram}, counted {times} times"
-                if times > 1
-                else f"measurements of {histogram}": (format_exactly(design.allocations[histogram].loss))
-                for histogram, times in TIMES.items()
+                f"{text} of {histogram}": format_exactly(loss)
+                for histogram in SCHEMAS
+                for text, loss in (
+                    ("charged for measurements", design.of_histogram(histogram)),
+                    ("measurements", design.allocations[histogram].loss),
+                )
             },
             "each counted once, as production states it": format_exactly(design.once),
             "charged, as (ε, δ)": f"ε = {epsilon} at δ = {format_decimal(release.declaration.delta)}",

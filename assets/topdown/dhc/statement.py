@@ -11,7 +11,7 @@ from assets.topdown.dhc.release import DHCRelease
 from assets.topdown.release import PLACES
 from assets.topdown.statement import PAPERS, Z, describe_shares
 from mechanisms.topdown.design import words
-from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, TIMES, VERSION
+from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, VERSION
 from mechanisms.topdown.dhc.persons import PERSONS
 
 PROSE = Prose(__file__)
@@ -22,6 +22,8 @@ _CONSTRAINTS = (
     "nobody in group quarters of a type that the place does not have",
     "as many households by tenure as occupied units",
 )
+
+_COUNTED = ("persons: 1, or 3 if householders who live alone are told apart", "units: 2", "households: 4")
 
 
 def dhc_statement(release: DHCRelease, inputs: Inputs, output_version: str) -> Statement:
@@ -48,8 +50,8 @@ def _list_equivalents(release: DHCRelease) -> Iterator[Equivalent]:
     """The loss in total, by histogram, and as the 2020 Census counts it."""
     design = release.design
     yield Equivalent("Any change of one person (this is charged)", design.loss, "The sum over its measurements")
-    for histogram, times in TIMES.items():
-        source = "The sum over its measurements" + (f", which is charged {times} times" if times > 1 else "")
+    for histogram in SCHEMAS:
+        source = f"The sum over its measurements; {design.of_histogram(histogram)} is charged"
         yield Equivalent(
             f"The measurements of {histogram}, one record changed", design.allocations[histogram].loss, source
         )
@@ -104,7 +106,8 @@ def _parameters(release: DHCRelease) -> tuple[Parameter, ...]:
         parameter("Invariants", design.multiverse),
         parameter("Consistent with", f"{before.dataset.name}/{before.name}: {before.title}"),
         *describe_shares(design, PROSE, str),
-        parameter("Counted", tuple(f"{histogram}: {TIMES[histogram]}" for histogram in SCHEMAS)),
+        parameter("Counted", _COUNTED),
+        parameter("Estimation", "From the answers at and below every place" if design.full else "From own levels"),
         parameter("Noise", "Discrete Gaussian"),
         parameter("Constraints", _CONSTRAINTS),
     )

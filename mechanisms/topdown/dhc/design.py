@@ -1,6 +1,8 @@
 """A DHC design: which queries are measured at which levels, and the guarantee that results.
 
-Allocations are for one record that changes. Changing one person's record in any way changes one record of persons. It
+Allocations are for one record that changes. Changing one person's record in any way changes three records of persons at
+most: if the person moves, one householder is left alone and another is not alone any more. A query that tells these
+apart has a squared L2 distance of up to 6 instead of 2, and its ρ counts three times. Others see the person alone. It
 changes two units at most: one becomes vacant and the other occupied, so that a query's squared L2 distance is 4 instead
 of 2, and ρ of units counts twice. It changes two households, perhaps alike, so that the distance, and not its square,
 doubles: ρ of households counts four times. An only child is not measured and its ρ is its parent's, so that all levels
@@ -13,6 +15,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.specification import Flavor, Line, Specification
@@ -28,8 +32,14 @@ from mechanisms.topdown.schema import Marginal, Schema
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS, HOUSEHOLDS)}
 """The histograms that are measured, in order."""
 
-TIMES: Mapping[str, int] = {PERSONS.name: 1, UNITS.name: 2, HOUSEHOLDS.name: 4}
-"""By histogram, how many times its ρ counts for a change of one person."""
+
+def count_times(schema: Schema, query: str) -> int:
+    """How many times ρ of a query counts for a change of one person."""
+    if schema.name != PERSONS.name:
+        return {UNITS.name: 2, HOUSEHOLDS.name: 4}[schema.name]
+    alone, together = schema.marginal(query).find(np.array([0, schema.size // schema.attributes[0].size]))
+    return 1 if alone == together else 3
+
 
 MECHANISM = "TopDown DHC"
 
@@ -63,18 +73,25 @@ class Measured(NamedTuple):
         return DiscreteGaussian(self.variance)
 
     @property
+    def times(self) -> int:
+        return count_times(SCHEMAS[self.histogram], self.query)
+
+    @property
     def charged(self) -> ConcentratedLoss:
         """ρ for any change of one person's record."""
-        return ConcentratedLoss(self.loss.rho * TIMES[self.histogram])
+        return ConcentratedLoss(self.loss.rho * self.times)
 
 
 @dataclass(frozen=True)
 class DHCDesign:
-    """What is measured, by histogram. Levels are from the root to the finest. Raises DesignError if the histograms,
-    levels or queries are not those that estimation needs, or a budget or its noise is out of range."""
+    """What is measured, by histogram. Levels are from the root to the finest. `full` says whether a place is estimated
+    from the answers at and below it, or from its own level's; answers that nobody reads are not measured. Raises
+    DesignError if the histograms, levels or queries are not those that estimation needs, or a budget or its noise is
+    out of range."""
 
     levels: tuple[str, ...]
     allocations: Mapping[str, Allocation]
+    full: bool = True
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
@@ -126,7 +143,7 @@ class DHCDesign:
         return sum((allocation.loss for allocation in self.allocations.values()), ConcentratedLoss())
 
     def of_histogram(self, histogram: str) -> ConcentratedLoss:
-        return ConcentratedLoss(self.allocations[histogram].loss.rho * TIMES[histogram])
+        return sum((each.charged for each in self.measured if each.histogram == histogram), ConcentratedLoss())
 
     @property
     def multiverse(self) -> tuple[str, ...]:
@@ -143,7 +160,8 @@ class DHCDesign:
         return Specification(
             Flavor(
                 domain=f"all possible files of persons with the variables of {dataset}, each in a housing unit or "
-                "group quarters of a type, with the housing units, in possible combinations of relationship and age",
+                "group quarters of a type, with the housing units, in possible combinations of relationship and age "
+                "and with one householder in each household",
                 multiverse=self.multiverse,
                 unit="person",
                 changes_per_person=None,
@@ -157,13 +175,13 @@ class DHCDesign:
         """What is measured, as exact plain values, equal for designs with the same draws."""
         return {
             "levels": list(self.levels),
+            "full": self.full,
             "measured": [[part.histogram, part.level, part.query, str(part.loss)] for part in self.measured],
         }
 
 
 def _name_line(query: Measured) -> str:
-    times = TIMES[query.histogram]
-    return query.label if times == 1 else f"{query.label} (counted {times} times)"
+    return query.label if query.times == 1 else f"{query.label} (counted {query.times} times)"
 
 
 def _check_pass(histogram: str, allocation: Allocation, level: str, step: Pass) -> None:

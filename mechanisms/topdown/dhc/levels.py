@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,21 @@ def plan_levels(allocation: Allocation, parents: Sequence[NDArray[np.int64]]) ->
     return tuple(levels)
 
 
+class Answering(Protocol):
+    """The answers of a level."""
+
+    @property
+    def schema(self) -> Schema: ...
+
+    @property
+    def level(self) -> Level: ...
+
+    def read(self, query: str, first: int, last: int, cells: NDArray[np.int64], /) -> NDArray[np.int64]:
+        """The answers of the places from `first` up to `last`, shape (places, cells), for some cells of the query's
+        marginal, ascending."""
+        ...
+
+
 class Measuring:
     """The noisy answers of a level, of which only those are made that are read. An answer is that of the complete draw,
     in which every measured place answers every query: it depends on the query, the place and the marginal cell."""
@@ -109,12 +125,37 @@ class Measuring:
         return answers
 
 
+class Listing:
+    """Which answers of a level are read, without answers: what is read is noted, and is 0. Levels are read from the
+    root down, and a place's cells are among its parent's, so that its first reading has the cells of all others."""
+
+    def __init__(self, schema: Schema, level: Level) -> None:
+        self.schema, self.level = schema, level
+        self._read: dict[str, list[tuple[int, int, NDArray[np.int64]]]] = {}
+        self._known: dict[str, NDArray[np.bool_]] = {}
+
+    def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        known = self._known.setdefault(query, np.zeros(len(self.level.runs), dtype=np.bool_))
+        new = first + np.flatnonzero(~known[first:last])
+        for span in np.split(new, np.flatnonzero(np.diff(new) > 1) + 1):
+            if span.size:
+                self._read.setdefault(query, []).append((int(span[0]), int(span[-1]) + 1, cells))
+        known[first:last] = True
+        return np.zeros((last - first, len(cells)), dtype=np.int64)
+
+    def list_reads(self) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
+        """By query and place: the query, the first of some places and the one after the last, and marginal cells."""
+        for query, spans in sorted(self._read.items()):
+            for first, last, cells in sorted(spans, key=lambda span: span[0]):
+                yield query, first, last, cells
+
+
 class Reading:
     """The answers of a level as its estimation reads them: combined with those of the level `below` if there is one, in
     which places have the given `parents`."""
 
     def __init__(
-        self, measuring: Measuring, below: "Reading | None" = None, parents: NDArray[np.int64] | None = None
+        self, measuring: Answering, below: "Reading | None" = None, parents: NDArray[np.int64] | None = None
     ) -> None:
         self.measuring, self._below = measuring, below
         level = measuring.level
@@ -160,7 +201,7 @@ class Reading:
         return answers, precisions
 
 
-def read_all(measured: Sequence[Measuring], parents: Sequence[NDArray[np.int64]], full: bool = True) -> list[Reading]:
+def read_all(measured: Sequence[Answering], parents: Sequence[NDArray[np.int64]], full: bool = True) -> list[Reading]:
     """The answers of all levels, from the root's, as `estimate_level` reads them: with `full`, combined with those of
     the levels below."""
     readings = [Reading(measured[-1])]
@@ -181,7 +222,7 @@ class Estimated:
 
 def estimate_level(
     plan: Plan,
-    reading: Reading | Measuring,
+    reading: Reading | Answering,
     held: NDArray[np.int64],
     parents: NDArray[np.int64],
     above: Counts | None,
@@ -197,7 +238,7 @@ def estimate_level(
     """
     number, cells, counts = [], [], []
     gap, violation = 0.0, 0.0
-    reading = Reading(reading) if isinstance(reading, Measuring) else reading
+    reading = reading if isinstance(reading, Reading) else Reading(reading)
     for parent, first, last, own, sums in _list_families(plan, held, parents, above):
         family = Family(plan, own, sums, held[first:last], partial(_read, reading, first, last), first, last, quarters)
         try:

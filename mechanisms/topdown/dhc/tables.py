@@ -223,6 +223,47 @@ def _by_quarters(*, in_detail: bool) -> Iterator[_Row]:
                             yield (*inner, _TYPES_OF_QUARTERS[code]), {**of_age, "relgq": _quarters([code])}
 
 
+_MINORS = range(18)
+_RELATIVES = {
+    "Opposite-sex spouse": (2,),
+    "Same-sex spouse": (4,),
+    "Opposite-sex unmarried partner": (3,),
+    "Same-sex unmarried partner": (5,),
+    "Biological child:": (6,),
+    "Adopted child:": (7,),
+    "Stepchild:": (8,),
+    "Grandchild:": (11,),
+    "Brother or sister": (9,),
+    "Parent": (10,),
+    "Parent-in-law": (12,),
+    "Son-in-law or daughter-in-law": (13,),
+    "Other relatives": (14,),
+    "Nonrelatives": (15, 16, 17),
+}
+
+
+def _by_relationship() -> Iterator[_Row]:
+    """P17: householders by sex, others by relationship, and children under 18."""
+    yield _TOTAL, {}
+    homes: _Path = (*_TOTAL, "In households:")
+    householders: _Path = (*homes, "Householder:")
+    yield homes, {"relgq": range(HOUSEHOLD_CODES)}
+    yield householders, {"relgq": (0, 1)}
+    for sex, of_sex in _split(householders, {"relgq": (0, 1)}, "sex", _SEXES):
+        yield sex, of_sex
+        yield (*sex, "Living alone"), {**of_sex, "relgq": (0,)}
+        yield (*sex, "Not living alone"), {**of_sex, "relgq": (1,)}
+    for path, where in _split(homes, {}, "relgq", _RELATIVES):
+        yield path, where
+        if path[-1].endswith(":"):
+            yield (*path, "Under 18 years"), {**where, "age": _MINORS}
+    quarters: _Path = (*_TOTAL, "In group quarters:")
+    yield quarters, _IN_QUARTERS
+    for label, kinds in (("Institutionalized", _INSTITUTIONS), ("Noninstitutionalized", _NONINSTITUTIONS)):
+        every = [code for codes in kinds.values() for code in codes]
+        yield (*quarters, f"{label} population"), {"relgq": _quarters(every)}
+
+
 def _by_origin_and_race(attribute: str, race: str, races: Mapping[str, Sequence[int]]) -> Iterator[_Row]:
     yield _TOTAL, {}
     for path, where in _split(_TOTAL, {}, attribute, _ORIGINS):
@@ -417,6 +458,27 @@ _OWNERS = {
     "Owned free and clear": (1,),
     "Renter occupied": (2, 3),
 }
+_COUPLES: dict[str, dict[str, Sequence[int]]] = {
+    f"{label}:": {
+        f"{sexes} couple": _having(lambda each, couple=couple: each.couple == couple)  # type: ignore[misc]
+        for sexes, couple in (("Opposite-sex", opposite), ("Same-sex", same))
+    }
+    for label, opposite, same in (
+        ("Married couple household", Couple.OPPOSITE_SEX_MARRIED, Couple.SAME_SEX_MARRIED),
+        ("Cohabiting couple household", Couple.OPPOSITE_SEX_COHABITING, Couple.SAME_SEX_COHABITING),
+    )
+}
+
+
+def _by_kind_of_couple() -> Iterator[_Row]:
+    """PCT15."""
+    yield _TOTAL, {}
+    for label, kinds in _COUPLES.items():
+        yield (*_TOTAL, label), {_TYPE: tuple(code for codes in kinds.values() for code in codes)}
+        yield from _split((*_TOTAL, label), {}, _TYPE, kinds)
+    yield (*_TOTAL, "All other households"), {_TYPE: _having(lambda each: not each.couple)}
+
+
 _GENERATIONS = {
     "Household has three or more generations": _having(lambda each: each.multigenerational),
     "Household does not have three or more generations": _having(lambda each: not each.multigenerational),
@@ -477,6 +539,7 @@ _SHELLS = {
         PERSONS,
         lambda: _by_sex(("age", _ages(*range(20), end=20)), where={"age": range(20)}),
     ),
+    "P17": _Shell("Population by relationship", "Total population", PERSONS, _by_relationship, published=False),
     "P18": _Shell(
         "Group quarters population by sex by age by group quarters type",
         "Population in group quarters",
@@ -576,6 +639,7 @@ _SHELLS = {
         lambda: _plain({}, _TYPE, _GENERATIONS),
         published=False,
     ),
+    "PCT15": _Shell("Coupled households, by type", "Households", HOUSEHOLDS, _by_kind_of_couple, published=False),
 }
 
 

@@ -22,7 +22,9 @@ from assets.cef.ingestion import ingest
 from assets.cef.sample import main
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census, write
 from assets.cef.validation import structure_findings, structure_offenders
+from mechanisms.topdown.dhc.design import count_times
 from mechanisms.topdown.dhc.households import TYPES, Children, Couple, HouseholdType
+from mechanisms.topdown.dhc.passes import PERSON_PLAN, list_queries
 from mechanisms.topdown.dhc.persons import MAJOR_TYPE, QUARTERS, REDISTRICTING
 from orchestration.components import CensusDataset
 from resources.statements import Zone
@@ -84,6 +86,31 @@ def code_person(unit: dict[str, Any], person: dict[str, Any]) -> tuple[int, ...]
         relgq = relation - 19
     race = int(person["CENRACE"]) - 1
     return relgq, int(person["QSEX"]) - 1, person["QAGE"], int(person["CENHISP"]) - 1, race
+
+
+def test_a_move_changes_the_codes_of_householders_who_live_alone() -> None:
+    """What a query counts for suffices for a child's move to a person who lived alone, and is needed. Told apart from:
+    each query counted once, as if only the child's record changed."""
+    left, joined = ({"MAFID": mafid, "RTYPE": "2"} for mafid in range(2))
+    child: dict[str, Any] = {"RELSHIP": "25", "QAGE": 9, "QSEX": "1", "CENHISP": "1", "CENRACE": "01"}
+    parent, other = ({**child, "RELSHIP": "20", "QAGE": age} for age in (40, 70))
+    before = [(left, 2, parent), (left, 2, child), (joined, 1, other)]
+    after = [(left, 1, parent), (joined, 2, {**child, "RELSHIP": "31"}), (joined, 2, other)]
+    places = np.array([[unit["MAFID"] for unit, _, _ in records] for records in (before, after)])
+    cells = np.array(
+        [
+            [find_cell(dhc.PERSONS, code_person({**unit, "FINAL_POP": size}, person)) for unit, size, person in records]
+            for records in (before, after)
+        ]
+    )
+    for query in list_queries(PERSON_PLAN):
+        marginal = dhc.PERSONS.marginal(query)
+        counted = [
+            Counter(zip(own.tolist(), marginal.find(of).tolist(), strict=True))
+            for own, of in zip(places, cells, strict=True)
+        ]
+        counted[0].subtract(counted[1])
+        assert sum(change**2 for change in counted[0].values()) == 2 * count_times(dhc.PERSONS, query), query
 
 
 def code_children(ages: list[int]) -> Children:

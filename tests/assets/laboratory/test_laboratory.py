@@ -189,6 +189,7 @@ def _require_results(folder: Path) -> None:
         ({"methods": {"rounding": {"bases": [3, 3]}}}, "rounding-to-3: it is declared twice"),
         ({"methods": {"rounding": {"bases": [1]}}}, "bases"),
         ({"methods": {"swapping": {"rates": [1]}}}, "strictly between 0 and 1"),
+        ({"methods": {"swapping": {"rates": [0.2], "then_p_tables": True}}}, "then_p_tables: no p_tables are declared"),
         ({"methods": {"shuffling": {}}}, "methods.shuffling"),
     ],
 )

@@ -49,6 +49,18 @@ def test_every_gate_finds_what_it_names(deployment: Deployment, alteration: str,
     assert gates <= set(failing(deployment))
 
 
+def test_readers_know_which_places_lie_in_which_and_the_threshold(tmp_path: Path) -> None:
+    """A program over all combinations takes 5 in one county of a region for unknown beside 5 in another region, and
+    4 for possible where the threshold is 3."""
+    apart = [{"name": name, "geography": [name]} for name in ("county", "region")]
+    with pytest.raises(DeclarationError, match="one table with all of county, region"):
+        suppression_deployment(tmp_path / "apart", products=apart)
+    both = {"name": "both", "geography": ["region", "county"]}
+    suppression_deployment(tmp_path / "both", products=[*apart, both])
+    with pytest.raises(ValueError, match="width: at most 6"):
+        suppression_deployment(tmp_path / "wide", width=7)
+
+
 def test_its_tables_count_one_kind_of_records_and_are_not_too_large(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="counts persons"):
         suppression_deployment(tmp_path / "of", products=[{"name": "one", "of": "persons", "dimensions": ["size"]}])

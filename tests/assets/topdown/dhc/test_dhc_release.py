@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.gates.shared import all_gates
-from assets.topdown.dhc.levels import Given
-from assets.topdown.dhc.measurements import list_given, make_answers, read_answers
+from assets.topdown.dhc.measurements import list_measured, make_answers, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.recount import list_microdata
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.levels import Listing
 from resources.statements import Zone
 from tests.depth import deep_cases
 from tests.dhc_deployments import (
@@ -40,12 +40,13 @@ pytestmark = pytest.mark.deep
 @dataclass(frozen=True)
 class Killed:
     """What a run left that was killed after the root: its level, the seconds that took, and what the next level said
-    after somebody had altered it."""
+    after somebody had altered it, and what the draw said after the county had been altered."""
 
     deployment: DHCDeployment
     level: list[tuple[Any, ...]]
     seconds: tuple[Any, ...] | None
     refusal: str
+    undrawn: str
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     refusal = deployment.refusal("level_county")
     with deployment.opened() as connection:
         connection.execute("UPDATE level_state SET count = count - 1 WHERE histogram = 'units'")
-    return Killed(deployment, level, seconds, refusal)
+    deployment.run("level_county", "level_block")
+    with deployment.opened() as connection:
+        connection.execute("UPDATE level_county SET cell = cell + 1 WHERE histogram = 'persons'")
+    undrawn = deployment.refusal("noisy_measurements")
+    return Killed(deployment, level, seconds, refusal, undrawn)
 
 
 @pytest.fixture(scope="module")
@@ -129,28 +134,29 @@ def test_the_published_answers_are_those_of_a_complete_draw_cell_by_cell(publish
         commitment = published.context.ledger.read().find_reservation(draw.draw_id).commitment  # type: ignore[union-attr]
         key = published.context.custody.open_key(draw.draw_id, published.release.custody, commitment)
         measured = {}
-        for given, exact in list_given(session, published.release):
-            stored = list(read_answers(session, published.release, given))
-            again = list(make_answers(given, exact, key))
+        for listing, exact in list_measured(session, published.release):
+            stored = list(read_answers(session, published.release, listing))
+            again = list(make_answers(listing, exact, key))
             assert len(stored) == len(again)
             for one, other in zip(stored, again, strict=True):
                 assert one[:3] == other[:3]
                 assert np.array_equal(one[4], other[4])
-            measured[given.histogram, given.level.name] = len(stored)
+            measured[listing.schema.name, listing.level.name] = len(stored)
             for query, first, last, cells, answers in stored[:2]:
-                complete = draw_completely(given, query, key)[first:last]
-                whole = exact.answer(SCHEMAS[given.histogram].marginal(query), first, last)
+                complete = draw_completely(listing, query, key)[first:last]
+                whole = exact.answer(listing.schema.marginal(query), first, last)
                 assert np.array_equal((whole + complete)[:, cells], answers)
         assert not any(measured[histogram, "County"] for histogram in SCHEMAS), "an only child is not measured"
         assert all(measured[histogram, level] for histogram in SCHEMAS for level in ("State", "Block"))
 
 
-def draw_completely(given: Given, query: str, key: bytes) -> np.ndarray:
+def draw_completely(listing: Listing, query: str, key: bytes) -> np.ndarray:
     """The noise of all cells of all places, in one go."""
-    size, places = SCHEMAS[given.histogram].marginal(query).size, len(given.parents)
-    times = 2 if given.level.name == "State" else 1
-    noise = {name: DiscreteGaussian(variance / times) for name, variance in given.level.variances.items()}
-    drawn = NumberedNoise(f"DHC {given.histogram} {given.level.name}", noise, key)
+    schema, level = listing.schema, listing.level
+    size, places = schema.marginal(query).size, len(level.runs)
+    times = 2 if level.name == "State" else 1
+    noise = {name: DiscreteGaussian(variance / times) for name, variance in level.variances.items()}
+    drawn = NumberedNoise(f"DHC {schema.name} {level.name}", noise, key)
     return drawn.at(query, np.arange(places * size)).reshape(places, size)
 
 
@@ -200,6 +206,13 @@ def test_what_holds_cannot_be_altered_after_the_charge(altered: DHCDeployment, t
     assert "not those that the stage wrote from the current records" in altered.refusal("noisy_measurements")
 
 
+def test_nothing_is_settled_that_the_levels_were_not_estimated_from(published: DHCDeployment, killed: Killed) -> None:
+    """Told apart from: answers for the cells of estimates that somebody altered after the last level, which would be
+    settled, and never be those of the estimates again."""
+    assert "the estimates of County are missing, altered, or not of this draw" in killed.undrawn
+    assert failing(published) == set()
+
+
 def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(published: DHCDeployment, killed: Killed) -> None:
     """Told apart from: levels drawn anew, and estimates taken over that someone altered between two runs."""
     assert "missing, altered, or not of this draw" in killed.refusal
@@ -243,7 +256,8 @@ def test_the_certificate_names_what_it_rests_on(published: DHCDeployment) -> Non
     certificate = json.loads(published.published()["certificate.json"])
     named = {each["label"]: each["value"] for each in certificate["mechanism"]["parameters"]}
     assert named["Consistent with"] == "town/redistricting: Redistricting data"
-    assert named["Counted"] == ["persons: 1", "units: 2", "households: 4"]
+    counted = ["persons: 1, or 3 if householders who live alone are told apart", "units: 2", "households: 4"]
+    assert named["Counted"] == counted
 
 
 def test_the_published_records_have_the_figures_of_every_published_table(published: DHCDeployment) -> None:
@@ -267,7 +281,7 @@ def test_the_published_records_have_the_figures_of_every_published_table(publish
 def test_an_ephemeral_key_is_gone_after_the_draw_and_what_is_altered_then_cannot_be_made_again(tmp_path: Path) -> None:
     deployment = dhc_deployment(tmp_path / "town", custody="ephemeral")
     deployment.run(*TO_CHARGE)
-    assert "State is not estimated yet; materialize level_state first" in deployment.refusal("noisy_measurements")
+    assert "materialize level_state again" in deployment.refusal("noisy_measurements")
     deployment.run(*TO_PUBLICATION)
     assert deployment.context.custody.list_keys() == set()
     assert failing(deployment) == set()

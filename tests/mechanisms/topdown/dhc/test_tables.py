@@ -21,7 +21,7 @@ from tests.mechanisms.topdown.dhc.country import count
 
 CELLS = {"P1": 1, "P3": 8, "P4": 3, "P5": 17, "P12": 49, "P14": 43, "P18": 63, "PCT12": 209, "PCT19": 195, "P15": 17,
          "P16": 9, "P19": 11, "P20": 19, "P22": 21, "H1": 1, "H3": 3, "H4": 4, "H5": 8, "H10": 17, "H12": 17, "H13": 21,
-         "H14": 69, "PCT14": 3}  # fmt: skip
+         "H14": 69, "PCT14": 3, "P17": 30, "PCT15": 8}  # fmt: skip
 """The numbers of cells of the published tables."""
 
 
@@ -42,7 +42,7 @@ def test_a_table_has_the_published_number_of_cells_and_they_add_up(name: str) ->
     assert len(found) == CELLS[name]
     for path, value in found.items():
         parts = [other for other in found if other[:-1] == path]
-        if len(parts) > 1:  # P20 has one part of those who live alone: 65 years and over.
+        if len(parts) > 1:  # P20 has one part of those who live alone, 65 years and over; P17 of children, under 18.
             assert np.array_equal(np.sum([found[part] for part in parts], axis=0), value), path
         # A label ends in a colon if and only if it has parts.
         assert path[-1].endswith(":") == bool(parts) or len(table.cells) == 1
@@ -67,6 +67,39 @@ def test_tables_of_persons() -> None:
     counted = (codes["relgq"] == 39) & (codes["sex"] == 1) & (codes["age"] < 18)
     assert by_label[f"{minors}!!Maritime/merchant vessels"].sum() == counted.sum()
     assert by_label[minors].sum() == ((codes["relgq"] >= 36) & (codes["sex"] == 1) & (codes["age"] < 18)).sum()
+
+
+def test_the_relationships_of_persons_and_the_couples_of_households() -> None:
+    counts, _, codes = draw(PERSONS, 500, 1)
+    found = {
+        cell.path[-1]: value
+        for cell, value in zip(DHC_TABLES["P17"].cells, DHC_TABLES["P17"].count(counts, 1)[0], strict=True)
+    }
+    relgq, minor = codes["relgq"], codes["age"] < 18
+    assert found["Same-sex spouse"] == (relgq == 4).sum()
+    assert found["Opposite-sex unmarried partner"] == (relgq == 3).sum()
+    assert found["Grandchild:"] == (relgq == 11).sum()
+    assert found["Nonrelatives"] == np.isin(relgq, (15, 16, 17)).sum()
+    assert found["Noninstitutionalized population"] == (relgq >= 33).sum()
+    minors = [
+        value
+        for cell, value in zip(DHC_TABLES["P17"].cells, DHC_TABLES["P17"].count(counts, 1)[0], strict=True)
+        if cell.path[-1] == "Under 18 years"
+    ]
+    assert minors == [((relgq == code) & minor).sum() for code in (6, 7, 8, 11)]
+    homes, _, of_home = draw(HOUSEHOLDS, 300, 1)
+    couples = np.array([each.couple for each in TYPES])[of_home["hhtype_dhch"]]
+    due = [
+        300,
+        (couples == 1) | (couples == 2),
+        couples == 1,
+        couples == 2,
+        couples >= 3,
+        couples == 3,
+        couples == 4,
+        couples == 0,
+    ]
+    assert DHC_TABLES["PCT15"].count(homes, 1)[0].tolist() == [np.sum(each) for each in due]
 
 
 def test_iterations_count_their_populations_alone() -> None:
