@@ -47,7 +47,7 @@ _RETRIES = 2
 _CONNECT = 30
 """Seconds in which a cluster must answer, and in which a connection that broke must be there again."""
 
-_KEPT = "the levels and replicates that were finished are kept, so another run continues from there"
+_KEPT = "what was stored is kept, so another run continues from there"
 
 _ENDED = f"an estimating process ended prematurely: it was killed, or ran out of memory; {_KEPT}"
 

@@ -134,7 +134,7 @@ class Lost:
 def test_a_cluster_that_is_lost_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(distributed, "Client", Lost)
-    with pytest.raises(workers.WorkerError, match="was lost; the levels and replicates that were finished are kept"):
+    with pytest.raises(workers.WorkerError, match="was lost; what was stored is kept"):
         list(workers.on_cluster(workers.estimate_task, iter([workers.Task(0, 1, {})]), "tcp://127.0.0.1:8786"))
 
 
