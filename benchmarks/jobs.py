@@ -43,6 +43,9 @@ RELEASES = {
     "safetab_h": ["detailed/persons", "detailed/households"],
     "table_builder": ["two_states/hypercubes"],
     "topdown": ["two_states/redistricting"],
+    "dhc": ["two_counties/redistricting", "two_counties/dhc"],
+    "coarsening": ["two_states/coarsened"],
+    "suppression": ["two_states/suppressed"],
 }
 """By kind, the releases of the demonstration that are declared. The last one is measured, and reads those before."""
 
@@ -82,7 +85,8 @@ class Case:
     def census(self) -> SyntheticCensusDeclaration:
         codes = self.kind.startswith("safetab") or self.kind == DETAILED
         states = STATES.get(self.kind, _TWO_STATES)
-        generated = SyntheticPopulation(households=self.households, states=states, detailed_codes=codes)
+        dhc = self.kind == "dhc"
+        generated = SyntheticPopulation(households=self.households, states=states, detailed_codes=codes, dhc=dhc)
         return synthetic_census(generated, name=_DATASET, cap={"epsilon": 1000, "delta": "1/10000000000"})
 
     @property

@@ -62,8 +62,9 @@ QUICK = "laplace tables"
 WITHOUT_NOISE = ("swapping", "pair swapping", "coarsening", "suppression")
 """Kinds that add no noise to counts."""
 
-PROVED = ("quantiles", "moments")
-"""Kinds that are hypercubes but for their numbers, which `make prove` tests."""
+PROVED = ("quantiles", "moments", "coarsening", "suppression")
+"""Kinds that `make prove` tests: hypercubes but for their numbers, and methods without noise, which have quick tests of
+their own."""
 
 
 def mark(name: str) -> list[pytest.MarkDecorator]:

@@ -40,6 +40,7 @@ from resources import chain
 from resources.instances import close_waiting
 from tests.contract.kinds import KINDS, Build, before_draw, to_publication, village
 from tests.deployments import Deployment
+from tests.dhc_deployments import dhc_deployment
 from tests.safetab_deployments import safetab_deployment
 from tests.table_builder_deployments import AFTER, after_swap_deployment, hypercube_deployment
 from tests.topdown_deployments import THREE_LEVELS
@@ -121,6 +122,7 @@ _CAPS: Mapping[str, Any] = {
 RELEASES: Mapping[str, Disturbed] = {
     **{name: Disturbed(kind.build, _CAPS[name]) for name, kind in KINDS.items()},
     "swapping, ephemeral key": Disturbed(KINDS["swapping"].build, _CAPS["swapping"], "ephemeral"),
+    "dhc": Disturbed(dhc_deployment, {"rho": 40}),
     "safetab of households": Disturbed(_of_households, {"rho": 45}),
     "topdown, full estimation": Disturbed(_changed("topdown", estimation="full"), _CAPS["topdown"]),
     "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),

@@ -128,7 +128,7 @@ def test_the_jobs_of_a_dataset_alone_are_those_of_the_whole_deployment() -> None
     for name in sources:
         jobs = getattr(datasets, f"{OF_DATASET}{name}").resolve_all_job_defs()
         parts |= {job.name: describe(job) for job in jobs if not job.name.startswith("__")}
-    assert len(sources) == 4
+    assert len(sources) == 5
     assert parts == whole
 
 
