@@ -1,5 +1,6 @@
 """The fields of a DHC release by TopDown, and the design that follows from them."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -74,8 +75,16 @@ PRODUCTION_ALLOCATIONS: Mapping[str, Mapping[str, Allocation]] = {
     },
 }
 
-TABLES = (*P_L_TABLES, *MEDIAN_AGES, *DHC_TABLES)
-"""The tables of counts and medians."""
+_SERIES = ("P", "PCT", "H")
+
+
+def _rank(name: str) -> tuple[int, int, str]:
+    series, number, iteration = re.fullmatch(r"([A-Z]+)(\d+)([A-Z]?)", name).groups()  # type: ignore[union-attr]
+    return _SERIES.index(series), int(number), iteration
+
+
+TABLES = tuple(sorted((*P_L_TABLES, *MEDIAN_AGES, *DHC_TABLES), key=_rank))
+"""The tables of counts and medians, in the standard order."""
 
 RECORDS = ("persons", "units")
 MEASURED, FACILITIES = "noisy_measurements", "facilities"
