@@ -48,6 +48,7 @@ from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, Verifi
 from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
+from assets.release.seal import SealError
 from assets.release.stage import release_stage
 from assets.release.statement import Parameter
 from assets.stages import stage_check
@@ -197,6 +198,28 @@ def publication_problems(
     if folder in editions and recorded_checksums and signature.file_sha256(folder / CHECKSUMS) != recorded_checksums:
         problems.append(f"{CHECKSUMS} is signed, but is not the one of the last materialization")
     return problems + of_editions
+
+
+def find_publication_problem(method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger) -> str:
+    """Why a release that is made of the same records cannot read this one's publication, in a sentence; "" if it can.
+
+    It can if the publication is intact, and of the current records and declaration.
+    """
+    release = method.release
+    name = f"{release.dataset.name}/{release.name}"
+    launch = f"launch the job {release.schema}, and then this one again"
+    if not release.folder.exists():
+        return f"{name} is not published yet; {launch}"
+    if problems := publication_problems(release.published, release.dataset.name, release.name, custody, ledger):
+        return f"the publication of {name} cannot be believed: {'; '.join(problems)}"
+    try:
+        current = method.describe(session, custody).draw_id
+    except SealError:
+        # Its counts are of other records, or were made with other parameters.
+        current = None
+    if signature.identity(release.folder).draw_id != current:
+        return f"{name} is published from other records or another declaration; {launch}"
+    return ""
 
 
 def edition_problems(

@@ -20,14 +20,13 @@ import pyarrow.parquet as pq
 from assets.conventions import StageKind, escape_markdown, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import MEASUREMENTS, Batch, GridError, build_counts, plan_gate
-from assets.publication.asset import publication_problems
-from assets.publication.signature import identity
+from assets.publication.asset import find_publication_problem
 from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, PUBLICATION, release_hook
 from assets.release.release import Release
-from assets.release.seal import SealError, seal_stage
+from assets.release.seal import seal_stage
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
 from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_households_in_groups, stage_regions
 from assets.safetab.lists import ListsFileError, read_totals
@@ -269,19 +268,8 @@ def read_published_totals(session: Session, release: SafeTabHRelease, custody: C
     if persons is None:
         assert release.declaration.totals is not None
         return read_totals(PROJECT / release.declaration.totals.path)
-    name, job = f"{persons.dataset.name}/{persons.name}", persons.schema
-    launch = f"launch the job {job}, and then this one again"
-    if not persons.folder.exists():
-        raise DetailError(f"{release.schema}: {name} is not published yet; {launch}")
-    if problems := publication_problems(persons.published, persons.dataset.name, persons.name, custody, ledger):
-        raise DetailError(f"{release.schema}: the publication of {name} cannot be believed: {'; '.join(problems)}")
-    try:
-        current = SafeTabPMethod(persons).describe(session, custody).draw_id
-    except SealError:
-        # Its counts are of other records, or were made with other parameters.
-        current = None
-    if identity(persons.folder).draw_id != current:
-        raise DetailError(f"{release.schema}: {name} is published from other records or another declaration; {launch}")
+    if problem := find_publication_problem(SafeTabPMethod(persons), session, custody, ledger):
+        raise DetailError(f"{release.schema}: {problem}")
     return pq.read_table(persons.folder / f"{T1}.parquet")
 
 

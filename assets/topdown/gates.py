@@ -45,7 +45,7 @@ _LEAST = {GROUP_QUARTERS: 1, HOUSING_UNITS: 0}
 def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
     estimated, confidential = release.estimated, [Zone.CONFIDENTIAL]
     gates = [
-        session_gate("spine_of_the_cef", SPINE, _check_spine, [*confidential, Zone.PUBLIC]),
+        session_gate("spine_of_the_cef", SPINE, check_spine, [*confidential, Zone.PUBLIC]),
         session_gate("no_impossible_records", HISTOGRAMS, _check_impossible_records, confidential),
         session_gate("invariants_of_the_cef", INVARIANTS, _check_invariants, [*confidential, Zone.PUBLIC]),
         session_gate("invariants_declared", INVARIANTS, _check_declared_invariants),
@@ -74,7 +74,7 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
     return gates
 
 
-def _check_spine(session: Session, context: Context) -> Iterable[str]:
+def check_spine(session: Session, context: ReleaseContext[Any]) -> Iterable[str]:
     """The stored spine is a tree, and is that of the current CEF."""
     try:
         recipe = spine_recipe(session, context.release)

@@ -20,8 +20,9 @@ from assets.topdown.dhc.levels import find_wrong_levels
 from assets.topdown.dhc.measurements import read_again
 from assets.topdown.dhc.products import estimates_recipes, microdata_recipes, tables_recipes
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, DHCRelease
+from assets.topdown.gates import check_spine
 from assets.topdown.release import SPINE
-from assets.topdown.spine import SpineError, pluralize, read_tree, spine_recipe, stage_ancestry
+from assets.topdown.spine import pluralize, read_tree, stage_ancestry
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.dhc.design import SCHEMAS, count_times
@@ -40,7 +41,7 @@ _COLUMNS = {"level": "VARCHAR", "histogram": "VARCHAR", "number": "BIGINT", "cel
 def dhc_gates(release: DHCRelease) -> list[Gate[DHCRelease]]:
     both, words = [Zone.CONFIDENTIAL, Zone.PUBLIC], "The estimates are those of the finest level, filled and added up."
     return [
-        session_gate("spine_of_the_cef", SPINE, _check_spine, both),
+        session_gate("spine_of_the_cef", SPINE, check_spine, both),
         session_gate("no_impossible_records", HISTOGRAMS, _check_impossible_records, [Zone.CONFIDENTIAL]),
         session_gate("facilities_of_the_cef", FACILITIES, _check_facilities, both),
         session_gate("redistricting_as_published", REDISTRICTING, _check_redistricting),
@@ -55,15 +56,6 @@ def dhc_gates(release: DHCRelease) -> list[Gate[DHCRelease]]:
         tables_gate(lambda session: microdata_recipes(session, release), MICRODATA),
         tables_gate(lambda session: tables_recipes(session, release)),
     ]
-
-
-def _check_spine(session: Session, context: Context) -> Iterable[str]:
-    """The stored spine is a tree, and is that of the current CEF."""
-    try:
-        recipe = spine_recipe(session, context.release)
-    except SpineError as error:
-        return [str(error)]
-    return differing_table(session, context.release.public(SPINE), recipe)
 
 
 def _check_impossible_records(session: Session, context: Context) -> Iterator[str]:

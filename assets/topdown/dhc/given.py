@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from assets.conventions import StageKind, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem
-from assets.publication.asset import publication_problems
-from assets.publication.signature import identity
+from assets.publication.asset import find_publication_problem
 from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.method import PUBLICATION
-from assets.release.seal import SealError, seal_stage
+from assets.release.seal import seal_stage
 from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
 from assets.topdown.dhc.release import FACILITIES, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.method import TopDownMethod
@@ -111,22 +110,8 @@ def redistricting_recipe(session: Session, release: DHCRelease, custody: Custody
     """
     before = release.redistricting
     name = f"{before.dataset.name}/{before.name}"
-    launch = f"launch the job {before.schema}, and then this one again"
-    if not before.folder.exists():
-        raise RedistrictingError(f"{release.schema}: {name} is not published yet; {launch}")
-    if problems := publication_problems(before.published, before.dataset.name, before.name, custody, ledger):
-        raise RedistrictingError(
-            f"{release.schema}: the publication of {name} cannot be believed: {'; '.join(problems)}"
-        )
-    try:
-        current = TopDownMethod(before).describe(session, custody).draw_id
-    except SealError:
-        # Its counts are of other records, or were made with other parameters.
-        current = None
-    if identity(before.folder).draw_id != current:
-        raise RedistrictingError(
-            f"{release.schema}: {name} is published from other records or another declaration; {launch}"
-        )
+    if problem := find_publication_problem(TopDownMethod(before), session, custody, ledger):
+        raise RedistrictingError(f"{release.schema}: {problem}")
     parts, due = [], 0
     for histogram, schema in SCHEMAS.items():
         records = pq.read_table(before.folder / f"{histogram}.parquet")

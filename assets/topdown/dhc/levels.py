@@ -54,7 +54,7 @@ from mechanisms.topdown.dhc.tree import add_answers
 from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
-from resources.statements import Table, Zone
+from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
 ESTIMATE_COLUMNS = {
@@ -405,7 +405,3 @@ def _write_estimates(path: Path, found: Mapping[str, Estimated]) -> None:
 def to_rows(histogram: str, counts: Counts) -> pa.Table:
     columns = {"number": counts.number, "cell": counts.cell, "count": counts.count}
     return pa.table({"histogram": pa.repeat(histogram, len(counts.cell)), **columns}, schema=_ESTIMATES)
-
-
-def list_tables(release: DHCRelease) -> Sequence[Table]:
-    return [release.public(release.level(level)) for level in release.levels]

@@ -28,7 +28,7 @@ from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.levels import Level, Listing, Measuring
-from mechanisms.topdown.schema import Counts, Marginal, Schema
+from mechanisms.topdown.schema import Counts, Schema
 from resources.warehouse import Session, open_part
 
 COLUMNS = {
@@ -238,7 +238,7 @@ def find_wrong_noise(session: Session, release: DHCRelease) -> tuple[list[str], 
     def bin_noise(listing: Listing, exact: Counts) -> Answers:
         for query, first, last, cells, answers in read_answers(session, release, listing):
             marginal, runs = listing.schema.marginal(query), listing.level.runs[first:last]
-            differences = answers - _count(exact, marginal, first, last, cells)
+            differences = answers - exact.answer_cells(marginal, first, last, cells)
             for run in np.unique(runs).tolist():
                 label = f"{_label(listing)} {query}" + (f", {run} only children" if run else "")
                 variance = listing.level.variances[query] / listing.level.scales[run]
@@ -248,17 +248,6 @@ def find_wrong_noise(session: Session, release: DHCRelease) -> tuple[list[str], 
 
     version = hash_answers((each, bin_noise(each, exact)) for each, exact in list_measured(session, release))
     return find_misfits(noise), version
-
-
-def _count(exact: Counts, marginal: Marginal, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The exact answers of the places from `first` up to `last` for some cells, shape (places, cells)."""
-    own = slice(*np.searchsorted(exact.number, [first, last]))
-    found = marginal.find(exact.cell[own])
-    position = np.minimum(np.searchsorted(cells, found), len(cells) - 1)
-    asked = cells[position] == found
-    answers = np.zeros((last - first, len(cells)), dtype=np.int64)
-    np.add.at(answers, (exact.number[own][asked] - first, position[asked]), exact.count[own][asked])
-    return answers
 
 
 def _write(path: Path, listing: Listing, answers: Answers) -> Answers:

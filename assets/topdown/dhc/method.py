@@ -13,7 +13,7 @@ import dagster as dg
 from assets.cef.dhc import register_codes
 from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
-from assets.release.dataset import CEF, Size
+from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Fact, release_hook, session_hook, statement_hook
 from assets.release.microdata import Microdata
@@ -157,9 +157,6 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
         contents = "".join(session.content_version(tables, custody.seal_key()) for tables in parts)
         places = hmac.new(self.release.version_key(custody), contents.encode(), sha256).hexdigest()
         return Inputs({**super().inputs(session, custody).versions, PLACES: places})
-
-    def numbers(self, size: Size) -> int:
-        return 0
 
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design = self.release.design

@@ -108,20 +108,15 @@ class Measuring:
         """The answers of the places from `first` up to `last`, shape (places, cells), for some cells of the query's
         marginal, ascending. Raises ValueError if one of the places is not measured."""
         marginal = self.schema.marginal(query)
-        own = slice(*np.searchsorted(self._exact.number, [first, last]))
-        found = marginal.find(self._exact.cell[own])
-        position = np.minimum(np.searchsorted(cells, found), len(cells) - 1)
-        asked = cells[position] == found
         runs = self.level.runs[first:last]
         if (runs < 0).any():
             place = first + int(runs.argmin())
             raise ValueError(f"{self.level.name}: the place {place} is an only child, which is not measured")
-        answers = np.empty((last - first, len(cells)), dtype=np.int64)
+        answers = self._exact.answer_cells(marginal, first, last, cells)
         for run in np.unique(runs).tolist():
             places = np.flatnonzero(runs == run)
             numbers = (first + places)[:, None] * marginal.size + cells
-            answers[places] = self._noise[run].at(query, numbers.ravel()).reshape(numbers.shape)
-        np.add.at(answers, (self._exact.number[own][asked] - first, position[asked]), self._exact.count[own][asked])
+            answers[places] += self._noise[run].at(query, numbers.ravel()).reshape(numbers.shape)
         return answers
 
 
