@@ -33,7 +33,7 @@ from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
 from resources.warehouse import Warehouse
-from tests.templates import reuse
+from tests.templates import MASTER_KEY, reuse
 from tests.whole_repository import known
 
 COUNTIES = ("Avon", "Brent", "Cairn")
@@ -278,7 +278,7 @@ def deploy(
         beside: other releases of the dataset.
     """
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
-    custody = Custody(folder=str(root / "custody"), databases=warehouse.folder, variable="STIRRED_TEST_MASTER_KEY")
+    custody = Custody(folder=str(root / "custody"), databases=warehouse.folder, variable=MASTER_KEY)
     ledger = Ledger(warehouse=warehouse, custody=custody)
     data, releases = Dataset(dataset), [component, *beside]
     # The only parts of the load context that components use.

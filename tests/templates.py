@@ -6,26 +6,29 @@ a run, runs the stages itself.
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from os import environ
 from pathlib import Path
 from tempfile import mkdtemp
 
 VARIABLE = "STIRRED_TEST_TEMPLATES"
 """Names the folder of the templates to all processes of a session."""
 
+MASTER_KEY = "STIRRED_TEST_MASTER_KEY"
+"""Holds the master key of test deployments, if a test gives one."""
+
 
 @contextmanager
 def template_folder() -> Iterator[None]:
     """Keep templates as long as this context; processes that start within it share them."""
-    os.environ[VARIABLE] = mkdtemp(prefix="stirred-templates-")
+    environ[VARIABLE] = mkdtemp(prefix="stirred-templates-")
     try:
         yield
     finally:
-        shutil.rmtree(os.environ.pop(VARIABLE), ignore_errors=True)
+        shutil.rmtree(environ.pop(VARIABLE), ignore_errors=True)
 
 
 def reuse(root: Path, declared: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
@@ -33,12 +36,12 @@ def reuse(root: Path, declared: str, make: Callable[[], dict[str, str]]) -> dict
 
     Args:
         root: the folder; whatever `make` writes lies below it.
-        declared: what the outcome depends on beside the files; it may name the folder.
+        declared: what the outcome depends on beside the files and a given master key; it may name the folder.
         make: runs if no process of this session ran it with the same files and declarations.
     """
-    if VARIABLE not in os.environ:
+    if VARIABLE not in environ:
         return make()
-    template = Path(os.environ[VARIABLE]) / _name(root, declared)
+    template = Path(environ[VARIABLE]) / _name(root, declared)
     with _lock(template.with_suffix(".lock")):
         returned = template / "returned.json"
         if not returned.exists():
@@ -53,6 +56,8 @@ def reuse(root: Path, declared: str, make: Callable[[], dict[str, str]]) -> dict
 
 def _name(root: Path, declared: str) -> str:
     digest = sha256(declared.replace(str(root), "").encode())
+    # A custody that was made with another master key would not open.
+    digest.update(environ.get(MASTER_KEY, "").encode())
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         digest.update(f"\n{path.relative_to(root)}\n".encode() + sha256(path.read_bytes()).digest())
     return digest.hexdigest()
