@@ -209,6 +209,15 @@ def find_publication_problem(method: Method[Any, Any, Any], session: Session, cu
     name = f"{release.dataset.name}/{release.name}"
     launch = f"launch the job {release.schema}, and then this one again"
     if not release.folder.exists():
+        entries = [
+            entry
+            for entry in ledger.entries()
+            if (entry.dataset, entry.release) == (release.dataset.name, release.name)
+        ]
+        if entries and entries[-1].kind == WITHDRAW:
+            return (
+                f"{name} was withdrawn in ledger entry {entries[-1].sequence}, and with it what lies within its counts"
+            )
         return f"{name} is not published yet; {launch}"
     if problems := publication_problems(release.published, release.dataset.name, release.name, custody, ledger):
         return f"the publication of {name} cannot be believed: {'; '.join(problems)}"

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.gates.shared import all_gates
+from assets.publication.withdrawal import withdraw
 from assets.topdown.dhc.measurements import list_measured, make_answers, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.recount import list_microdata
@@ -25,6 +26,7 @@ from tests.depth import deep_cases
 from tests.dhc_deployments import (
     BUDGETS,
     CHARGED,
+    ERRORS,
     LEVELS,
     PERSON_QUERIES,
     TO_CHARGE,
@@ -236,6 +238,7 @@ WRONG = {
         f"the query {PERSON_QUERIES[0]} has no share",
     ),
     "a product that there is not": ({"products": ["P99"]}, "there is no product P99"),
+    "more replicates than the redistricting data have": ({"replicates": 2}, "redistricting, which declares 0"),
     "another finest level": (
         {
             "spine": {"State": [], "County": ["TABBLKST"], "Block": ["TABBLKST", "TABBLKCOU"]},
@@ -288,6 +291,57 @@ def test_an_ephemeral_key_is_gone_after_the_draw_and_what_is_altered_then_cannot
     deployment.run(*TO_PUBLICATION)
     executes("UPDATE level_block SET count = count + 1")(deployment)
     assert "key" in deployment.refusal("level_block")
+
+
+REPLICATES = 2
+
+
+@pytest.mark.prove
+def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricting_data(tmp_path: Path) -> None:
+    """Told apart from: replicates within the published redistricting data, by which the number of persons has no error;
+    errors of the levels' own estimates; and a withdrawal that is silent about what lies within the counts."""
+    deployment = dhc_deployment(tmp_path / "town", replicates=REPLICATES)
+    deployment.run(*TO_PUBLICATION[:-1], *ERRORS, "accuracy", "publication")
+    assert failing(deployment) == set()
+    own, before = read(deployment, "p1_uncertainty"), read(deployment, "p1_uncertainty", "redistricting")
+    both = own.merge(before[before.cell == "P0010001"], on=["level", "geoid"])
+    blocks = both[both.level == "Block"]
+    assert (blocks.standard_error_x == blocks.standard_error_y).all()
+    assert (blocks.standard_error_x > 0).any()
+    with deployment.opened() as connection:
+        persons = connection.execute(
+            "SELECT replicate, number, sum(count)::INT AS count FROM replicates "
+            "WHERE histogram = 'persons' AND (cell // (116 * 2 * 63)) % 2 = 0 GROUP BY ALL"
+        ).df()
+        spine = connection.execute("SELECT number, geoid FROM spine WHERE level = 'Block'").df()
+    p12, errors = read(deployment, "p12"), read(deployment, "p12_uncertainty")
+    men = p12[p12.level == "Block"].set_index("geoid").P12_002N
+    counted = persons.merge(spine).pivot_table("count", "geoid", "replicate").reindex(men.index).fillna(0)
+    due = np.sqrt(((counted.sub(men, axis=0)) ** 2).sum(axis=1) / REPLICATES).round(2)
+    found = errors[(errors.level == "Block") & (errors.cell == "P12_002N")].set_index("geoid")
+    assert found.standard_error.reindex(due.index).fillna(0).sub(due).abs().max() < 0.006
+    assert (found.estimate == men.reindex(found.index)).all()
+    medians = read(deployment, "p13_uncertainty")
+    assert ((medians.lower <= medians.estimate) & (medians.estimate <= medians.upper)).all()
+    with deployment.opened("confidential") as connection:
+        figures = connection.execute("SELECT metric, source, value FROM town__dhc.accuracy WHERE level = 'Block'").fetchall()
+        units = connection.execute(
+            "SELECT number, sum(count) FROM town__dhc.histograms WHERE histogram = 'persons' GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+    values = {(metric, source): value for metric, source, value in figures}
+    blocks_of_p1 = read(deployment, "p1").query("level == 'Block'").P1_001N.to_numpy()
+    truth = np.zeros(len(blocks_of_p1))
+    truth[[number for number, _ in units]] = [int(count) for _, count in units]
+    assert values["P1", "post-processed"] == pytest.approx(np.abs(blocks_of_p1 - truth).mean())
+    assert values["age_38_groups * sex", "raw"] > values["age_38_groups * sex", "post-processed"] > 0
+    keep(deployment)
+    executes("UPDATE replicates SET count = count + 1 WHERE replicate = 1")(deployment)
+    assert {"replicates_as_made", "uncertainty_as_made"} <= failing(deployment)
+    put_back(deployment)
+    removed = withdraw(deployment.context.ledger, deployment.release.published, "town", "redistricting", "Ann")
+    assert "Still published, and made within its counts: town/dhc" in str(removed)
+    assert "town/redistricting was withdrawn in ledger entry" in deployment.refusal("redistricting")
+    assert "redistricting_as_published" in failing(deployment)
 
 
 @pytest.mark.prove
