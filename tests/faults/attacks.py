@@ -52,9 +52,9 @@ class NotMadeError(Exception):
 
 @cache
 def published(folder: Path, name: str) -> Published:
-    """A release with an earlier edition, of another record, whose public zone is kept beside it."""
-    start = prepared(folder, name)
-    root = Path(shutil.copytree(start, start.parent / "attacked"))
+    """A release with an earlier edition, of another record, whose public zone is kept beside it. What it reads is
+    published with it, so that no later edition of that is there either."""
+    root = prepared(folder, name).with_name("attacked")
     for place, changes in ((_earlier(root), {"guess": 1}), (None, {})):
         ended = in_child(lambda changes=changes: launch(deployment(root, name, **changes)))  # type: ignore[misc]
         if ended.status:

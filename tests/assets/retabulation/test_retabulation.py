@@ -136,6 +136,10 @@ def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_agai
     with town.opened() as connection:
         connection.execute("DELETE FROM public.town__places.geography WHERE level = 'district'")
     assert "geography_as_declared: " in refusal(town, "publication")
+    with town.opened("confidential") as connection:
+        connection.execute("UPDATE confidential.town.units SET PLACEFP = '99999'")
+    town.run_assets(*keys("geography", "tables"))
+    assert "cef: as_read: " in refusal(town, "publication"), "the places are those of a source that was read"
 
 
 def test_a_withdrawal_takes_the_retabulation_with_it(town: Deployment[Any]) -> None:
