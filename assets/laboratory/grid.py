@@ -25,7 +25,7 @@ from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 
-VERSION = 2
+VERSION = 3
 """Increase it when the same records, parameters and key would give other measures."""
 
 _PAIRS = 500
