@@ -29,13 +29,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.gates.shared import all_gates
-from assets.publication.asset import publish
 from assets.publication.signature import CERTIFICATE, CHECKSUMS, EDITIONS, SIGNATURE, checksums, public_key, verify
 from assets.release.gate import Verdicts
 from resources.instances import close_waiting
 from tests.additions import ADDITIONS, LIES, Place
 from tests.deployments import Deployment
-from tests.faults.releases import Ended, deployment, in_child, launch, names, prepared, run_job, tables
+from tests.faults.releases import (
+    Ended,
+    ask_for_publication,
+    deployment,
+    in_child,
+    launch,
+    names,
+    prepared,
+    run_job,
+    tables,
+)
 from tests.faults.tampering import UNNAMED, Published, audited, opened, plain_version, relabel
 from tests.forging import seal_blocks
 from tests.gates import failing
@@ -105,11 +114,6 @@ def _attack(release: Published, root: Path, rng: random.Random, seed: int, addit
     return judge(
         here, lambda: alter(release, root, rng, read_by(here)), lambda: _content(root), _original(release.root), ask
     )
-
-
-def ask_for_publication(here: Deployment[Any]) -> None:
-    """Do what the step `publication` does."""
-    publish(here.context)
 
 
 def ask_by_launch(here: Deployment[Any]) -> None:

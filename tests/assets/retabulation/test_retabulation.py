@@ -3,47 +3,23 @@
 import csv
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import dagster as dg
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
 from assets.publication.asset import publication_problems
 from assets.publication.signature import identity
 from assets.publication.withdrawal import withdraw
 from assets.release.release import DeclarationError
-from orchestration.components import Retabulation
-from orchestration.components.dataset import Dataset
-from orchestration.components.topdown import TopDown
 from tests.deployments import Deployment
+from tests.retabulation_deployments import declare
 from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_deployment
 
-DECLARED = {
-    "name": "places",
-    "dataset": "town",
-    "of": "redistricting",
-    "title": "Places",
-    "geographies": {"place": ["TABBLKST", "PLACEFP"], "district": "districts.csv"},
-    "tables": ["P1", "P2", "H1"],
-}
 STAGES = ("geography", "tables", "publication")
-
-
-def declare(deployment: Deployment[Any], **changes: Any) -> Deployment[Any]:
-    """The deployment with a retabulation beside its release."""
-    release = deployment.release
-    components = [Dataset(release.dataset), TopDown(release.declaration)]
-    tree = SimpleNamespace(get_all_components=lambda kind: [each for each in components if isinstance(each, kind)])
-    context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=deployment.root, component_tree=tree))
-    component = Retabulation.resolve_from_yaml(yaml.safe_dump(DECLARED | changes))
-    definitions = dg.Definitions.merge(deployment.definitions, component.build_defs(context))
-    return replace(deployment, definitions=definitions)
 
 
 def keys(*stages: str) -> list[dg.AssetKey]:
