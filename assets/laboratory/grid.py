@@ -25,7 +25,7 @@ from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 
-VERSION = 2
+VERSION = 3
 """Increase it when the same records, parameters and key would give other measures."""
 
 _PAIRS = 500
@@ -76,8 +76,10 @@ def _measure_tract(
         guesses = attacker.guess(attack, draw.publication, truth.file)
         yield from measure_guesses(truth, attack, guesses)
         if without:
-            then = attacker.guess(attack, without.publication, without.persons)
-            yield from measure_gain(truth, attack, targets, select(guesses, targets), select(then, without.places))
+            then = [
+                select(attacker.guess(attack, worlds.publication, worlds.persons), worlds.places) for worlds in without
+            ]
+            yield from measure_gain(truth, attack, targets, select(guesses, targets), Guesses.join(then))
 
 
 def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
@@ -89,31 +91,37 @@ def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
 
 
 class Worlds(NamedTuple):
-    """For each target, its block as published in the world without the target; the attacker's file of these blocks, in
-    which the target still is; and each target's position in that file."""
+    """For some targets, the block of each as published in the world without the target; the attacker's file of these
+    blocks, in which the target still is; and each target's position in that file. Where exact tables of the tract link
+    its blocks, it is the whole tract, for each target by itself."""
 
     publication: Publication
     persons: NamedPersons
     places: NDArray[np.int64]
 
 
-def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int64]) -> Worlds | None:
-    """The worlds without each of the targets, with the same randomness; None if there are no targets."""
-    if not len(targets):
-        return None
+def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int64]) -> list[Worlds]:
+    """The worlds without each of the targets, with the same randomness."""
     tract = truth.tract
     blocks, rows = tract.place[targets].tolist(), []
     for person, block in zip(targets.tolist(), blocks, strict=True):
+        published = point.publish_without(tract, person, key)
         # A view would keep the whole publication in memory.
-        rows.append(point.publish_without(tract, person, key).take([block]))
+        rows.append(published if published.links_blocks else published.take([block]))
+    if not rows:
+        return []
+    if rows[0].links_blocks:
+        return [Worlds(row, truth.file, targets[[place]]) for place, row in enumerate(rows)]
     neighbors = [np.flatnonzero(tract.place == block) for block in blocks]
     sizes = [len(persons) for persons in neighbors]
     within = [np.searchsorted(persons, target) for persons, target in zip(neighbors, targets, strict=True)]
-    return Worlds(
-        Publication.join(rows),
-        NamedPersons(np.repeat(np.arange(len(targets)), sizes), tract.frame[np.concatenate(neighbors)]),
-        np.cumsum([0, *sizes[:-1]]) + np.array(within),
-    )
+    return [
+        Worlds(
+            Publication.join(rows),
+            NamedPersons(np.repeat(np.arange(len(targets)), sizes), tract.frame[np.concatenate(neighbors)]),
+            np.cumsum([0, *sizes[:-1]]) + np.array(within),
+        )
+    ]
 
 
 def select(guesses: Guesses, persons: NDArray[np.int64]) -> Guesses:

@@ -43,6 +43,8 @@ class Publication:
         blocks: the number of blocks that the totals are of.
         law: how each published count depends on the true one; None if they are exact for some records.
         measured: the noisy measurements that microdata were made of, if they are published too.
+        around: the counts of the cells of the tract's tables, for each block, shape (blocks, cells); None in a tier
+            without such tables.
     """
 
     tier_name: str
@@ -53,6 +55,7 @@ class Publication:
     blocks: int
     law: Law | None
     measured: tuple[Measured, ...] = ()
+    around: Counts | None = None
 
     @property
     def tier(self) -> Tier:
@@ -68,6 +71,11 @@ class Publication:
         """Whether single counts tell less than all tables of a block together."""
         return self.law is not None and not self.by_type
 
+    @property
+    def links_blocks(self) -> bool:
+        """Whether the records of a block follow from what is published of others too."""
+        return self.law is None and self.around is not None
+
     def table(self, name: str, counts: Counts) -> Counts:
         """Of counts of all tables' cells, shape (…, cells), those of one table."""
         return np.asarray(counts[..., self.tier.table_of_cell == list(self.tier.tables).index(name)])
@@ -78,7 +86,8 @@ class Publication:
         measured = tuple(
             replace(query, counts=query.counts[places], totals=query.totals[places]) for query in self.measured
         )
-        return replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
+        around = None if self.around is None else self.around[places]
+        return replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured, around=around)
 
     @staticmethod
     def join(publications: Sequence["Publication"]) -> "Publication":
@@ -96,7 +105,9 @@ class Publication:
             np.concatenate([getattr(publication, name) for publication in publications])
             for name in ("counts", "totals")
         )
-        return replace(first, counts=counts, totals=totals, measured=measured)
+        around = [publication.around for publication in publications if publication.around is not None]
+        of_tract = np.concatenate(around) if around else None
+        return replace(first, counts=counts, totals=totals, measured=measured, around=of_tract)
 
 
 @dataclass(frozen=True)
@@ -149,6 +160,12 @@ class Guesses:
         return cls(shares.astype(np.float64), fallback.astype(np.int64))
 
     @staticmethod
+    def join(parts: Sequence["Guesses"]) -> "Guesses":
+        """The guesses of several attackers' files, one after the other."""
+        shares, fallbacks = [part.shares for part in parts], [part.fallback for part in parts]
+        return Guesses(np.concatenate(shares), np.concatenate(fallbacks))
+
+    @staticmethod
     def _require_categories(named: NDArray[np.int64], categories: int) -> None:
         if not np.all((named >= NONE) & (named < categories)):
             raise ValueError(f"categories are numbered from 0 to {categories - 1}, and {NONE} is none")
@@ -162,8 +179,10 @@ class Reconstruction:
         histograms: shape (blocks, frames, categories).
         variability: the solution variability of each block, 0 to 1; `NONE` if unknown.
         provable: the records of each block that are certain to be in the file that was tabulated; `NONE` if unknown.
+        variability_in_years: that by single years, of all blocks of the tract together; `NONE` if ages are not so fine.
     """
 
     histograms: Counts
     variability: Shares
     provable: Counts
+    variability_in_years: float = NONE

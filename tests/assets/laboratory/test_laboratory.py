@@ -182,7 +182,7 @@ def _require_results(folder: Path) -> None:
     ("changes", "says"),
     [
         ({"tier": "T2"}, "methods: rounding is not built for tier T2"),
-        ({"tier": "T3"}, "tier"),
+        ({"tier": "T5"}, "tier"),
         ({"draws": 0}, "draws"),
         ({"attacks": {"link": "a:b"}}, "a built-in attack has this name"),
         ({"attacks": {"mine": "no import path"}}, "attacks.mine"),

@@ -1,18 +1,21 @@
 """How each method publishes a tract: what it holds, and that a missing person changes nothing else."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from assets.laboratory.attacks import guess_likeliest, link
-from assets.laboratory.evaluation import UNIQUE, Truth, measure_guesses, measure_ratios
+from assets.laboratory.evaluation import NONMODAL, UNIQUE, Truth, measure_guesses, measure_ratios
+from assets.laboratory.grid import remove_each
 from assets.laboratory.points import Exact, Moving, Then
 from assets.pair_swapping.laboratory import PairSwapped
 from assets.swapping.laboratory import Swapped
 from assets.table_builder.laboratory import NoisyHypercube, PerturbedCounts
 from assets.topdown.laboratory import TopDown
-from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE
+from mechanisms.risk.posterior import LaplaceLaw
+from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE, WITH_TRACT
 from mechanisms.table_builder.p_table import PTable
 from tests.assets.laboratory.test_attacks import KEY, find, make_truth
 
@@ -110,6 +113,39 @@ def test_a_cell_key_belongs_to_the_records_of_a_cell(t2: Truth) -> None:
     of_tables = tract.tier.cells[:, types[last]]
     hers[tract.place[last], of_tables[of_tables >= 0]] = True
     assert np.array_equal(published[~hers], without[~hers])
+
+
+def test_tables_of_the_tract_are_published_beside_those_of_blocks_and_attacked_together() -> None:
+    """Told apart from: swaps that change the tract, noise of a share for each table of the block alone, changes of a
+    cell of the tract that are not those of a block's cell with the same records, an attack on blocks alone, and a world
+    without a person whose tract still has the record."""
+    truth, of_tract = make_truth(WITH_TRACT, 60, 4), WITH_TRACT.of_tract
+    assert of_tract is not None
+    tract, exact = truth.tract, Exact().draw(truth.tract, KEY).publication
+    swapped, noisy, keyed = (
+        point.draw(tract, KEY).publication
+        for point in (Swapped(HALF, BY_PERSONS), NoisyHypercube(Fraction(31)), PerturbedCounts("made", TABLE))
+    )
+    assert exact.around is not None
+    assert np.array_equal(swapped.around, exact.around)
+    assert noisy.law == LaplaceLaw(1)
+    assert np.abs(noisy.around - exact.around)[0].mean() == pytest.approx(1 / np.sinh(1), rel=0.1)
+    # Of a man whose age under 20 no other man of the tract has: his cells of P14 and of PCT12.
+    (single,) = np.nonzero(np.bincount(tract.frame)[:20] == 1)
+    assert len(single)
+    block = [tract.place[tract.frame == frame][0] for frame in single]
+    in_block = keyed.table("P14", keyed.counts - exact.counts)[block, single]
+    assert np.array_equal((keyed.around - exact.around)[0, single], in_block)
+    right = []
+    for published, frame in (
+        (exact, tract.frame),
+        (replace(exact, tier_name="T2", around=None), of_tract.group[tract.frame]),
+    ):
+        guesses = link(published, replace(truth.file, frame=frame))
+        right.append(find(measure_guesses(truth, "link", guesses), NONMODAL, "accuracy"))
+    assert right[0] > right[1]
+    worlds = remove_each(truth, Exact(), KEY, np.array([3, 50]))
+    assert [(exact.around - world.publication.around)[0].sum() for world in worlds] == [3, 3], "by race, and in all"
 
 
 def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t2: Truth) -> None:
