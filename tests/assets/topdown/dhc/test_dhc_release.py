@@ -3,15 +3,18 @@
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import dagster as dg
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from assets.gates.shared import all_gates
 from assets.publication.withdrawal import withdraw
@@ -21,6 +24,8 @@ from assets.topdown.dhc.recount import list_microdata
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.levels import Listing
+from orchestration.components import DHC, Retabulation, TopDown
+from orchestration.components.dataset import Dataset
 from resources.statements import Zone
 from tests.depth import deep_cases
 from tests.dhc_deployments import (
@@ -293,6 +298,30 @@ def test_an_ephemeral_key_is_gone_after_the_draw_and_what_is_altered_then_cannot
     assert "key" in deployment.refusal("level_block")
 
 
+@pytest.mark.prove
+def test_further_places_are_counted_from_the_published_records(altered: DHCDeployment) -> None:
+    release = altered.release
+    components = [Dataset(release.dataset), TopDown(release.redistricting.declaration), DHC(release.declaration)]
+    tree = SimpleNamespace(get_all_components=lambda kind: [each for each in components if isinstance(each, kind)])
+    context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=altered.root, component_tree=tree))
+    declared = {"name": "places", "dataset": "town", "of": "dhc", "title": "Places", "tables": ["P12", "P13", "P16"]}
+    component = Retabulation.resolve_from_yaml(yaml.safe_dump({**declared, "geographies": {"place": ["PLACEFP"]}}))
+    definitions = dg.Definitions.merge(altered.definitions, component.build_defs(context))
+    stages = ("geography", "tables", "publication")
+    replace(altered, definitions=definitions).run_assets(*(dg.AssetKey(["town", "places", stage]) for stage in stages))
+    places = (
+        read(altered, "blocks", "places").assign(geoid=lambda rows: rows.geoid.astype(str)).set_index("block").geoid
+    )
+    of_places = read(altered, "p12", "places").set_index("geoid")
+    p12 = read(altered, "p12")
+    blocks = p12[p12.level == "Block"].set_index("geoid")
+    cells = [cell for cell in blocks if cell.startswith("P12_")]
+    due = blocks[cells].groupby(places.rename(index=str).reindex(blocks.index)).sum()
+    assert due.equals(of_places[cells].loc[due.index])
+    assert len(due) > 1
+    assert read(altered, "p16", "places").P16_001N.sum() == read(altered, "p16").P16_001N[0]
+
+
 REPLICATES = 2
 
 
@@ -324,9 +353,11 @@ def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricti
     medians = read(deployment, "p13_uncertainty")
     assert ((medians.lower <= medians.estimate) & (medians.estimate <= medians.upper)).all()
     with deployment.opened("confidential") as connection:
-        figures = connection.execute("SELECT metric, source, value FROM town__dhc.accuracy WHERE level = 'Block'").fetchall()
+        figures = connection.execute(
+            "SELECT metric, source, value FROM town__dhc.accuracy WHERE level = 'Block'"
+        ).fetchall()
         units = connection.execute(
-            "SELECT number, sum(count) FROM town__dhc.histograms WHERE histogram = 'persons' GROUP BY ALL ORDER BY ALL"
+            "SELECT number, sum(count) FROM histograms WHERE histogram = 'persons' GROUP BY ALL ORDER BY ALL"
         ).fetchall()
     values = {(metric, source): value for metric, source, value in figures}
     blocks_of_p1 = read(deployment, "p1").query("level == 'Block'").P1_001N.to_numpy()
