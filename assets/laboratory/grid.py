@@ -13,6 +13,7 @@ from assets.laboratory.declaration import LIKELIEST, LaboratoryDeclaration
 from assets.laboratory.evaluation import (
     Measure,
     Truth,
+    measure_differences,
     measure_gain,
     measure_guesses,
     measure_ratios,
@@ -25,7 +26,7 @@ from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 
-VERSION = 2
+VERSION = 3
 """Increase it when the same records, parameters and key would give other measures."""
 
 _PAIRS = 500
@@ -66,7 +67,10 @@ def _measure_tract(
     pairs = RandomStream(chosen, "pairs").words(2 * _PAIRS) % np.uint64(len(truth.tract.household))
     yield from measure_utility(truth, draw.publication)
     yield from measure_ratios(truth, draw, pairs.astype(np.int64).reshape(-1, 2))
-    if draw.publication.law is None:
+    if not part.point.random and part.draw == 1:
+        worlds = lambda tract: part.point.draw(tract, key).publication  # noqa: E731
+        yield from measure_differences(truth, targets, draw.publication, worlds)
+    if draw.publication.law is None and draw.publication.places is None:
         found = attacker.reconstruct(draw.publication, provable=part.draw == 1)
         yield from measure_reconstruction(truth, "reconstruct", found)
     without = remove_each(truth, part.point, key, targets)
@@ -89,8 +93,9 @@ def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
 
 
 class Worlds(NamedTuple):
-    """For each target, its block as published in the world without the target; the attacker's file of these blocks, in
-    which the target still is; and each target's position in that file."""
+    """For each target, its block as published in the world without the target, with those that are published together
+    with it; the attacker's file of these blocks, in which the target still is; and each target's position in that
+    file."""
 
     publication: Publication
     persons: NamedPersons
@@ -101,19 +106,20 @@ def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int6
     """The worlds without each of the targets, with the same randomness; None if there are no targets."""
     if not len(targets):
         return None
-    tract = truth.tract
-    blocks, rows = tract.place[targets].tolist(), []
-    for person, block in zip(targets.tolist(), blocks, strict=True):
+    tract, rows, block_of, frame_of, places = truth.tract, [], [], [], []
+    blocks = persons = 0
+    for target in targets.tolist():
+        published = point.publish_without(tract, target, key)
+        together = published.find_neighbors(int(tract.place[target]))
         # A view would keep the whole publication in memory.
-        rows.append(point.publish_without(tract, person, key).take([block]))
-    neighbors = [np.flatnonzero(tract.place == block) for block in blocks]
-    sizes = [len(persons) for persons in neighbors]
-    within = [np.searchsorted(persons, target) for persons, target in zip(neighbors, targets, strict=True)]
-    return Worlds(
-        Publication.join(rows),
-        NamedPersons(np.repeat(np.arange(len(targets)), sizes), tract.frame[np.concatenate(neighbors)]),
-        np.cumsum([0, *sizes[:-1]]) + np.array(within),
-    )
+        rows.append(published.take(together))
+        neighbors = np.flatnonzero(np.isin(tract.place, together))
+        block_of.append(blocks + np.searchsorted(together, tract.place[neighbors]))
+        frame_of.append(tract.frame[neighbors])
+        places.append(persons + np.searchsorted(neighbors, target))
+        blocks, persons = blocks + len(together), persons + len(neighbors)
+    file = NamedPersons(np.concatenate(block_of), np.concatenate(frame_of))
+    return Worlds(Publication.join(rows), file, np.array(places))
 
 
 def select(guesses: Guesses, persons: NDArray[np.int64]) -> Guesses:

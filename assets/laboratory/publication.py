@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,10 @@ class Publication:
         blocks: the number of blocks that the totals are of.
         law: how each published count depends on the true one; None if they are exact for some records.
         measured: the noisy measurements that microdata were made of, if they are published too.
+        places: by block, the number of the place that is published in place of it, whose counts it has; None if all
+            blocks are published.
+        least: the persons that a combination of place and frame has at least, as smaller ones were moved; 0 if none
+            were, or by what nobody knows beforehand.
     """
 
     tier_name: str
@@ -53,6 +58,8 @@ class Publication:
     blocks: int
     law: Law | None
     measured: tuple[Measured, ...] = ()
+    places: NDArray[np.int64] | None = None
+    least: int = 0
 
     @property
     def tier(self) -> Tier:
@@ -72,13 +79,35 @@ class Publication:
         """Of counts of all tables' cells, shape (…, cells), those of one table."""
         return np.asarray(counts[..., self.tier.table_of_cell == list(self.tier.tables).index(name)])
 
-    def take(self, blocks: Sequence[int]) -> "Publication":
+    def find_neighbors(self, block: int) -> NDArray[np.int64]:
+        """The blocks that are published together with a block, which is one of them."""
+        return np.array([block]) if self.places is None else np.flatnonzero(self.places == self.places[block])
+
+    def add_up(self, counts: Counts) -> Counts:
+        """Of counts of blocks, shape (blocks, …), those of the published place of each block."""
+        if self.places is None:
+            return counts
+        sums = np.zeros_like(counts)
+        np.add.at(sums, self.places, counts)
+        return np.asarray(sums[self.places])
+
+    @property
+    def estimates(self) -> NDArray[Any]:
+        """The counts of blocks, as a reader takes them: those of a place in equal parts."""
+        if self.places is None:
+            return self.counts
+        blocks = np.bincount(self.places)[self.places]
+        return np.asarray(self.counts / blocks[:, None, None])
+
+    def take(self, blocks: Sequence[int] | NDArray[np.int64]) -> "Publication":
         """What is published of some blocks."""
         places = list(blocks)
         measured = tuple(
             replace(query, counts=query.counts[places], totals=query.totals[places]) for query in self.measured
         )
-        return replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
+        together = None if self.places is None else np.unique(self.places[places], return_inverse=True)[1]
+        taken = replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
+        return replace(taken, places=together)
 
     @staticmethod
     def join(publications: Sequence["Publication"]) -> "Publication":
@@ -96,7 +125,24 @@ class Publication:
             np.concatenate([getattr(publication, name) for publication in publications])
             for name in ("counts", "totals")
         )
-        return replace(first, counts=counts, totals=totals, measured=measured)
+        together, number = None, 0
+        if first.places is not None:
+            renumbered = []
+            for places in (publication.places for publication in publications if publication.places is not None):
+                renumbered.append(places + number)
+                number += int(places.max()) + 1
+            together = np.concatenate(renumbered)
+        return replace(first, counts=counts, totals=totals, measured=measured, places=together)
+
+
+def split_frames(tier: Tier, frames: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Sex and age, as numbers, of frames; in T1 0 and the voting age."""
+    return list(np.divmod(frames, max(2, len(tier.frames) // 2)))
+
+
+def join_frames(tier: Tier, known: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Frames from their parts, shape (rows, 2 or more)."""
+    return np.asarray(known[:, 0] * max(2, len(tier.frames) // 2) + known[:, 1])
 
 
 @dataclass(frozen=True)

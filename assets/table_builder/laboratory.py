@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 from pydantic import Field
 
-from assets.laboratory.points import Draw, Grid, Point
+from assets.laboratory.points import Draw, Grid, Point, count_cells
 from assets.laboratory.records import Tract
 from assets.release.numbers import Epsilon
 from assets.table_builder.declaration import MadePTable
 from mechanisms.risk.posterior import LaplaceLaw, TabulatedLaw
-from mechanisms.risk.tiers import CATEGORIES, OUTSIDE, REDISTRICTING, Counts
+from mechanisms.risk.tiers import CATEGORIES, OUTSIDE, REDISTRICTING
 from mechanisms.sampling.noise import Noise
 from mechanisms.sampling.stream import RandomStream, Words
 from mechanisms.table_builder.hypercube import MECHANISM, Hypercube
@@ -41,7 +41,7 @@ class NoisyHypercube(Point):
         sizes = {"block": tract.blocks, "frame": tract.tier.shape[0], "category": len(CATEGORIES)}
         design = Hypercube(sizes, self.epsilon / tables)
         noise = Noise(MECHANISM, {"inner": design.distribution(design.inner)}, key)
-        exact = _count(tract)
+        exact = count_cells(tract)
         noisy = exact + noise.of_next("inner", exact.size).reshape(exact.shape)
         law = LaplaceLaw(float(tables / self.epsilon))
         return Draw(self.publish(tract, noisy, law), None, tables * float(design.bounded))
@@ -64,7 +64,7 @@ class PerturbedCounts(Point):
         return self.name
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        exact, largest = _count(tract), max(max(map(abs, row.changes)) for row in self.table.rows)
+        exact, largest = count_cells(tract), max(max(map(abs, row.changes)) for row in self.table.rows)
         if tract.tier is REDISTRICTING:
             # No two cells have a record in common.
             perturbed = self.table.draw(exact.ravel(), RandomStream(key, MECHANISM))
@@ -77,12 +77,6 @@ class PerturbedCounts(Point):
             ]
         )
         return Draw(self.publish(tract, perturbed.reshape(exact.shape), TabulatedLaw(changes)), None, None)
-
-
-def _count(tract: Tract) -> Counts:
-    """The counts of all types in T1, and of all tables' cells in T2."""
-    types = tract.count()
-    return types if tract.tier is REDISTRICTING else tract.tier.tabulate(types)
 
 
 def _add_up_keys(tract: Tract, key: bytes) -> Words:

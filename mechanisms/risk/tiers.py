@@ -66,7 +66,7 @@ class Tier:
     def tabulate(self, histograms: Counts) -> Counts:
         """The counts of all tables, shape (blocks, cells), of histograms, shape (blocks, frames, categories)."""
         types = histograms.reshape(len(histograms), -1)
-        counts = np.zeros((len(histograms), len(self.table_of_cell)), dtype=np.int64)
+        counts = np.zeros((len(histograms), len(self.table_of_cell)), dtype=histograms.dtype)
         for cells in self.cells:
             inside = np.flatnonzero(cells != OUTSIDE)
             np.add.at(counts.T, cells[inside], types.T[inside])
