@@ -171,11 +171,14 @@ def measure_differences(
     truth: Truth, targets: NDArray[np.int64], published: Publication, publish: Callable[[Tract], Publication]
 ) -> Iterator[Measure]:
     """An attacker who knows all records but the target's race and ethnicity, and a method without randomness, tries all
-    categories that others of the tract have: those that give what is published are left."""
+    categories that others of the block group have: those that give what is published are left."""
     tract, right = truth.tract, np.zeros(len(targets))
+    group = tract.block_group[tract.place]
     for place, target in enumerate(targets.tolist()):
         left = []
-        for category in np.unique(np.delete(tract.category, target)).tolist():
+        near = group == group[target]
+        near[target] = False
+        for category in np.unique(tract.category[near]).tolist():
             changed = tract.category.copy()
             changed[target] = category
             world = publish(replace(tract, category=changed))
