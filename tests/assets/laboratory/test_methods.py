@@ -220,7 +220,7 @@ def test_methods_without_randomness_are_known_by_difference(t1: Truth, t2: Truth
         rows = measure_differences(truth, targets, published, lambda tract: point.draw(tract, KEY).publication)
         return find(rows, NONMODAL if truth is t1 else UNIQUE, "accuracy")
 
-    assert differ(t1, Exact()) == differ(t2, Coarsened(60, 3, by_race=False)) == 1
+    assert min(differ(t1, Exact()), differ(t2, Coarsened(60, 3, by_race=False))) > 0.7, "or nobody near is like her"
     assert 0 < differ(t1, Blank()) < 0.1, "one of the categories of the block group"
     assert differ(t1, Rounded(50)) < differ(t1, Rounded(3)) < 1
     assert differ(t2, Coarsened(60, 3, by_race=True)) < 0.6
