@@ -17,7 +17,7 @@ from assets.laboratory.publication import (
 )
 from mechanisms.coarsening.design import move_small_combinations
 from mechanisms.races import SIX_RACES
-from mechanisms.risk.matching import find_modes, match_persons
+from mechanisms.risk.matching import find_modes, match_in_two_passes, match_persons
 from mechanisms.risk.posterior import GaussianLaw, Law, expect_shares, expect_shares_of_pairs
 from mechanisms.risk.reconstruction import NotSolvedError, System, find_likeliest, measure_variability
 from mechanisms.risk.tiers import OUTSIDE, RACES, REDISTRICTING, Counts, Shares, Tier
@@ -45,7 +45,7 @@ def link(publication: Publication, persons: NamedPersons) -> Guesses:
     if publication.measured:
         shares = _infer_from_measurements(publication, known)
     elif publication.law is None:
-        shares = match_persons(known, _reconstruct(publication))
+        shares = _match(publication, known)
     elif publication.by_type:
         shares = _infer(publication.law, publication.counts, known, _estimate_priors(publication, publication.law))
     else:
@@ -94,14 +94,20 @@ def reconstruct(publication: Publication, provable: bool) -> Reconstruction:
         unknown = np.full(len(histograms), NONE)
         return Reconstruction(histograms, unknown.astype(np.float64), unknown)
     variability, certain = np.zeros(len(histograms)), np.full(len(histograms), NONE)
+    tier, around, in_years, solutions = publication.tier, publication.around, float(NONE), histograms
+    if tier.of_tract is not None and around is not None:
+        system = System.of_tract(tier, publication.counts, around[0])
+        solution = histograms.ravel()[system.types]
+        in_years = measure_variability(solution, system.differ_most(solution))
+        solutions = tier.of_tract.join(histograms)
     for block, counts in enumerate(publication.counts):
-        system = System.of(publication.tier, counts)
-        solution = histograms[block].ravel()[system.types]
+        system = System.of(tier, counts, None if around is None else around[block])
+        solution = solutions[block].ravel()[system.types]
         other = system.differ_most(solution)
         variability[block] = measure_variability(solution, other)
         if provable:
             certain[block] = system.count_provable(solution, other)
-    return Reconstruction(histograms, variability, certain)
+    return Reconstruction(histograms, variability, certain, in_years)
 
 
 ATTACKS: dict[str, Attack] = {"link": link, "margin": guess_by_margin, "likeliest": guess_likeliest}
@@ -127,10 +133,22 @@ def _reconstruct(publication: Publication) -> Counts:
         return publication.counts
     tier = publication.tier
     histograms = np.zeros((len(publication.counts), np.prod(tier.shape)), dtype=np.int64)
+    if publication.around is not None:
+        together = System.of_tract(tier, publication.counts, publication.around[0])
+        histograms.ravel()[together.types] = together.reconstruct()
+        return histograms.reshape(-1, *tier.shape)
     for block, counts in enumerate(publication.counts):
         system = System.of(tier, counts)
         histograms[block, system.types] = system.reconstruct()
     return histograms.reshape(-1, *tier.shape)
+
+
+def _match(publication: Publication, known: Counts) -> Shares:
+    """Match persons to the records behind exact tables: by frame, and who is left by group of ages."""
+    histograms, of_tract = _reconstruct(publication), publication.tier.of_tract
+    if of_tract is None:
+        return match_persons(known, histograms)
+    return match_in_two_passes(known, histograms, of_tract.group)
 
 
 def _margins(publication: Publication, *, of_tract: bool = False) -> Counts:
@@ -241,7 +259,30 @@ def infer_from_tables(publication: Publication, known: Counts, law: Law) -> Shar
                 likely, of_second = _by_pairs(part[:classes], others), part[-2]
             found = expect_shares_of_pairs(likely, of_second, of_class, number)
             shares[block, frames] = (found[:, class_of_race] * within).ravel()
+        if publication.around is not None:
+            shares[block] *= _compare_years(tier, publication.around[block], law)
+            shares[block] /= np.maximum(shares[block].sum(axis=1, keepdims=True), np.finfo(float).tiny)
     return shares
+
+
+def _compare_years(tier: Tier, around: Counts, law: Law) -> Shares:
+    """How much more frequent a category is at an age than in its group of ages, by the perturbed tables of the tract:
+    shape (frames, categories). They are taken for no more than a prior, which is drawn to that of the group as far as
+    they are perturbed."""
+    assert tier.of_tract is not None
+    counts = around.reshape(-1, len(tier.frames))
+    # A to G, and those of them who are not Hispanic, I to O.
+    races, others = counts[1:8], counts[9:16]
+    class_of_race = np.minimum(np.arange(RACES), len(SIX_RACES))
+    deviation, group = law.standard_deviation, tier.of_tract.group
+    own = np.stack([others, races - others])
+    own = np.where(own > _CERTAIN * deviation * np.array([1, _DIFFERENCE**0.5])[:, None, None], own, 0)
+    of_group = np.zeros((*own.shape[:2], int(group.max()) + 1))
+    np.add.at(np.moveaxis(of_group, 2, 0), group, np.moveaxis(own, 2, 0))
+    of_group = (of_group + _LEAST) / (of_group + _LEAST).sum(axis=(0, 1))
+    weight, expected = _LEAST_WEIGHT + deviation**2, of_group[:, :, group]
+    ratios = (own + weight * expected) / (own.sum(axis=(0, 1)) + weight) / expected
+    return np.asarray(ratios[:, class_of_race].reshape(2 * RACES, -1).T)
 
 
 def _weigh(law: Law, published: Counts, most: int) -> Shares:

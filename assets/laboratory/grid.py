@@ -26,7 +26,7 @@ from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 
-VERSION = 3
+VERSION = 4
 """Increase it when the same records, parameters and key would give other measures."""
 
 _PAIRS = 500
@@ -84,8 +84,10 @@ def _measure_tract(
         guesses = attacker.guess(attack, draw.publication, truth.file)
         yield from measure_guesses(truth, attack, guesses)
         if without:
-            then = attacker.guess(attack, without.publication, without.persons)
-            yield from measure_gain(truth, attack, targets, select(guesses, targets), select(then, without.places))
+            then = [
+                select(attacker.guess(attack, worlds.publication, worlds.persons), worlds.places) for worlds in without
+            ]
+            yield from measure_gain(truth, attack, targets, select(guesses, targets), Guesses.join(then))
 
 
 def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
@@ -97,33 +99,33 @@ def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
 
 
 class Worlds(NamedTuple):
-    """For each target, its block as published in the world without the target, with those that are published together
-    with it; the attacker's file of these blocks, in which the target still is; and each target's position in that
-    file."""
+    """For some targets, the block of each as published in the world without the target, with those that it is linked
+    to; the attacker's file of these blocks, in which the target still is; and each target's position in that file."""
 
     publication: Publication
     persons: NamedPersons
     places: NDArray[np.int64]
 
 
-def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int64]) -> Worlds | None:
-    """The worlds without each of the targets, with the same randomness; None if there are no targets."""
-    if not len(targets):
-        return None
-    tract, rows, block_of, frame_of, places = truth.tract, [], [], [], []
-    blocks = persons = 0
+def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int64]) -> list[Worlds]:
+    """The worlds without each of the targets, with the same randomness: together, but where exact tables of the tract
+    link its blocks, so that each is the whole tract."""
+    tract, worlds = truth.tract, []
     for target in targets.tolist():
         published = point.publish_without(tract, target, key)
-        together = published.find_neighbors(int(tract.place[target]))
+        linked = published.find_neighbors(int(tract.place[target]))
+        neighbors = np.flatnonzero(np.isin(tract.place, linked))
+        file = NamedPersons(np.searchsorted(linked, tract.place[neighbors]), tract.frame[neighbors])
         # A view would keep the whole publication in memory.
-        rows.append(published.take(together))
-        neighbors = np.flatnonzero(np.isin(tract.place, together))
-        block_of.append(blocks + np.searchsorted(together, tract.place[neighbors]))
-        frame_of.append(tract.frame[neighbors])
-        places.append(persons + np.searchsorted(neighbors, target))
-        blocks, persons = blocks + len(together), persons + len(neighbors)
-    file = NamedPersons(np.concatenate(block_of), np.concatenate(frame_of))
-    return Worlds(Publication.join(rows), file, np.array(places))
+        worlds.append(Worlds(published.take(linked), file, np.searchsorted(neighbors, [target])))
+    if not worlds or worlds[0].publication.links_blocks:
+        return worlds
+    publications, files, places = zip(*worlds, strict=True)
+    blocks = np.cumsum([0, *(len(published.counts) for published in publications)])
+    persons = np.cumsum([0, *(len(file.block) for file in files)])
+    block = [first + file.block for first, file in zip(blocks[:-1], files, strict=True)]
+    joined = NamedPersons(np.concatenate(block), np.concatenate([file.frame for file in files]))
+    return [Worlds(Publication.join(publications), joined, persons[:-1] + np.concatenate(places))]
 
 
 def select(guesses: Guesses, persons: NDArray[np.int64]) -> Guesses:

@@ -76,13 +76,17 @@ class Point(ABC):
 
     def publish_tables(self, tract: Tract, block: NDArray[np.int64] | None = None) -> Publication:
         """The tables of the tier, exact for records whose households are in these blocks."""
-        return self.publish(tract, tract.tier.tabulate(tract.count(block)), None)
+        whole = tract.whole
+        around = None if whole is None else whole.tier.tabulate(whole.count())
+        return self.publish(tract, tract.tier.tabulate(tract.count(block)), None, around)
 
-    def publish(self, tract: Tract, counts: Counts, law: Law | None) -> Publication:
+    def publish(self, tract: Tract, counts: Counts, law: Law | None, around: Counts | None = None) -> Publication:
         """Counts of all types, from which tables follow, or of the cells of all tables; a law changed each of them, or
-        they are exact for some records."""
+        they are exact for some records. `around` has those of the tables of the tract, shape (1, cells)."""
         totals = np.broadcast_to(counts.sum(axis=0), counts.shape)
-        return Publication(tract.tier.name, self.method, self.parameters, counts, totals, tract.blocks, law)
+        of_tract = None if around is None else np.broadcast_to(around, (tract.blocks, around.shape[1]))
+        named = tract.tier.name, self.method, self.parameters
+        return Publication(*named, counts, totals, tract.blocks, law, around=of_tract)
 
 
 def count_cells(tract: Tract) -> Counts:
@@ -140,7 +144,7 @@ class Exact(Point):
     """Exact tables of the records: no protection, an end of every picture."""
 
     method = "no protection"
-    tiers = ("T1", "T2")
+    tiers = ("T1", "T2", "T3")
     random = False
     parameters = ""
 

@@ -48,6 +48,8 @@ class Publication:
             blocks are published.
         least: the persons that a combination of place and frame has at least, as smaller ones were moved; 0 if none
             were, or by what nobody knows beforehand.
+        around: the counts of the cells of the tract's tables, for each block, shape (blocks, cells); None in a tier
+            without such tables.
     """
 
     tier_name: str
@@ -60,6 +62,7 @@ class Publication:
     measured: tuple[Measured, ...] = ()
     places: NDArray[np.int64] | None = None
     least: int = 0
+    around: Counts | None = None
 
     @property
     def tier(self) -> Tier:
@@ -75,12 +78,20 @@ class Publication:
         """Whether single counts tell less than all tables of a block together."""
         return self.law is not None and not self.by_type
 
+    @property
+    def links_blocks(self) -> bool:
+        """Whether the records of a block follow from what is published of others too."""
+        return self.law is None and self.around is not None
+
     def table(self, name: str, counts: Counts) -> Counts:
         """Of counts of all tables' cells, shape (…, cells), those of one table."""
         return np.asarray(counts[..., self.tier.table_of_cell == list(self.tier.tables).index(name)])
 
     def find_neighbors(self, block: int) -> NDArray[np.int64]:
-        """The blocks that are published together with a block, which is one of them."""
+        """The blocks whose records are published together with those of a block, or follow from them; it is among
+        them."""
+        if self.links_blocks:
+            return np.arange(len(self.counts))
         return np.array([block]) if self.places is None else np.flatnonzero(self.places == self.places[block])
 
     def add_up(self, counts: Counts) -> Counts:
@@ -106,8 +117,9 @@ class Publication:
             replace(query, counts=query.counts[places], totals=query.totals[places]) for query in self.measured
         )
         together = None if self.places is None else np.unique(self.places[places], return_inverse=True)[1]
+        around = None if self.around is None else self.around[places]
         taken = replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
-        return replace(taken, places=together)
+        return replace(taken, places=together, around=around)
 
     @staticmethod
     def join(publications: Sequence["Publication"]) -> "Publication":
@@ -125,14 +137,13 @@ class Publication:
             np.concatenate([getattr(publication, name) for publication in publications])
             for name in ("counts", "totals")
         )
-        together, number = None, 0
-        if first.places is not None:
-            renumbered = []
-            for places in (publication.places for publication in publications if publication.places is not None):
-                renumbered.append(places + number)
-                number += int(places.max()) + 1
-            together = np.concatenate(renumbered)
-        return replace(first, counts=counts, totals=totals, measured=measured, places=together)
+        together, number = [], 0
+        for places in (publication.places for publication in publications if publication.places is not None):
+            together.append(places + number)
+            number += int(places.max()) + 1
+        around = [publication.around for publication in publications if publication.around is not None]
+        of_tract, of_places = (np.concatenate(parts) if parts else None for parts in (around, together))
+        return replace(first, counts=counts, totals=totals, measured=measured, around=of_tract, places=of_places)
 
 
 def split_frames(tier: Tier, frames: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -195,6 +206,12 @@ class Guesses:
         return cls(shares.astype(np.float64), fallback.astype(np.int64))
 
     @staticmethod
+    def join(parts: Sequence["Guesses"]) -> "Guesses":
+        """The guesses of several attackers' files, one after the other."""
+        shares, fallbacks = [part.shares for part in parts], [part.fallback for part in parts]
+        return Guesses(np.concatenate(shares), np.concatenate(fallbacks))
+
+    @staticmethod
     def _require_categories(named: NDArray[np.int64], categories: int) -> None:
         if not np.all((named >= NONE) & (named < categories)):
             raise ValueError(f"categories are numbered from 0 to {categories - 1}, and {NONE} is none")
@@ -208,8 +225,10 @@ class Reconstruction:
         histograms: shape (blocks, frames, categories).
         variability: the solution variability of each block, 0 to 1; `NONE` if unknown.
         provable: the records of each block that are certain to be in the file that was tabulated; `NONE` if unknown.
+        variability_in_years: that by single years, of all blocks of the tract together; `NONE` if ages are not so fine.
     """
 
     histograms: Counts
     variability: Shares
     provable: Counts
+    variability_in_years: float = NONE

@@ -45,7 +45,7 @@ from assets.publication.package import README, DataFile, data_package, list_form
 from assets.publication.placement import place_file, place_folder
 from assets.publication.record import PROSE, SCHEMA, Check, Edition, Estimate, LedgerReference, Randomness, schema
 from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, VerificationError
-from assets.release.gate import Gate, ReleaseContext, find_verdicts
+from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.seal import SealError
@@ -262,13 +262,10 @@ def _in_ledger(edition: Identity, draws: Sequence[Entry]) -> bool:
     )
 
 
-def publish(
-    context: ReleaseContext[Any], gates: Sequence[Gate[Any]] | None = None, certify_by: Certify | None = None
-) -> tuple[Any, str]:
+def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> tuple[Any, str]:
     """Evaluate every gate, then write the files of the release and put them in place.
 
     Args:
-        gates: all gates; by default those of the release's method.
         certify_by: makes the certificate of what is no draw of its own; by default `certify`.
 
     Returns:
@@ -295,9 +292,9 @@ def publish(
             snapshot = opened.enter_context(context.snapshot(release.folder.parent))
         except WarehouseError as error:
             # The gates say by name what is wrong.
-            require_gates(context, gates)
+            require_gates(context)
             raise _refusal(context, [str(error)]) from None
-        passed = require_gates(snapshot, gates)
+        passed = require_gates(snapshot)
         try:
             place_file(release.published / PUBLIC_KEY, signature.pem(key))
             certificate, checksums = _place(snapshot, passed, key, stamp, certify_by or certify)
@@ -353,16 +350,15 @@ def _place(
     return certificate, checksums
 
 
-def require_gates(context: ReleaseContext[Any], gates: Sequence[Gate[Any]] | None = None) -> tuple[Check, ...]:
-    """Evaluate all gates stage by stage, by default those of the release's method; return them as passed checks.
+def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
+    """Evaluate all gates stage by stage; return them as passed checks.
 
     Raises:
         dagster.Failure: if a gate fails. The message names every failing gate of the first stage that has one; later
             stages depend on it and are not evaluated.
     """
     passed: list[Check] = []
-    every = all_gates(context.method) if gates is None else gates
-    for stage, of_stage in groupby(every, lambda gate: gate.stage):
+    for stage, of_stage in groupby(all_gates(context.method), lambda gate: gate.stage):
         problems = []
         for gate in of_stage:
             problems += [f"{stage}: {gate.name}: {problem}" for problem in gate.evaluate(context)]

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from assets.confidentiality import find_leaks, list_deployed_nodes
 from assets.conventions import StageKind, preview, shorten_digest
-from assets.gates.shared import check_stage, count_problem, differing_table
+from assets.gates.shared import build_gates, count_problem, differing_table
 from assets.publication.asset import link, publish
 from assets.publication.package import DataFile
 from assets.publication.record import Check
@@ -47,6 +47,10 @@ class Recount:
 
     release: Retabulation
     estimation = ()
+    stages = (GEOGRAPHY, TABLES)
+
+    def own_gates(self) -> list[Gate[Retabulation]]:
+        return list_gates(self.release)
 
     def tables(self) -> Sequence[PublishedTable]:
         return tuple(self.release.products.values())
@@ -59,12 +63,8 @@ def build_retabulation(release: Retabulation) -> dg.Definitions:
     """The assets and checks. Raises DeclarationError if what it publishes could not be written."""
     recount: Any = Recount(release)
     require_placeable(release, recount.tables())
-    gates = list_gates(release)
-    checks = [
-        check_stage(recount, stage, [gate for gate in gates if gate.stage == stage]) for stage in (GEOGRAPHY, TABLES)
-    ]
-    assets = [_build_geography(release), _build_tables(release), _build_publication(recount, gates)]
-    return dg.Definitions(assets=assets, asset_checks=checks)
+    assets = [_build_geography(release), _build_tables(release), _build_publication(recount)]
+    return dg.Definitions(assets=assets, asset_checks=build_gates(recount))
 
 
 def _build_geography(release: Retabulation) -> dg.AssetsDefinition:
@@ -161,7 +161,7 @@ def _confidentiality(context: ReleaseContext[Retabulation]) -> list[str]:
 _CHECKS = (_source_as_published, _tables_as_made, _sums_of_blocks, _confidentiality)
 
 
-def _build_publication(recount: Any, gates: Sequence[Gate[Retabulation]]) -> dg.AssetsDefinition:
+def _build_publication(recount: Any) -> dg.AssetsDefinition:
     release: Retabulation = recount.release
 
     @release_stage(
@@ -177,7 +177,7 @@ def _build_publication(recount: Any, gates: Sequence[Gate[Retabulation]]) -> dg.
     ) -> dg.MaterializeResult:
         nodes = list_deployed_nodes(context)
         of_run: ReleaseContext[Any] = ReleaseContext(recount, release.adapt(warehouse), custody, ledger, nodes)
-        certificate, sums = publish(of_run, gates, _certify)
+        certificate, sums = publish(of_run, certify)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
@@ -193,7 +193,7 @@ def _build_publication(recount: Any, gates: Sequence[Gate[Retabulation]]) -> dg.
     return publication
 
 
-def _certify(
+def certify(
     context: ReleaseContext[Any],
     session: Session,
     passed: tuple[Check, ...],

@@ -25,7 +25,8 @@ from assets.suppression.laboratory import Suppressed
 from assets.swapping.laboratory import Swapped
 from assets.table_builder.laboratory import NoisyHypercube, PerturbedCounts
 from assets.topdown.laboratory import TopDown
-from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE
+from mechanisms.risk.posterior import LaplaceLaw
+from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE, WITH_TRACT
 from mechanisms.suppression.linked import SUPPRESSED, count_narrow
 from mechanisms.table_builder.p_table import PTable
 from tests.assets.laboratory.test_attacks import KEY, Blank, find, make_truth
@@ -126,6 +127,39 @@ def test_a_cell_key_belongs_to_the_records_of_a_cell(t2: Truth) -> None:
     assert np.array_equal(published[~hers], without[~hers])
 
 
+def test_tables_of_the_tract_are_published_beside_those_of_blocks_and_attacked_together() -> None:
+    """Told apart from: swaps that change the tract, noise of a share for each table of the block alone, changes of a
+    cell of the tract that are not those of a block's cell with the same records, an attack on blocks alone, and a world
+    without a person whose tract still has the record."""
+    truth, of_tract = make_truth(WITH_TRACT, 60, 4), WITH_TRACT.of_tract
+    assert of_tract is not None
+    tract, exact = truth.tract, Exact().draw(truth.tract, KEY).publication
+    swapped, noisy, keyed = (
+        point.draw(tract, KEY).publication
+        for point in (Swapped(HALF, BY_PERSONS), NoisyHypercube(Fraction(31)), PerturbedCounts("made", TABLE))
+    )
+    assert exact.around is not None
+    assert np.array_equal(swapped.around, exact.around)
+    assert noisy.law == LaplaceLaw(1)
+    assert np.abs(noisy.around - exact.around)[0].mean() == pytest.approx(1 / np.sinh(1), rel=0.1)
+    # Of a man whose age under 20 no other man of the tract has: his cells of P14 and of PCT12.
+    (single,) = np.nonzero(np.bincount(tract.frame)[:20] == 1)
+    assert len(single)
+    block = [tract.place[tract.frame == frame][0] for frame in single]
+    in_block = keyed.table("P14", keyed.counts - exact.counts)[block, single]
+    assert np.array_equal((keyed.around - exact.around)[0, single], in_block)
+    right = []
+    for published, frame in (
+        (exact, tract.frame),
+        (replace(exact, tier_name="T2", around=None), of_tract.group[tract.frame]),
+    ):
+        guesses = link(published, replace(truth.file, frame=frame))
+        right.append(find(measure_guesses(truth, "link", guesses), NONMODAL, "accuracy"))
+    assert right[0] > right[1]
+    worlds = remove_each(truth, Exact(), KEY, np.array([3, 50]))
+    assert [(exact.around - world.publication.around)[0].sum() for world in worlds] == [3, 3], "by race, and in all"
+
+
 def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t2: Truth) -> None:
     """Told apart from: a table that has the whole ε, and an attack on tables that ignores what they say."""
     pairs = np.random.default_rng(1).integers(0, len(t2.tract.household), (300, 2))
@@ -181,8 +215,7 @@ def test_coarse_places_are_large_and_who_knows_the_rule_follows_the_moves(t2: Tr
     ]
     assert named[0] == pytest.approx(1)
     assert named[1] < 0.9
-    worlds = remove_each(t2, point, KEY, np.array([3, 100]))
-    assert worlds is not None
+    (worlds,) = remove_each(t2, point, KEY, np.array([3, 100]))
     then = point.draw(tract.without(100), KEY).publication
     together = then.find_neighbors(int(tract.place[100]))
     assert np.array_equal(worlds.publication.take(range(-len(together), 0)).counts, then.counts[together])
