@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -11,7 +12,7 @@ from assets.laboratory.points import Draw, Grid, Point
 from assets.laboratory.publication import join_frames, split_frames
 from assets.laboratory.records import Tract
 from assets.release.declaration import Part
-from mechanisms.coarsening.design import CoarseningDesign, coarsen
+from mechanisms.coarsening.design import CoarseningDesign, coarsen, move_small_combinations
 from mechanisms.risk.tiers import RACES
 
 
@@ -50,8 +51,8 @@ class Coarsened(Point):
         of_block[block] = place
         exact = self.publish(tract, published[of_block], None)
         totals = np.broadcast_to(published.sum(axis=0), exact.counts.shape)
-        least = 0 if self.by_race else self.least
-        return Draw(replace(exact, totals=totals, places=of_block, least=least), np.zeros(0), None)
+        moves = None if self.by_race else partial(move_small_combinations, least=self.least)
+        return Draw(replace(exact, totals=totals, places=of_block, moves=moves), np.zeros(0), None)
 
 
 class Thresholds(Part):

@@ -15,7 +15,6 @@ from assets.laboratory.publication import (
     join_frames,
     split_frames,
 )
-from mechanisms.coarsening.design import move_small_combinations
 from mechanisms.races import SIX_RACES
 from mechanisms.risk.matching import find_modes, match_in_two_passes, match_persons
 from mechanisms.risk.posterior import GaussianLaw, Law, expect_shares, expect_shares_of_pairs
@@ -40,7 +39,7 @@ def link(publication: Publication, persons: NamedPersons) -> Guesses:
     match gets the mode of the block."""
     known = publication.add_up(persons.count(len(publication.counts), len(publication.tier.frames)))
     frame = persons.frame
-    if publication.least:
+    if publication.moves is not None:
         known, frame = _follow_moves(publication, known, persons)
     if publication.measured:
         shares = _infer_from_measurements(publication, known)
@@ -117,10 +116,11 @@ def _follow_moves(publication: Publication, known: Counts, persons: NamedPersons
     """The persons of each block's place by frame, and each person's frame, after coarsening: who knows the frames of
     all persons of a place can repeat which of their combinations were moved, and where."""
     assert publication.places is not None
+    assert publication.moves is not None
     _, first = np.unique(publication.places, return_index=True)
     place, frame = np.nonzero(known[first])
     keys = np.stack(split_frames(publication.tier, frame), axis=1)
-    moved = move_small_combinations(place, keys, known[first][place, frame], publication.least)
+    moved = publication.moves(place, keys, known[first][place, frame])
     new = np.tile(np.arange(known.shape[1]), (len(first), 1))
     new[place, frame] = join_frames(publication.tier, moved)
     after = np.zeros_like(known[first])

@@ -1,6 +1,6 @@
 """What an attack is given, and what it returns: plain arrays, without the records that were published from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,8 +46,8 @@ class Publication:
         measured: the noisy measurements that microdata were made of, if they are published too.
         places: by block, the number of the place that is published in place of it, whose counts it has; None if all
             blocks are published.
-        least: the persons that a combination of place and frame has at least, as smaller ones were moved; 0 if none
-            were, or by what nobody knows beforehand.
+        moves: the sexes and ages after rare ones were moved to others, from the number of the place, sex and age,
+            and persons by row; None if none were, or by what nobody knows beforehand.
         around: the counts of the cells of the tract's tables, for each block, shape (blocks, cells); None in a tier
             without such tables.
     """
@@ -61,7 +61,7 @@ class Publication:
     law: Law | None
     measured: tuple[Measured, ...] = ()
     places: NDArray[np.int64] | None = None
-    least: int = 0
+    moves: Callable[[NDArray[np.int64], NDArray[np.int64], Counts], NDArray[np.int64]] | None = None
     around: Counts | None = None
 
     @property

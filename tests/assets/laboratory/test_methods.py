@@ -211,7 +211,7 @@ def test_coarse_places_are_large_and_who_knows_the_rule_follows_the_moves(t2: Tr
     assert not np.array_equal(both.sum(axis=1)[of_place], exact)
     named = [
         find(measure_guesses(t2, "link", link(each, t2.file)), ALL, "named")
-        for each in (published, replace(published, least=0))
+        for each in (published, replace(published, moves=None))
     ]
     assert named[0] == pytest.approx(1)
     assert named[1] < 0.9
