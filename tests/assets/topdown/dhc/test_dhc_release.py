@@ -41,8 +41,8 @@ pytestmark = pytest.mark.deep
 
 @dataclass(frozen=True)
 class Killed:
-    """What a run left that was killed after the root: its level; what the next level said after somebody altered it; and
-    what the draw said after the county was altered, and how many levels were estimated again then."""
+    """What a run left that was killed after the root: its level; what the next level said after somebody altered it;
+    what the draw said after the county was altered; and how many levels were estimated again then."""
 
     deployment: DHCDeployment
     level: list[tuple[Any, ...]]
