@@ -68,7 +68,7 @@ class DHCDeployment(Deployment[DHCRelease]):
 
 
 def dhc_deployment(
-    root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, replicates: int = 0, **changes: Any
+    root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, repeated: int = 0, **changes: Any
 ) -> DHCDeployment:
     """A deployment whose redistricting data are published; of the DHC, nothing has run yet.
 
@@ -76,27 +76,26 @@ def dhc_deployment(
         root: a new or empty folder, or one of such a deployment, which is then continued.
         guess: 0 or 1 for one census or another.
         dataset: changes to the dataset's declaration.
-        replicates: of both releases.
+        repeated: the number of replicates of the redistricting release.
         changes: to the release's declaration.
     """
     described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
     population = SyntheticPopulation(households=800, states=["10"], seed=20 + guess, dhc=True)
     town = synthetic_census(population, **(described | dict(dataset or {})))
-    before = {"products": ["P1", "persons", "units"] if replicates else ["persons", "units"], "replicates": replicates}
+    before = {"products": ["P1", "persons", "units"] if repeated else ["persons", "units"], "replicates": repeated}
     redistricting = TopDown(topdown_declaration(**TWO_LEVELS | before))
     declared: dict[str, Any] = {
         "name": "dhc",
         "dataset": "town",
         "title": "The DHC",
         "consistent_with": "redistricting",
-        "replicates": replicates,
         "products": ["P1", "P8", "P12", "P13", "P16", "H3", "persons", "units", "noisy_measurements", "facilities"],
     }
     made = root / f"made_of_{guess}"
     if not made.exists():
         root.mkdir(exist_ok=True)
         stages = TWO_LEVELS_TO_PUBLICATION
-        deploy(root, town, redistricting).run(*(stages[:-1] + ERRORS + stages[-1:] if replicates else stages))
+        deploy(root, town, redistricting).run(*(stages[:-1] + ERRORS + stages[-1:] if repeated else stages))
         for other in root.glob("made_of_*"):
             other.unlink()
         made.touch()

@@ -33,12 +33,12 @@ from mechanisms.topdown.schema import DETAILED, Counts
 from resources.warehouse import Session
 
 TITLES = {
-    "age_38_groups * sex": "Persons by sex and 38 ages",
-    "popSehsdTargetsRelship": "Persons by relationship",
-    "gq_constr_groups * age_10_groups": "Persons by group quarters and 10 ages",
-    "coupled_hh_type * hisp * hhtenshort_2lev": "Households by couple, Hispanic origin and tenure",
-    "hisp * hhtenshort_2lev * race": "Households by Hispanic origin, race and tenure",
-    DETAILED: "Units by tenure and vacancy",
+    "age_38_groups * sex": "Sex and age",
+    "popSehsdTargetsRelship": "Relationship",
+    "gq_constr_groups * age_10_groups": "Group quarters and age",
+    "coupled_hh_type * hisp * hhtenshort_2lev": "Couple and tenure",
+    "hisp * hhtenshort_2lev * race": "Householder's race and tenure",
+    DETAILED: "Tenure and vacancy",
 }
 """The queries that are compared, each of one histogram; the query of all cells is that of units."""
 

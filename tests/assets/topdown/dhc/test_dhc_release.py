@@ -23,6 +23,7 @@ from assets.topdown.dhc import levels
 from assets.topdown.dhc.measurements import list_measured, make_answers, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.recount import list_microdata
+from assets.topdown.spine import SpineError
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.levels import Listing
@@ -262,6 +263,20 @@ def test_a_declaration_that_cannot_be_carried_out_is_refused(published: DHCDeplo
         dhc_deployment(published.root, **fields)
 
 
+def test_a_spine_that_begins_with_the_state_is_of_one_state(altered: DHCDeployment) -> None:
+    """Told apart from: a root named State that has all of them."""
+    production = dict.fromkeys(("persons", "units", "households"), "production")
+    release = dhc_deployment(altered.root, spine="puerto_rico", **production).release
+    with altered.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        release.stage_units(session)
+    executes("UPDATE town.units SET TABBLKST = '72' WHERE TABBLK = '1000'", zone="confidential")(altered)
+    with (
+        altered.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session,
+        pytest.raises(SpineError, match="puerto_rico begins with the state, and town has 2"),
+    ):
+        release.stage_units(session)
+
+
 def test_the_certificate_names_what_it_rests_on(published: DHCDeployment) -> None:
     certificate = json.loads(published.published()["certificate.json"])
     named = {each["label"]: each["value"] for each in certificate["mechanism"]["parameters"]}
@@ -331,7 +346,7 @@ REPLICATES = 2
 def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricting_data(tmp_path: Path) -> None:
     """Told apart from: replicates within the published redistricting data, by which the number of persons has no error;
     errors of the levels' own estimates; and a withdrawal that is silent about what lies within the counts."""
-    deployment = dhc_deployment(tmp_path / "town", replicates=REPLICATES)
+    deployment = dhc_deployment(tmp_path / "town", repeated=REPLICATES, replicates=REPLICATES)
     deployment.run(*TO_PUBLICATION[:-1], *ERRORS, "accuracy", "publication")
     assert failing(deployment) == set()
     own, before = read(deployment, "p1_uncertainty"), read(deployment, "p1_uncertainty", "redistricting")
@@ -359,7 +374,7 @@ def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricti
             "SELECT metric, source, value FROM town__dhc.accuracy WHERE level = 'Block'"
         ).fetchall()
         units = connection.execute(
-            "SELECT number, sum(count) FROM histograms WHERE histogram = 'persons' GROUP BY ALL ORDER BY ALL"
+            "SELECT number, sum(count) FROM town__dhc.histograms WHERE histogram = 'persons' GROUP BY ALL ORDER BY ALL"
         ).fetchall()
     values = {(metric, source): value for metric, source, value in figures}
     blocks_of_p1 = read(deployment, "p1").query("level == 'Block'").P1_001N.to_numpy()
