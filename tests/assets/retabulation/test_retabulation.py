@@ -154,7 +154,7 @@ def test_a_withdrawal_takes_the_retabulation_with_it(town: Deployment[Any]) -> N
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("a,b,c\n", "1 lines do not have two codes"),
+        ('a,b,c\n{0},a\u202eb\n{0},"a\nb"\n', "3 lines do not have two codes"),
         ("{0},north\n{0},south\n", "1 times a block lies in a further place of the same geography"),
     ],
 )
