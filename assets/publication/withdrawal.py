@@ -74,19 +74,23 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     warehouse = ledger.warehouse
     zones = [zone for zone in _ZONES if warehouse.holds(zone)]
     folders = _find_folders(published / dataset, release, ledger.custody)
-    # Retabulations go with the release that they rest on.
-    names = [None] if release is None else sorted({release, *(folder.name for folder in folders)})
-    schemas = {zone: [each for name in names for each in _schemas_of(ledger, zone, dataset, name)] for zone in zones}
     charged = any(
         entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
         for entry in ledger.entries()
     )
-    if not charged and not folders and not any(schemas.values()):
+    if not charged and not folders and not any(_schemas_of(ledger, zone, dataset, release) for zone in zones):
         raise WithdrawalError(f"there is no data of {name}: no charge, no table and no publication")
     entries = ledger.withdraw(dataset, release, by.strip())
     # A run may be publishing for the first time. Removing waits for it, and it starts no more once the ledger says so.
     for folder in sorted({*folders, *(published / entry.dataset / entry.release for entry in entries)}):
         remove(folder)
+    # A retabulation may have been published for the first time until then.
+    for folder in (late := _find_folders(published / dataset, release, ledger.custody)):
+        remove(folder)
+    folders += late
+    # Retabulations go with the release that they rest on.
+    names = [None] if release is None else sorted({release, *(folder.name for folder in folders)})
+    schemas = {zone: [each for name in names for each in _schemas_of(ledger, zone, dataset, name)] for zone in zones}
     for zone in zones:
         with warehouse.session(writes=zone) as session, session.transaction():
             for schema in schemas[zone]:

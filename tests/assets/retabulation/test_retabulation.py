@@ -143,10 +143,11 @@ def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_agai
 
 
 def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks_like_one(
-    town: Deployment[Any],
+    town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told apart from a program that drops the tables of whatever release has the certificate of a retabulation, which
-    whoever can write to the published folder can put there."""
+    whoever can write to the published folder can put there; and from one that leaves a retabulation that a run was
+    publishing for the first time."""
     town.run_assets(*keys(*STAGES))
     folder, ledger = town.release.published / "town" / "places", town.context.ledger
     for name, signed in (("copied", True), ("altered", False)):
@@ -156,7 +157,11 @@ def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks
             path.write_bytes(path.read_bytes().replace(b'"places"', b'"altered"'))
         with town.opened("confidential") as connection:
             connection.execute(f"CREATE SCHEMA town__{name}; CREATE TABLE town__{name}.counts AS SELECT 1 AS count")
+    folder.rename(kept := town.root / "arriving")
+    append = ledger.withdraw
+    monkeypatch.setattr(type(ledger), "withdraw", lambda _, *given: [append(*given), kept.rename(folder)][0])
     withdrawal = withdraw(ledger, town.release.published, "town", "redistricting", "Ann")
+    assert not folder.exists()
     with town.opened("confidential") as connection:
         assert (
             connection.execute("FROM town__copied.counts UNION ALL FROM town__altered.counts").fetchall() == [(1,)] * 2
