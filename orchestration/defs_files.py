@@ -29,8 +29,16 @@ def require_unambiguous(folder: Path) -> None:
     """Check all files of declarations in a folder and below it. Raises DeclarationError if a file declares nothing, a
     mapping has a key twice, a number is not decimal, lists and mappings are nested without end, a template would be
     filled in by Dagster, there is `post_processing`, or a file cannot be read as YAML; the message names the file, the
-    line and the key or the number."""
-    for path in list_files(folder):
+    line and the key or the number. So it does if Dagster would ignore a file, because another one declares its folder
+    or one above."""
+    files = list_files(folder)
+    declared = {path.parent: path for path in files}
+    for path in files:
+        if other := next((declared[above] for above in path.parents if declared.get(above, path) != path), None):
+            raise DeclarationError(
+                f"{path}: Dagster reads either this file or {other}, because one file declares a folder with all that "
+                "is below it; move one of them to a folder beside the other, or put both into one file"
+            )
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:

@@ -681,13 +681,17 @@ def find_bound(reservations: Sequence[Entry], cap: Loss) -> CurveLoss | None:
     """The bound that the last finite charge recorded for all of these, if it is at the δ of a cap on their curve.
 
     The ledger has it instead of the reader, because floating point does not give every machine the same last digits.
+    Raises LedgerError if what is recorded is no bound, which this version writes into no entry.
     """
     if not isinstance(cap, CurveLoss):
         return None
     for count, entry in zip(range(len(reservations), 0, -1), reversed(reservations), strict=True):
         bound = entry.parse_details().bound
-        if bound.get("charges") == count and Fraction(bound["delta"]) == cap.delta:
-            return CurveLoss(PureLoss(Fraction(bound["epsilon"])), cap.delta)
+        try:
+            if bound.get("charges") == count and Fraction(bound["delta"]) == cap.delta:
+                return CurveLoss(PureLoss(Fraction(bound["epsilon"])), cap.delta)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            raise LedgerError(f"entry {entry.sequence}: the bound that it records has no ε at δ in numbers") from None
         if not isinstance(entry.parse_specification().charge, InfiniteLoss):
             return None
     return None

@@ -173,7 +173,8 @@ def estimate_published(
     """Persons and units anew, from the noisy measurements of a published release alone, or from those that
     `read_published` or `read_bureau` gave, without a charge. `total_first` and `types_first` are as of `estimate`, for
     persons. With full information, units are estimated after persons and agree with them, and the finest places may
-    lean on their number of housing units, if it is exact. Raises ValueError for options that do not go together."""
+    lean on their number of housing units, if it is exact. Raises PlacesError as `read_published`, and ValueError for
+    options that do not go together."""
     measured = published if isinstance(published, Mapping) else read_published(published)
     persons, units = measured[PERSONS.name], measured[UNITS.name]
     stock = units.limits[-1].totals if lean_on_housing_units else None

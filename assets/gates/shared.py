@@ -109,11 +109,10 @@ def build_gates(method: Method[Any, Any, Any]) -> list[dg.AssetChecksDefinition]
     check of its own all the same, and can be launched alone.
     """
     own = [gate for gate in all_gates(method) if gate.stage not in DATASET_STAGES]
-    return [check_stage(method, stage, list(gates)) for stage, gates in groupby(own, key=lambda gate: gate.stage)]
+    return [_build_check(method, stage, list(gates)) for stage, gates in groupby(own, key=lambda gate: gate.stage)]
 
 
-def check_stage(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.AssetChecksDefinition:
-    """The checks of a stage, of a release's method or a retabulation."""
+def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.AssetChecksDefinition:
     key = method.release.key(stage)
 
     @dg.multi_asset_check(

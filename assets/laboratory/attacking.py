@@ -80,7 +80,8 @@ class Attacker:
 
     def reconstruct(self, publication: Publication, *, provable: bool) -> Reconstruction:
         """The records behind exact tables. Raises AttackError."""
-        return Reconstruction(**self._ask("reconstruct", publication, provable))
+        found: dict[str, Any] = dict(self._ask("reconstruct", publication, provable))
+        return Reconstruction(**found | {"variability_in_years": float(found["variability_in_years"])})
 
     def _ask(self, attack: str, *given: Any) -> dict[str, np.ndarray]:
         content = pickle.dumps((attack, *given))

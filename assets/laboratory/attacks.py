@@ -6,12 +6,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publication, Reconstruction
+from assets.laboratory.publication import (
+    NONE,
+    Guesses,
+    NamedPersons,
+    Publication,
+    Reconstruction,
+    join_frames,
+    split_frames,
+)
 from mechanisms.races import SIX_RACES
-from mechanisms.risk.matching import find_modes, match_persons
+from mechanisms.risk.matching import find_modes, match_in_two_passes, match_persons
 from mechanisms.risk.posterior import GaussianLaw, Law, expect_shares, expect_shares_of_pairs
 from mechanisms.risk.reconstruction import NotSolvedError, System, find_likeliest, measure_variability
-from mechanisms.risk.tiers import RACES, REDISTRICTING, Counts, Shares, Tier
+from mechanisms.risk.tiers import OUTSIDE, RACES, REDISTRICTING, Counts, Shares, Tier
 
 Attack = Callable[[Publication, NamedPersons], Any]
 
@@ -29,16 +37,19 @@ def link(publication: Publication, persons: NamedPersons) -> Guesses:
     """Race and ethnicity of named persons, of whom block and frame are known: from exact tables by reconstruction and
     matching, from microdata by matching, from perturbed counts and from measurements by their posterior. Whom it cannot
     match gets the mode of the block."""
-    known = persons.count(len(publication.counts), len(publication.tier.frames))
+    known = publication.add_up(persons.count(len(publication.counts), len(publication.tier.frames)))
+    frame = persons.frame
+    if publication.moves is not None:
+        known, frame = _follow_moves(publication, known, persons)
     if publication.measured:
         shares = _infer_from_measurements(publication, known)
     elif publication.law is None:
-        shares = match_persons(known, _reconstruct(publication))
+        shares = _match(publication, known)
     elif publication.by_type:
         shares = _infer(publication.law, publication.counts, known, _estimate_priors(publication, publication.law))
     else:
         shares = infer_from_tables(publication, known, publication.law)
-    return Guesses(shares[persons.block, persons.frame], _find_modes(publication)[persons.block].argmax(axis=1))
+    return Guesses(shares[persons.block, frame], _find_modes(publication)[persons.block].argmax(axis=1))
 
 
 def guess_likeliest(publication: Publication, persons: NamedPersons) -> Guesses:
@@ -51,8 +62,13 @@ def guess_likeliest(publication: Publication, persons: NamedPersons) -> Guesses:
     histograms = np.zeros((len(known), *tier.shape), dtype=np.int64)
     priors = _estimate_priors(publication, law)
     for block, prior in enumerate(priors):
-        kept = np.where(prior > 1.5 * prior.min(), prior, 0.0)
         costs = -law.log_likelihoods(publication.counts[block], int(known[block].sum()))
+        if law.standard_deviation:
+            kept = np.where(prior > 1.5 * prior.min(), prior, 0.0)
+        else:
+            filled = np.asarray(np.isfinite(costs[:, 1:]).any(axis=1))
+            allowed = np.all((tier.cells == OUTSIDE) | filled[tier.cells], axis=0)
+            kept = np.where(allowed.reshape(tier.shape).any(axis=0), prior, 0.0)
         try:
             histograms[block] = find_likeliest(tier.cells, costs, known[block], kept if kept.any() else prior)
         except NotSolvedError:
@@ -77,17 +93,39 @@ def reconstruct(publication: Publication, provable: bool) -> Reconstruction:
         unknown = np.full(len(histograms), NONE)
         return Reconstruction(histograms, unknown.astype(np.float64), unknown)
     variability, certain = np.zeros(len(histograms)), np.full(len(histograms), NONE)
+    tier, around, in_years, solutions = publication.tier, publication.around, float(NONE), histograms
+    if tier.of_tract is not None and around is not None:
+        system = System.of_tract(tier, publication.counts, around[0])
+        solution = histograms.ravel()[system.types]
+        in_years = measure_variability(solution, system.differ_most(solution))
+        solutions = tier.of_tract.join(histograms)
     for block, counts in enumerate(publication.counts):
-        system = System.of(publication.tier, counts)
-        solution = histograms[block].ravel()[system.types]
+        system = System.of(tier, counts, None if around is None else around[block])
+        solution = solutions[block].ravel()[system.types]
         other = system.differ_most(solution)
         variability[block] = measure_variability(solution, other)
         if provable:
             certain[block] = system.count_provable(solution, other)
-    return Reconstruction(histograms, variability, certain)
+    return Reconstruction(histograms, variability, certain, in_years)
 
 
 ATTACKS: dict[str, Attack] = {"link": link, "margin": guess_by_margin, "likeliest": guess_likeliest}
+
+
+def _follow_moves(publication: Publication, known: Counts, persons: NamedPersons) -> tuple[Counts, NDArray[np.int64]]:
+    """The persons of each block's place by frame, and each person's frame, after coarsening: who knows the frames of
+    all persons of a place can repeat which of their combinations were moved, and where."""
+    assert publication.places is not None
+    assert publication.moves is not None
+    _, first = np.unique(publication.places, return_index=True)
+    place, frame = np.nonzero(known[first])
+    keys = np.stack(split_frames(publication.tier, frame), axis=1)
+    moved = publication.moves(place, keys, known[first][place, frame])
+    new = np.tile(np.arange(known.shape[1]), (len(first), 1))
+    new[place, frame] = join_frames(publication.tier, moved)
+    after = np.zeros_like(known[first])
+    np.add.at(after, (place, new[place, frame]), known[first][place, frame])
+    return after[publication.places], new[publication.places[persons.block], persons.frame]
 
 
 def _reconstruct(publication: Publication) -> Counts:
@@ -95,10 +133,22 @@ def _reconstruct(publication: Publication) -> Counts:
         return publication.counts
     tier = publication.tier
     histograms = np.zeros((len(publication.counts), np.prod(tier.shape)), dtype=np.int64)
+    if publication.around is not None:
+        together = System.of_tract(tier, publication.counts, publication.around[0])
+        histograms.ravel()[together.types] = together.reconstruct()
+        return histograms.reshape(-1, *tier.shape)
     for block, counts in enumerate(publication.counts):
         system = System.of(tier, counts)
         histograms[block, system.types] = system.reconstruct()
     return histograms.reshape(-1, *tier.shape)
+
+
+def _match(publication: Publication, known: Counts) -> Shares:
+    """Match persons to the records behind exact tables: by frame, and who is left by group of ages."""
+    histograms, of_tract = _reconstruct(publication), publication.tier.of_tract
+    if of_tract is None:
+        return match_persons(known, histograms)
+    return match_in_two_passes(known, histograms, of_tract.group)
 
 
 def _margins(publication: Publication, *, of_tract: bool = False) -> Counts:
@@ -209,7 +259,30 @@ def infer_from_tables(publication: Publication, known: Counts, law: Law) -> Shar
                 likely, of_second = _by_pairs(part[:classes], others), part[-2]
             found = expect_shares_of_pairs(likely, of_second, of_class, number)
             shares[block, frames] = (found[:, class_of_race] * within).ravel()
+        if publication.around is not None:
+            shares[block] *= _compare_years(tier, publication.around[block], law)
+            shares[block] /= np.maximum(shares[block].sum(axis=1, keepdims=True), np.finfo(float).tiny)
     return shares
+
+
+def _compare_years(tier: Tier, around: Counts, law: Law) -> Shares:
+    """How much more frequent a category is at an age than in its group of ages, by the perturbed tables of the tract:
+    shape (frames, categories). They are taken for no more than a prior, which is drawn to that of the group as far as
+    they are perturbed."""
+    assert tier.of_tract is not None
+    counts = around.reshape(-1, len(tier.frames))
+    # A to G, and those of them who are not Hispanic, I to O.
+    races, others = counts[1:8], counts[9:16]
+    class_of_race = np.minimum(np.arange(RACES), len(SIX_RACES))
+    deviation, group = law.standard_deviation, tier.of_tract.group
+    own = np.stack([others, races - others])
+    own = np.where(own > _CERTAIN * deviation * np.array([1, _DIFFERENCE**0.5])[:, None, None], own, 0)
+    of_group = np.zeros((*own.shape[:2], int(group.max()) + 1))
+    np.add.at(np.moveaxis(of_group, 2, 0), group, np.moveaxis(own, 2, 0))
+    of_group = (of_group + _LEAST) / (of_group + _LEAST).sum(axis=(0, 1))
+    weight, expected = _LEAST_WEIGHT + deviation**2, of_group[:, :, group]
+    ratios = (own + weight * expected) / (own.sum(axis=(0, 1)) + weight) / expected
+    return np.asarray(ratios[:, class_of_race].reshape(2 * RACES, -1).T)
 
 
 def _weigh(law: Law, published: Counts, most: int) -> Shares:

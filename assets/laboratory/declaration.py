@@ -29,9 +29,10 @@ class LaboratoryDeclaration(Declaration):
     dataset: str = Field(description="The name of a synthetic dataset in the layout of the census.")
     title: str = Field(min_length=1, description="The comparison's name in words.")
     description: str = Field("", description="What is compared, and why.")
-    tier: Literal["T1", "T2"] = Field(
+    tier: Literal["T1", "T2", "T3"] = Field(
         description="Which tables are published of each block, the same of all methods. T1: race and ethnicity, of all "
-        "and of adults (P1 to P4). T2: these, and sex by age, also by race (P12, P12A to P12I, P14); the dataset needs "
+        "and of adults (P1 to P4). T2: these, and sex by age, also by race (P12, P12A to P12I, P14). T3: these, and of "
+        "the tract sex by single years of age, also by race (PCT12, PCT12A to PCT12O). T2 and T3 need a dataset with "
         "detailed_codes, which have the sex."
     )
     tracts: int = Field(

@@ -3,8 +3,8 @@
 Every measure is a row for a subset of persons of a tract. Subsets are the evaluator's: no attack is told them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ from assets.laboratory.points import Draw
 from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publication, Reconstruction
 from assets.laboratory.records import Tract
 from mechanisms.risk.baselines import guess_by_mode, guess_by_share
-from mechanisms.risk.matching import measure_agreement
+from mechanisms.risk.matching import measure_agreement, measure_agreement_within_a_year
 from mechanisms.risk.reconstruction import System, measure_variability
 from mechanisms.risk.tiers import OUTSIDE, RACES, Counts, Shares
 
@@ -26,8 +26,9 @@ _CELL_SIZES = (0, 1, 3, 10, 100, 1000)
 ALL, MODAL, NONMODAL, UNIQUE = "all persons", "modal", "nonmodal", "nonmodal, unique"
 DETERMINED = "nonmodal, unique, in blocks of one solution"
 ANY_SIZE = "all"
-BASELINE, TABLES = "none", "tables"
-"""In place of an attack: guessers without a publication, and what is measured of the publication itself."""
+BASELINE, TABLES, DIFFERENCE = "none", "tables", "difference"
+"""In place of an attack: guessers without a publication, what is measured of the publication itself, and an attacker
+who knows all other records."""
 
 MEASURES: Mapping[str, str] = {
     "named": "share of persons whom the attack names a category for",
@@ -38,8 +39,12 @@ MEASURES: Mapping[str, str] = {
     "mode of others": "accuracy of naming the most frequent category among the others of the block",
     "share of others": "accuracy of drawing a category from the others of the block",
     "share of tract": "accuracy of drawing a category from the others of the tract",
-    "agreement": "share of records that a reconstruction has right: Σ min / N",
-    "solution variability": "share of records in which some other reconstruction differs, weighted by persons",
+    "agreement": "share of records that a reconstruction has right: Σ min / N; in T3, by group of ages",
+    "agreement in years": "the same by single years of age",
+    "agreement within a year": "the same where records of ages that differ by a year agree too, matched one to one",
+    "solution variability": "share of records in which some other reconstruction differs, weighted by persons; in T3, "
+    "by group of ages, each block by itself within the tract's counts",
+    "solution variability in years": "the same by single years of age, all blocks of the tract together",
     "determined": "share of persons in blocks of one solution",
     "provable": "share of records that are certain to be among those that were tabulated",
     "mean absolute error": "mean of |published − true| over the cells of this true size, by race, ethnicity and frame",
@@ -87,20 +92,37 @@ class Truth:
         margins = self.counts.sum(axis=1)
         modal = margins[tract.place, tract.category] == margins.max(axis=1)[tract.place]
         everybody = np.ones_like(modal)
-        unique = self.counts.sum(axis=2)[tract.place, tract.frame] == 1
+        persons = self.coarse.sum(axis=2)
+        unique = persons[tract.place, tract.frame if self._group is None else self._group[tract.frame]] == 1
         subsets = {ALL: everybody, MODAL: modal, NONMODAL: ~modal}
         if tract.tier.name != "T1":
             subsets[UNIQUE] = ~modal & unique
             subsets[DETERMINED] = subsets[UNIQUE] & self.determined[tract.place]
         return subsets
 
+    @property
+    def _group(self) -> NDArray[np.int64] | None:
+        return None if self.tract.tier.of_tract is None else self.tract.tier.of_tract.group
+
+    @cached_property
+    def coarse(self) -> Counts:
+        """The counts by the types that the tables of blocks tell apart."""
+        of_tract = self.tract.tier.of_tract
+        return self.counts if of_tract is None else of_tract.join(self.counts)
+
+    @cached_property
+    def around(self) -> Counts | None:
+        """The counts of the tract's own tables, shape (1, cells)."""
+        whole = self.tract.whole
+        return None if whole is None else whole.tier.tabulate(whole.count())
+
     @cached_property
     def determined(self) -> NDArray[np.bool_]:
         """By block, whether no other records have its exact tables."""
         only = np.zeros(len(self.counts), dtype=np.bool_)
         for block, counts in enumerate(self.tract.tier.tabulate(self.counts)):
-            system = System.of(self.tract.tier, counts)
-            solution = self.counts[block].ravel()[system.types]
+            system = System.of(self.tract.tier, counts, None if self.around is None else self.around[0])
+            solution = self.coarse[block].ravel()[system.types]
             only[block] = measure_variability(solution, system.differ_most(solution)) == 0
         return only
 
@@ -163,18 +185,53 @@ def measure_gain(
 ) -> Iterator[Measure]:
     """The gain of some targets, from the guesses about them in the worlds with and without each of them."""
     gains = truth.score(within, targets)[2] - truth.score(without, targets)[2]
+    yield from _measure_targets(truth, targets, attack, "gain", gains)
+
+
+def measure_differences(
+    truth: Truth, targets: NDArray[np.int64], published: Publication, publish: Callable[[Tract], Publication]
+) -> Iterator[Measure]:
+    """An attacker who knows all records but the target's race and ethnicity, and a method without randomness, tries all
+    categories that others of the block group have: those that give what is published are left."""
+    tract, right = truth.tract, np.zeros(len(targets))
+    group = tract.block_group[tract.place]
+    for place, target in enumerate(targets.tolist()):
+        left = []
+        near = group == group[target]
+        near[target] = False
+        for category in np.unique(tract.category[near]).tolist():
+            changed = tract.category.copy()
+            changed[target] = category
+            world = publish(replace(tract, category=changed))
+            if all(np.array_equal(getattr(world, name), getattr(published, name)) for name in ("counts", "places")):
+                left.append(category)
+        right[place] = (tract.category[target] in left) / max(1, len(left))
+    yield from _measure_targets(truth, targets, DIFFERENCE, "accuracy", right)
+
+
+def _measure_targets(
+    truth: Truth, targets: NDArray[np.int64], attack: str, measure: str, values: Shares
+) -> Iterator[Measure]:
     exposed = truth.subsets[most_exposed(truth.subsets)]
     for subset, members in truth.subsets.items():
         chosen = members[targets]
         # More targets are chosen among the exposed persons, so a mean over them and others is that of no subset.
         if chosen.any() and len(np.unique(exposed[members])) == 1:
-            yield Measure(attack, subset, ANY_SIZE, "gain", float(gains[chosen].mean()), int(chosen.sum()))
+            yield Measure(attack, subset, ANY_SIZE, measure, float(values[chosen].mean()), int(chosen.sum()))
 
 
 def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> Iterator[Measure]:
     persons = found.histograms.sum(axis=(1, 2))
     number = int(persons.sum())
-    shares = {"agreement": measure_agreement(found.histograms, truth.counts)}
+    shares, of_tract = {"agreement": measure_agreement(found.histograms, truth.counts)}, truth.tract.tier.of_tract
+    if of_tract is not None:
+        within = measure_agreement_within_a_year(found.histograms, truth.counts, of_tract.ages)
+        shares = {
+            "agreement": measure_agreement(of_tract.join(found.histograms), truth.coarse),
+            "agreement in years": shares["agreement"],
+            "agreement within a year": within,
+            "solution variability in years": found.variability_in_years,
+        }
     if not np.any(found.variability == NONE):
         shares["solution variability"] = float((found.variability * persons).sum() / max(1, number))
         shares["determined"] = float(persons[found.variability == 0].sum() / max(1, number))
@@ -187,7 +244,7 @@ def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> 
 def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]:
     """The errors of what is published: of tables, those of P1 to P4; of types, the same tables as sums."""
     tier, true = truth.tract.tier, truth.counts
-    published = tier.tabulate(publication.counts) if publication.by_type else publication.counts
+    published = tier.tabulate(publication.estimates) if publication.by_type else publication.counts
     tables = np.isin(tier.table_of_cell, [list(tier.tables).index(name) for name in ("P1", "P2", "P3", "P4")])
     exact = tier.tabulate(true)
     for level, ours, theirs in (("block", published, exact), ("tract", published.sum(0)[None], exact.sum(0)[None])):
@@ -203,6 +260,10 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
         if (chosen := classes > 0).any():
             subset, value = f"cells of a {level}, not 0", float(errors[chosen].mean())
             yield Measure(TABLES, subset, ANY_SIZE, "mean absolute error", value, int(chosen.sum()))
+    if publication.around is not None and truth.around is not None:
+        chosen = truth.around > 0
+        value, size = float(np.abs(publication.around[:1] - truth.around)[chosen].mean()), int(chosen.sum())
+        yield Measure(TABLES, "cells of the tract's tables, not 0", ANY_SIZE, "mean absolute error", value, size)
     margins = _margin(tier.table_of_cell, list(tier.tables), published)
     persons = true.sum(axis=(1, 2))
     distances = 0.5 * np.abs(_shares(margins) - _shares(true.sum(axis=1))).sum(axis=1)
@@ -217,19 +278,23 @@ def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterat
     if law is not None and ratios is None:
         tract, tier = truth.tract, truth.tract.tier
         first, other = pairs[tract.category[pairs[:, 0]] != tract.category[pairs[:, 1]]].T
-        place, frame = tract.place[first], tract.frame[first]
+        place, frame, publication = tract.place[first], tract.frame[first], draw.publication
         types = [frame * tier.shape[1] + tract.category[persons] for persons in (first, other)]
-        if draw.publication.by_type:
-            moves, exact = [types], truth.counts.reshape(len(truth.counts), -1)
+        if publication.by_type:
+            moves = [(publication.counts, truth.counts, place, types)]
         else:
-            moves, exact = [[cells[each] for each in types] for cells in tier.cells], tier.tabulate(truth.counts)
-        published = draw.publication.counts.reshape(exact.shape)
+            exact = tier.tabulate(truth.counts)
+            moves = [(publication.counts, exact, place, [cells[each] for each in types]) for cells in tier.cells]
+        if tier.of_tract is not None and publication.around is not None and truth.around is not None:
+            whole = publication.around[:1], truth.around, np.zeros_like(place)
+            moves += [(*whole, [cells[each] for each in types]) for cells in tier.of_tract.tables.cells]
         ratios = np.zeros(len(first))
         with np.errstate(invalid="ignore"):
-            for left, entered in moves:
+            for published, exact, rows, (left, entered) in moves:
+                published, exact = (counts.reshape(len(counts), -1) for counts in (published, exact))
                 for cells, step in ((left, -1), (entered, 1)):
                     chosen = np.flatnonzero((left != entered) & (cells != OUTSIDE))
-                    at = place[chosen], cells[chosen]
+                    at = rows[chosen], cells[chosen]
                     count, each = exact[at], np.arange(len(chosen))
                     likely = law.log_likelihoods(published[at], int(count.max(initial=0)) + 1)
                     ratios[chosen] += likely[each, count] - likely[each, count + step]

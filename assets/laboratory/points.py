@@ -17,7 +17,7 @@ from assets.laboratory.publication import Publication
 from assets.laboratory.records import Tract
 from assets.release.declaration import Part
 from mechanisms.risk.posterior import Law, RoundedLaw
-from mechanisms.risk.tiers import Counts
+from mechanisms.risk.tiers import REDISTRICTING, Counts
 
 _NOT_PLAIN = re.compile(r"[^a-z0-9.]+")
 
@@ -52,6 +52,8 @@ class Point(ABC):
     method: ClassVar[str]
     tiers: ClassVar[Sequence[str]] = ("T1",)
     """The tiers of which it can publish the tables."""
+    random: ClassVar[bool] = True
+    """Whether draws differ. If not, an attacker who knows all other records can try what the target's would publish."""
 
     @property
     @abstractmethod
@@ -74,13 +76,23 @@ class Point(ABC):
 
     def publish_tables(self, tract: Tract, block: NDArray[np.int64] | None = None) -> Publication:
         """The tables of the tier, exact for records whose households are in these blocks."""
-        return self.publish(tract, tract.tier.tabulate(tract.count(block)), None)
+        whole = tract.whole
+        around = None if whole is None else whole.tier.tabulate(whole.count())
+        return self.publish(tract, tract.tier.tabulate(tract.count(block)), None, around)
 
-    def publish(self, tract: Tract, counts: Counts, law: Law | None) -> Publication:
+    def publish(self, tract: Tract, counts: Counts, law: Law | None, around: Counts | None = None) -> Publication:
         """Counts of all types, from which tables follow, or of the cells of all tables; a law changed each of them, or
-        they are exact for some records."""
+        they are exact for some records. `around` has those of the tables of the tract, shape (1, cells)."""
         totals = np.broadcast_to(counts.sum(axis=0), counts.shape)
-        return Publication(tract.tier.name, self.method, self.parameters, counts, totals, tract.blocks, law)
+        of_tract = None if around is None else np.broadcast_to(around, (tract.blocks, around.shape[1]))
+        named = tract.tier.name, self.method, self.parameters
+        return Publication(*named, counts, totals, tract.blocks, law, around=of_tract)
+
+
+def count_cells(tract: Tract) -> Counts:
+    """The counts of all types in T1, and of all tables' cells in T2, which has too many types."""
+    types = tract.count()
+    return types if tract.tier is REDISTRICTING else tract.tier.tabulate(types)
 
 
 class Moving(Point):
@@ -132,7 +144,8 @@ class Exact(Point):
     """Exact tables of the records: no protection, an end of every picture."""
 
     method = "no protection"
-    tiers = ("T1", "T2")
+    tiers = ("T1", "T2", "T3")
+    random = False
     parameters = ""
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
@@ -141,11 +154,14 @@ class Exact(Point):
 
 @dataclass(frozen=True)
 class Rounded(Point):
-    """Counts of all types, each rounded to the nearest multiple of a base; tables are sums of them."""
+    """In T1 counts of all types, each rounded to the nearest multiple of a base, and tables as sums of them; in T2,
+    where nearly all of them would be 0, the counts of tables."""
 
     base: int
 
     method = "rounding"
+    tiers = ("T1", "T2")
+    random = False
 
     @property
     def parameters(self) -> str:
@@ -153,7 +169,7 @@ class Rounded(Point):
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
         law = RoundedLaw(self.base)
-        return Draw(self.publish(tract, law.round(tract.count()), law), None, None)
+        return Draw(self.publish(tract, law.round(count_cells(tract)), law), None, None)
 
 
 class RoundingGrid(Grid):

@@ -1,7 +1,8 @@
 """What an attack is given, and what it returns: plain arrays, without the records that were published from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,12 @@ class Publication:
         blocks: the number of blocks that the totals are of.
         law: how each published count depends on the true one; None if they are exact for some records.
         measured: the noisy measurements that microdata were made of, if they are published too.
+        places: by block, the number of the place that is published in place of it, whose counts it has; None if all
+            blocks are published.
+        moves: the sexes and ages after rare ones were moved to others, from the number of the place, sex and age,
+            and persons by row; None if none were, or by what nobody knows beforehand.
+        around: the counts of the cells of the tract's tables, for each block, shape (blocks, cells); None in a tier
+            without such tables.
     """
 
     tier_name: str
@@ -53,6 +60,9 @@ class Publication:
     blocks: int
     law: Law | None
     measured: tuple[Measured, ...] = ()
+    places: NDArray[np.int64] | None = None
+    moves: Callable[[NDArray[np.int64], NDArray[np.int64], Counts], NDArray[np.int64]] | None = None
+    around: Counts | None = None
 
     @property
     def tier(self) -> Tier:
@@ -68,17 +78,48 @@ class Publication:
         """Whether single counts tell less than all tables of a block together."""
         return self.law is not None and not self.by_type
 
+    @property
+    def links_blocks(self) -> bool:
+        """Whether the records of a block follow from what is published of others too."""
+        return self.law is None and self.around is not None
+
     def table(self, name: str, counts: Counts) -> Counts:
         """Of counts of all tables' cells, shape (…, cells), those of one table."""
         return np.asarray(counts[..., self.tier.table_of_cell == list(self.tier.tables).index(name)])
 
-    def take(self, blocks: Sequence[int]) -> "Publication":
+    def find_neighbors(self, block: int) -> NDArray[np.int64]:
+        """The blocks whose records are published together with those of a block, or follow from them; it is among
+        them."""
+        if self.links_blocks:
+            return np.arange(len(self.counts))
+        return np.array([block]) if self.places is None else np.flatnonzero(self.places == self.places[block])
+
+    def add_up(self, counts: Counts) -> Counts:
+        """Of counts of blocks, shape (blocks, …), those of the published place of each block."""
+        if self.places is None:
+            return counts
+        sums = np.zeros_like(counts)
+        np.add.at(sums, self.places, counts)
+        return np.asarray(sums[self.places])
+
+    @property
+    def estimates(self) -> NDArray[Any]:
+        """The counts of blocks, as a reader takes them: those of a place in equal parts."""
+        if self.places is None:
+            return self.counts
+        blocks = np.bincount(self.places)[self.places]
+        return np.asarray(self.counts / blocks[:, None, None])
+
+    def take(self, blocks: Sequence[int] | NDArray[np.int64]) -> "Publication":
         """What is published of some blocks."""
         places = list(blocks)
         measured = tuple(
             replace(query, counts=query.counts[places], totals=query.totals[places]) for query in self.measured
         )
-        return replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
+        together = None if self.places is None else np.unique(self.places[places], return_inverse=True)[1]
+        around = None if self.around is None else self.around[places]
+        taken = replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
+        return replace(taken, places=together, around=around)
 
     @staticmethod
     def join(publications: Sequence["Publication"]) -> "Publication":
@@ -96,7 +137,23 @@ class Publication:
             np.concatenate([getattr(publication, name) for publication in publications])
             for name in ("counts", "totals")
         )
-        return replace(first, counts=counts, totals=totals, measured=measured)
+        together, number = [], 0
+        for places in (publication.places for publication in publications if publication.places is not None):
+            together.append(places + number)
+            number += int(places.max()) + 1
+        around = [publication.around for publication in publications if publication.around is not None]
+        of_tract, of_places = (np.concatenate(parts) if parts else None for parts in (around, together))
+        return replace(first, counts=counts, totals=totals, measured=measured, around=of_tract, places=of_places)
+
+
+def split_frames(tier: Tier, frames: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Sex and age, as numbers, of frames; in T1 0 and the voting age."""
+    return list(np.divmod(frames, max(2, len(tier.frames) // 2)))
+
+
+def join_frames(tier: Tier, known: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Frames from their parts, shape (rows, 2 or more)."""
+    return np.asarray(known[:, 0] * max(2, len(tier.frames) // 2) + known[:, 1])
 
 
 @dataclass(frozen=True)
@@ -149,6 +206,12 @@ class Guesses:
         return cls(shares.astype(np.float64), fallback.astype(np.int64))
 
     @staticmethod
+    def join(parts: Sequence["Guesses"]) -> "Guesses":
+        """The guesses of several attackers' files, one after the other."""
+        shares, fallbacks = [part.shares for part in parts], [part.fallback for part in parts]
+        return Guesses(np.concatenate(shares), np.concatenate(fallbacks))
+
+    @staticmethod
     def _require_categories(named: NDArray[np.int64], categories: int) -> None:
         if not np.all((named >= NONE) & (named < categories)):
             raise ValueError(f"categories are numbered from 0 to {categories - 1}, and {NONE} is none")
@@ -162,8 +225,10 @@ class Reconstruction:
         histograms: shape (blocks, frames, categories).
         variability: the solution variability of each block, 0 to 1; `NONE` if unknown.
         provable: the records of each block that are certain to be in the file that was tabulated; `NONE` if unknown.
+        variability_in_years: that by single years, of all blocks of the tract together; `NONE` if ages are not so fine.
     """
 
     histograms: Counts
     variability: Shares
     provable: Counts
+    variability_in_years: float = NONE

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.release.dataset import DatasetDeclaration
-from mechanisms.risk.tiers import AGE_STARTS, RACES, REDISTRICTING, Counts, Tier
+from mechanisms.risk.tiers import AGE_STARTS, RACES, REDISTRICTING, WITH_TRACT, YEAR_STARTS, Counts, Tier
 from resources.warehouse import Session
 
 Codes = NDArray[np.int64]
@@ -53,6 +53,15 @@ class Tract:
         """The block of each person."""
         return self.block[self.household]
 
+    @property
+    def whole(self) -> "Tract | None":
+        """The tract as a single block, in the tier of its own tables; None if there are none."""
+        of_tract = self.tier.of_tract
+        if of_tract is None:
+            return None
+        one = np.zeros(1, dtype=np.int64)
+        return replace(self, tier=of_tract.tables, blocks=1, block=np.zeros_like(self.block), block_group=one)
+
     def count(self, block: Codes | None = None) -> Counts:
         """The persons by block and type, shape (blocks, frames, categories), also with households in other blocks."""
         frames, categories = self.tier.shape
@@ -81,8 +90,9 @@ def read_tract(session: Session, dataset: DatasetDeclaration, tier: Tier, names:
     read = session.arrow("laboratory/persons", values, units=units, persons=persons, sex=by_sex)
     column = {name: read[name].to_numpy().astype(np.int64) for name in read.column_names}
     adult = column["age"] >= 18
-    group = np.searchsorted(AGE_STARTS, column["age"], side="right") - 1
-    frame = column["sex"] * len(AGE_STARTS) + group if by_sex else adult.astype(np.int64)
+    starts = YEAR_STARTS if tier is WITH_TRACT else AGE_STARTS
+    group = np.searchsorted(starts, column["age"], side="right") - 1
+    frame = column["sex"] * len(starts) + group if by_sex else adult.astype(np.int64)
     _, first = np.unique(column["unit"], return_index=True)
     return Tract(
         tier,

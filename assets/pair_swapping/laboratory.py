@@ -22,7 +22,7 @@ class PairSwapped(Moving):
     rate: Fraction
 
     method = "pair swapping of 2010"
-    tiers = ("T1", "T2")
+    tiers = ("T1", "T2", "T3")
 
     @property
     def parameters(self) -> str:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
 from assets.confidentiality import find_leaks, list_deployed_nodes
 from assets.conventions import StageKind, preview, shorten_digest
-from assets.gates.shared import check_stage, count_problem, differing_table
+from assets.gates.shared import build_gates, count_problem, differing_table
 from assets.publication.asset import link, publish
 from assets.publication.package import DataFile
 from assets.publication.record import Check
@@ -47,6 +47,10 @@ class Recount:
 
     release: Retabulation
     estimation = ()
+    stages = (GEOGRAPHY, TABLES)
+
+    def own_gates(self) -> list[Gate[Retabulation]]:
+        return list_gates(self.release)
 
     def tables(self) -> Sequence[PublishedTable]:
         return tuple(self.release.products.values())
@@ -59,12 +63,8 @@ def build_retabulation(release: Retabulation) -> dg.Definitions:
     """The assets and checks. Raises DeclarationError if what it publishes could not be written."""
     recount: Any = Recount(release)
     require_placeable(release, recount.tables())
-    gates = list_gates(release)
-    checks = [
-        check_stage(recount, stage, [gate for gate in gates if gate.stage == stage]) for stage in (GEOGRAPHY, TABLES)
-    ]
-    assets = [_build_geography(release), _build_tables(release), _build_publication(recount, gates)]
-    return dg.Definitions(assets=assets, asset_checks=checks)
+    assets = [_build_geography(release), _build_tables(release), _build_publication(recount)]
+    return dg.Definitions(assets=assets, asset_checks=build_gates(recount))
 
 
 def _build_geography(release: Retabulation) -> dg.AssetsDefinition:
@@ -142,10 +142,11 @@ def _sums_of_blocks(context: ReleaseContext[Retabulation]) -> list[str]:
         placed = stage_places(session, release, source)
         for name in release.counted:
             table = release.products[name]
-            path = source.folder / f"{table.name}.parquet"
+            file = f"{table.name}.parquet"
             cells = [column.name for column in table.columns if column.has_figures and column.type == "integer"]
-            if cells and path.exists():
-                of_blocks = pq.read_table(path, filters=[("level", "=", release.microdata.level)])
+            if cells and file in source.files.digests:
+                of_blocks = source.read(table.name, ["level", "geoid", *cells]).read_all()
+                of_blocks = of_blocks.filter(pc.equal(of_blocks["level"], release.microdata.level))
                 published = session.register("published_cells", of_blocks)
                 names = {"table": table.table, "placed": placed, "published": published, "columns": cells}
                 (differing,) = session.row("retabulation/differing_sums", **names)
@@ -161,7 +162,7 @@ def _confidentiality(context: ReleaseContext[Retabulation]) -> list[str]:
 _CHECKS = (_source_as_published, _tables_as_made, _sums_of_blocks, _confidentiality)
 
 
-def _build_publication(recount: Any, gates: Sequence[Gate[Retabulation]]) -> dg.AssetsDefinition:
+def _build_publication(recount: Any) -> dg.AssetsDefinition:
     release: Retabulation = recount.release
 
     @release_stage(
@@ -177,7 +178,7 @@ def _build_publication(recount: Any, gates: Sequence[Gate[Retabulation]]) -> dg.
     ) -> dg.MaterializeResult:
         nodes = list_deployed_nodes(context)
         of_run: ReleaseContext[Any] = ReleaseContext(recount, release.adapt(warehouse), custody, ledger, nodes)
-        certificate, sums = publish(of_run, gates, _certify)
+        certificate, sums = publish(of_run, certify)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
@@ -193,7 +194,7 @@ def _build_publication(recount: Any, gates: Sequence[Gate[Retabulation]]) -> dg.
     return publication
 
 
-def _certify(
+def certify(
     context: ReleaseContext[Any],
     session: Session,
     passed: tuple[Check, ...],
@@ -202,6 +203,6 @@ def _certify(
 ) -> RetabulationCertificate:
     """Raises RetabulationError if the edition is another one, or was altered, since the tables were made."""
     source = read_source(context.release, context.custody, context.ledger)
-    if session.rows("warehouse/all", source=context.release.public(SOURCE)) != [(source.checksums,)]:
+    if session.rows("warehouse/all", source=context.release.public(SOURCE)) != [(source.files.checksums,)]:
         raise RetabulationError(f"{context.release.schema}: another edition was published meanwhile")
     return RetabulationCertificate(context.release, source, passed, files)

@@ -39,7 +39,7 @@ class Swapped(Moving):
     second_rate: Fraction | None = None
 
     method = "swapping"
-    tiers = ("T1", "T2")
+    tiers = ("T1", "T2", "T3")
 
     @property
     def parameters(self) -> str:

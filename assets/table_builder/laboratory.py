@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from pydantic import Field
 
-from assets.laboratory.points import Draw, Grid, Point
+from assets.laboratory.points import Draw, Grid, Point, count_cells
 from assets.laboratory.records import Tract
 from assets.release.numbers import Epsilon
 from assets.table_builder.declaration import MadePTable
@@ -24,65 +24,70 @@ _LOW = np.uint64(2**32 - 1)
 
 @dataclass(frozen=True)
 class NoisyHypercube(Point):
-    """A hypercube with discrete Laplace noise, whose margins are sums. In T2, where its cells would be thousands in
-    each block, it is the tables, each with an equal share of ε."""
+    """A hypercube with discrete Laplace noise, whose margins are sums. In other tiers than T1, where its cells would be
+    thousands in each block, it is the tables, each with an equal share of ε."""
 
     epsilon: Fraction
 
     method = "hypercube"
-    tiers = ("T1", "T2")
+    tiers = ("T1", "T2", "T3")
 
     @property
     def parameters(self) -> str:
         return f"ε = {float(self.epsilon):g}"
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
+        whole = tract.whole
         tables = 1 if tract.tier is REDISTRICTING else len(tract.tier.tables)
+        tables += 0 if whole is None else len(whole.tier.tables)
         sizes = {"block": tract.blocks, "frame": tract.tier.shape[0], "category": len(CATEGORIES)}
         design = Hypercube(sizes, self.epsilon / tables)
         noise = Noise(MECHANISM, {"inner": design.distribution(design.inner)}, key)
-        exact = _count(tract)
-        noisy = exact + noise.of_next("inner", exact.size).reshape(exact.shape)
+        noisy, around = (
+            exact if exact is None else exact + noise.of_next("inner", exact.size).reshape(exact.shape)
+            for exact in (count_cells(tract), None if whole is None else count_cells(whole))
+        )
+        assert noisy is not None
         law = LaplaceLaw(float(tables / self.epsilon))
-        return Draw(self.publish(tract, noisy, law), None, tables * float(design.bounded))
+        return Draw(self.publish(tract, noisy, law, around), None, tables * float(design.bounded))
 
 
 @dataclass(frozen=True)
 class PerturbedCounts(Point):
     """Counts that a p-table perturbs by their cell keys, without a finite loss: the same records in a cell get the same
-    change in every table. In T1 the cells are those of the hypercube, and margins their sums; in T2 they are those of
-    the tables."""
+    change in every table. In T1 the cells are those of the hypercube, and margins their sums; in other tiers they are
+    those of the tables."""
 
     name: str
     table: PTable
 
     method = "p-table"
-    tiers = ("T1", "T2")
+    tiers = ("T1", "T2", "T3")
 
     @property
     def parameters(self) -> str:
         return self.name
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        exact, largest = _count(tract), max(max(map(abs, row.changes)) for row in self.table.rows)
-        if tract.tier is REDISTRICTING:
-            # No two cells have a record in common.
-            perturbed = self.table.draw(exact.ravel(), RandomStream(key, MECHANISM))
-        else:
-            perturbed = self.table.draw_by_cell(exact.ravel(), KeyedWords(key, _add_up_keys(tract, key)))
+        largest = max(max(map(abs, row.changes)) for row in self.table.rows)
+        whole = tract.whole
+        around = None if whole is None else self._perturb(whole, key)
         changes = np.array(
             [
                 [float(row.probabilities.get(step, 0)) for step in range(-largest, largest + 1)]
                 for row in self.table.rows
             ]
         )
-        return Draw(self.publish(tract, perturbed.reshape(exact.shape), TabulatedLaw(changes)), None, None)
+        return Draw(self.publish(tract, self._perturb(tract, key), TabulatedLaw(changes), around), None, None)
 
-
-def _count(tract: Tract) -> Counts:
-    """The counts of all types in T1, and of all tables' cells in T2."""
-    types = tract.count()
-    return types if tract.tier is REDISTRICTING else tract.tier.tabulate(types)
+    def _perturb(self, tract: Tract, key: bytes) -> Counts:
+        exact = count_cells(tract)
+        if tract.tier is REDISTRICTING:
+            # No two cells have a record in common.
+            perturbed = self.table.draw(exact.ravel(), RandomStream(key, MECHANISM))
+        else:
+            perturbed = self.table.draw_by_cell(exact.ravel(), KeyedWords(key, _add_up_keys(tract, key)))
+        return perturbed.reshape(exact.shape)
 
 
 def _add_up_keys(tract: Tract, key: bytes) -> Words:

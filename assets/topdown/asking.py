@@ -48,7 +48,8 @@ _LISTED = 5
 
 
 class PlacesError(RefusedError, ValueError):
-    """Places whose sum cannot be asked of a publication. The message names the file or the code, and the rule."""
+    """Places or measurements that a publication cannot be asked for. The message names the file or the code, and the
+    rule."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,17 @@ class Measured:
 
 def read_published(folder: str | Path) -> dict[str, Measured]:
     """The noisy measurements of persons and of units in the folder of a published redistricting release, with all that
-    it publishes exactly. Its products include `noisy_measurements` and its invariants."""
+    it publishes exactly. Its products include `noisy_measurements` and its invariants. Raises PlacesError if the folder
+    or a file of these is missing or cannot be read."""
 
     def read(name: str, **options: Any) -> pa.Table:
-        return pq.read_table(Path(folder) / f"{name}.parquet", **options)
+        try:
+            return pq.read_table(Path(folder) / f"{name}.parquet", **options)
+        except (OSError, pa.ArrowException):
+            raise PlacesError(
+                f"{folder}: {name}.parquet is missing or cannot be read; give the folder of a published redistricting "
+                f"release whose products include {_MEASURED}"
+            ) from None
 
     places = read("spine").sort_by([("depth", "ascending"), ("number", "ascending")]).to_pylist()
     levels = list(dict.fromkeys(place["level"] for place in places))

@@ -6,12 +6,15 @@ min(n_X, n_R) / n_X, and then to a record of category c with probability m_c / n
 Supplement to the Census Bureau's reconstruction, which draw one matching).
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.risk.tiers import Counts, Shares
 
 
-def match_persons(persons: Counts, records: Counts) -> Shares:
+def match_persons(persons: Counts, records: Counts | Shares) -> Shares:
     """The probability that a person of a frame is matched to a record of each category, shape (…, categories). It sums
     to the probability to be matched at all.
 
@@ -31,6 +34,48 @@ def find_modes(counts: Counts | Shares, otherwise: Counts | Shares) -> Shares:
     used = np.where(empty, otherwise, counts)
     modes = (used == used.max(axis=-1, keepdims=True)).astype(np.float64)
     return np.asarray(modes / modes.sum(axis=-1, keepdims=True))
+
+
+def match_in_two_passes(persons: Counts, records: Counts, group: NDArray[np.int64]) -> Shares:
+    """As `match_persons`, first by frame, and then by group of frames whoever and whatever was left by itself.
+
+    Args:
+        persons: shape (…, frames).
+        records: shape (…, frames, categories).
+        group: of each frame, shape (frames,).
+    """
+    shares = match_persons(persons, records)
+    found = records.sum(axis=-1)
+    matched = np.minimum(persons, found)
+    left = records * (1 - matched / np.maximum(1, found))[..., None]
+    # How many are left is certain; which, is random, and only its expectation matters.
+    of_group = match_persons(_add_up(persons - matched, group, -1), _add_up(left, group, -2))
+    unmatched = (persons - matched) / np.maximum(1, persons)
+    return np.asarray(shares + unmatched[..., None] * of_group[..., group, :])
+
+
+def _add_up(counts: NDArray[Any], group: NDArray[np.int64], axis: int) -> NDArray[Any]:
+    shape = list(counts.shape)
+    shape[axis] = int(group.max()) + 1
+    added = np.zeros(shape, dtype=counts.dtype)
+    np.add.at(np.moveaxis(added, axis, 0), group, np.moveaxis(counts, axis, 0))
+    return added
+
+
+def measure_agreement_within_a_year(records: Counts, others: Counts, ages: int) -> float:
+    """The share of records that are right if ages may differ by a year, matched one to one, equal ones first. Frames
+    are groups of so many ages; shapes (blocks, frames, categories)."""
+    ours, theirs = (counts.reshape(-1, ages, counts.shape[2]) for counts in (records, others))
+    equal = np.minimum(ours, theirs)
+    ours, theirs, matched = ours - equal, theirs - equal, equal.sum()
+    # From the youngest on, who is left can only be matched to somebody older by a year.
+    for age in range(1, ages):
+        for one, other in ((ours, theirs), (theirs, ours)):
+            pairs = np.minimum(one[:, age], other[:, age - 1])
+            one[:, age] -= pairs
+            other[:, age - 1] -= pairs
+            matched += pairs.sum()
+    return float(matched / max(1, others.sum()))
 
 
 def measure_agreement(records: Counts, others: Counts) -> float:

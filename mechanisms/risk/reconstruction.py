@@ -5,6 +5,7 @@ The records are a histogram x of types with A x = c, x >= 0 and integer, where c
 all types that its cell counts, which leaves few of thousands. HiGHS solves the rest.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,10 @@ class NotSolvedError(ArithmeticError):
     """No histogram has the published counts, or the solver did not find one."""
 
 
+Row = tuple[NDArray[np.int64], NDArray[np.float64], float, float]
+"""An inequality: the positions and factors of its variables, and the least and the greatest sum."""
+
+
 @dataclass(frozen=True)
 class System:
     """The equations of a block, for the types that can occur.
@@ -29,29 +34,84 @@ class System:
     Attributes:
         types: the numbers of these types, ascending.
         upper: the most records that each can have: the least of the counts of its cells.
-        members: by row, whether its cell counts each of the types, shape (rows, types); no two rows are alike.
+        members: by row, the positions of the types that its cell counts; no two rows are alike.
         counts: by row, the published count.
+        exact: by row, whether it has so many records; in a table of the tract, they are the most.
     """
 
     types: NDArray[np.int64]
     upper: Counts
-    members: NDArray[np.bool_]
+    members: tuple[NDArray[np.int64], ...]
     counts: Counts
+    exact: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, tier: Tier, counts: Counts) -> "System":
-        """The equations for the published counts of all cells, shape (cells,). Raises NotSolvedError if a count above 0
-        has no type that can occur."""
-        inside = tier.cells != OUTSIDE
-        bounds = np.where(inside, counts[tier.cells], np.iinfo(np.int64).max).min(axis=0)
+    def of(cls, tier: Tier, counts: Counts, around: Counts | None = None) -> "System":
+        """The equations for the published counts of all cells, shape (cells,); those of the tract bound a block from
+        above. Raises NotSolvedError if a count above 0 has no type that can occur."""
+        cells, exact = tier.cells, np.ones(len(counts), dtype=np.bool_)
+        if tier.of_tract is not None and around is not None:
+            tract, first = tier.of_tract, len(counts)
+            further = tract.by_group.cells
+            cells = np.concatenate([tract.coarse.cells, np.where(further == OUTSIDE, OUTSIDE, first + further)])
+            counts = np.concatenate([counts, tract.add_up(around)])
+            exact = np.arange(len(counts)) < first
+        bounds = np.where(cells != OUTSIDE, counts[cells], np.iinfo(np.int64).max).min(axis=0)
         types = np.flatnonzero(bounds > 0)
-        cells = tier.cells[:, types]
-        rows = np.unique(cells[cells != OUTSIDE])
-        if counts.sum() != counts[rows].sum():
+        table, place = np.nonzero(cells[:, types] != OUTSIDE)
+        cell = cells[table, types[place]]
+        order = np.argsort(cell, kind="stable")
+        numbers, starts = np.unique(cell[order], return_index=True)
+        if counts[exact].sum() != counts[numbers[exact[numbers]]].sum():
             raise NotSolvedError("a published count above 0 has no type that the other tables allow")
-        members = (cells[:, None, :] == rows[None, :, None]).any(axis=0)
-        members, first = np.unique(members, axis=0, return_index=True)
-        return cls(types, bounds[types], members, counts[rows][first])
+        rows: dict[bytes, tuple[int, NDArray[np.int64]]] = {}
+        for number, members in zip(numbers.tolist(), np.split(place[order], starts[1:]), strict=True):
+            if exact[number] or counts[number] < bounds[types[members]].sum():
+                rows.setdefault(members.tobytes(), (number, members))
+        kept = np.array([number for number, _ in rows.values()], dtype=np.int64)
+        return cls(types, bounds[types], tuple(members for _, members in rows.values()), counts[kept], exact[kept])
+
+    @classmethod
+    def of_tract(cls, tier: Tier, counts: Counts, around: Counts) -> "System":
+        """The equations of all blocks of a tract together: of their counts, shape (blocks, cells), and of those of the
+        tract, shape (cells,). Types are numbered through all blocks. Single years are looked at only in the groups of
+        ages that the tables of a block leave. Raises NotSolvedError as `of`."""
+        assert tier.of_tract is not None
+        tract, (frames, categories) = tier.of_tract.tables, tier.shape
+        most = np.where(tract.cells != OUTSIDE, around[tract.cells], np.iinfo(np.int64).max).min(axis=0)
+        frames_of = [np.flatnonzero(tier.of_tract.group == group) for group in range(len(tier.of_tract.coarse.frames))]
+        types, upper = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        members: list[NDArray[np.int64]] = []
+        rows: list[Counts] = []
+        first = 0
+        for block, of_block in enumerate(counts):
+            system, places = cls.of(tier, of_block, around), []
+            for kind, of_kind in zip(system.types.tolist(), system.upper.tolist(), strict=True):
+                years = frames_of[kind // categories] * categories + kind % categories
+                years = years[most[years] > 0]
+                places.append(np.arange(first, first + len(years)))
+                types.append(block * frames * categories + years)
+                upper.append(np.minimum(most[years], of_kind))
+                first += len(years)
+            rows.append(system.counts[system.exact])
+            exact = np.flatnonzero(system.exact).tolist()
+            members += [np.concatenate([places[member] for member in system.members[row]]) for row in exact]
+        numbers = np.concatenate(types)
+        table, place = np.nonzero(tract.cells[:, numbers % (frames * categories)] != OUTSIDE)
+        cell = tract.cells[table, numbers[place] % (frames * categories)]
+        order = np.argsort(cell, kind="stable")
+        cells, starts = np.unique(cell[order], return_index=True)
+        members += np.split(place[order], starts[1:]) if len(cells) else []
+        published = np.concatenate([*rows, around[cells]])
+        return cls(numbers, np.concatenate(upper), tuple(members), published, np.ones(len(published), dtype=np.bool_))
+
+    @property
+    def rows(self) -> list[Row]:
+        least = np.where(self.exact, self.counts, 0).tolist()
+        return [
+            (members, np.ones(len(members)), low, high)
+            for members, low, high in zip(self.members, least, self.counts.tolist(), strict=True)
+        ]
 
     def reconstruct(self, costs: NDArray[np.float64] | None = None) -> Counts:
         """A histogram of the types with the published counts, shape (types,); one of least cost, if there are costs.
@@ -59,7 +119,7 @@ class System:
         if not len(self.types):
             return np.zeros(0, dtype=np.int64)
         costs = np.zeros(len(self.types)) if costs is None else costs
-        return _minimize(_Program(costs, self.upper, self.members.astype(float), self.counts, self.counts))
+        return _minimize(_Program(costs, self.upper, self.rows))
 
     def differ_most(self, solution: Counts) -> Counts:
         """A histogram that has as few records in common with a solution as any.
@@ -74,20 +134,18 @@ class System:
         costs = np.concatenate([(solution > 0).astype(float), np.zeros(2 * extra)])
         upper = np.concatenate([self.upper, excess, np.ones(extra, dtype=np.int64)])
         upper[free] = first
-        one, none = np.eye(extra), np.zeros((extra, extra))
-        reached = np.zeros((extra, types))
-        reached[np.arange(extra), free] = 1
-        matrix = np.block(
-            [
-                [self.members.astype(float), self.members[:, free].astype(float), np.zeros((len(self.counts), extra))],
-                [np.zeros((extra, types)), one, -np.diag(excess)],
-                [reached, none, -np.diag(first)],
-            ]
-        )
-        infinite = np.full(extra, np.inf)
-        lower_rows = np.concatenate([self.counts, -infinite, np.zeros(extra)])
-        upper_rows = np.concatenate([self.counts, np.zeros(extra), infinite])
-        found = _minimize(_Program(costs, upper, matrix, lower_rows, upper_rows))
+        excess_of = np.full(types, OUTSIDE)
+        excess_of[free] = types + np.arange(extra)
+        rows = []
+        for members, _, low, high in self.rows:
+            also = excess_of[members]
+            columns = np.concatenate([members, also[also != OUTSIDE]])
+            rows.append((columns, np.ones(len(columns)), low, high))
+        for place, (type_, least, most) in enumerate(zip(free.tolist(), first.tolist(), excess.tolist(), strict=True)):
+            above, reached = types + place, types + extra + place
+            rows.append((np.array([above, reached]), np.array([1.0, -most]), -np.inf, 0))
+            rows.append((np.array([type_, reached]), np.array([1.0, -least]), 0, np.inf))
+        found = _minimize(_Program(costs, upper, rows))
         other = found[:types]
         other[free] += found[types : types + extra]
         return other
@@ -128,7 +186,7 @@ def find_likeliest(cells: NDArray[np.integer[Any]], costs_of: Shares, persons: C
     upper = [np.repeat(persons[frames], len(categories)).astype(float)]
     costs = [-np.log(np.tile(prior[categories], len(frames)))]
     firsts, ones = range(0, len(types), len(categories)), np.ones(len(categories))
-    rows: list[tuple[NDArray[np.int64], NDArray[np.float64], float, float]] = [
+    rows: list[Row] = [
         (np.arange(first, first + len(categories)), ones, number, number)
         for first, number in zip(firsts, persons[frames].tolist(), strict=True)
     ]
@@ -152,12 +210,8 @@ def find_likeliest(cells: NDArray[np.integer[Any]], costs_of: Shares, persons: C
         rows.append((np.concatenate([members, steps]), factors, least, least))
         if not ascending:
             rows += [(pair, np.array([1.0, -1.0]), 0, np.inf) for pair in np.stack([steps[:-1], steps[1:]], axis=1)]
-    matrix = np.zeros((len(rows), columns))
-    for row, (places, factors, _, _) in enumerate(rows):
-        matrix[row, places] = factors
-    lower_rows, upper_rows = (np.array([row[side] for row in rows], dtype=np.float64) for side in (2, 3))
     whole = len(types) if convex else columns
-    program = _Program(np.concatenate(costs), np.concatenate(upper), matrix, lower_rows, upper_rows, whole)
+    program = _Program(np.concatenate(costs), np.concatenate(upper), rows, whole)
     histogram = np.zeros((len(persons), len(prior)), dtype=np.int64)
     histogram.ravel()[types] = _minimize(program)[: len(types)]
     return histogram
@@ -171,27 +225,26 @@ def measure_variability(solution: Counts, other: Counts) -> float:
 
 @dataclass(frozen=True)
 class _Program:
-    """min costs·x for 0 <= x <= upper with lower_rows <= matrix x <= upper_rows, of which the first `whole` are
-    integers; those that are left are integers at a least cost if these are."""
+    """min costs·x for 0 <= x <= upper and some inequalities, of which the first `whole` are integers; those that are
+    left are integers at a least cost if these are."""
 
     costs: NDArray[np.float64]
     upper: NDArray[np.generic]
-    matrix: NDArray[np.float64]
-    lower_rows: NDArray[np.generic]
-    upper_rows: NDArray[np.generic]
+    rows: Sequence[Row]
     whole: int | None = None
 
 
 def _minimize(program: _Program) -> Counts:
-    rows, columns = program.matrix.shape
+    rows, columns = len(program.rows), len(program.costs)
+    starts = np.cumsum([0, *(len(places) for places, *_ in program.rows)])
+    places, factors = (np.concatenate([row[part] for row in program.rows]) for part in (0, 1))
+    lower_rows, upper_rows = (np.array([row[part] for row in program.rows], dtype=np.float64) for part in (2, 3))
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = columns, rows
     lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.costs, np.zeros(columns), program.upper.astype(float)
-    lp.row_lower_, lp.row_upper_ = program.lower_rows.astype(float), program.upper_rows.astype(float)
-    row, column = np.nonzero(program.matrix)
+    lp.row_lower_, lp.row_upper_ = lower_rows, upper_rows
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = np.searchsorted(row, np.arange(rows + 1))
-    lp.a_matrix_.index_, lp.a_matrix_.value_ = column, program.matrix[row, column]
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = starts, places, factors
     whole = columns if program.whole is None else program.whole
     kinds = [highspy.HighsVarType.kInteger] * whole, [highspy.HighsVarType.kContinuous] * (columns - whole)
     lp.integrality_ = [*kinds[0], *kinds[1]]
@@ -203,7 +256,7 @@ def _minimize(program: _Program) -> Counts:
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         raise NotSolvedError("no histogram of records has the published counts")
     found = np.rint(np.array(solver.getSolution().col_value)).astype(np.int64)
-    sums = program.matrix @ found
-    if np.any(sums < program.lower_rows) or np.any(sums > program.upper_rows):
+    sums = np.add.reduceat(factors * found[places], starts[:-1])
+    if np.any(sums < lower_rows) or np.any(sums > upper_rows):
         raise NotSolvedError("the solver's histogram does not have the published counts")
     return found

@@ -26,6 +26,8 @@ OUTSIDE = -1
 
 AGE_STARTS = (*range(23), 25, 30, 35, 40, 45, 50, 55, 60, 62, 65, 67, 70, 75, 80, 85)
 """The first ages of the 38 groups of the Census Bureau's reconstruction: single years up to 21, then those of P12."""
+YEAR_STARTS = (*range(101), 105, 110)
+"""Those of PCT12: single years up to 99, 100 to 104, 105 to 109, and older."""
 _P12_STARTS = (0, 5, 10, 15, 18, 20, 21, *AGE_STARTS[22:])
 _SEXES = ("male", "female")
 
@@ -37,12 +39,14 @@ class Tier:
     Attributes:
         frames: the values, in words, of what an attacker knows beforehand.
         tables: by name, the cell of every type, shape (frames, categories); `OUTSIDE` if the table does not count it.
+        of_tract: the tables that are published of the whole tract alone, if there are any.
     """
 
     name: str
     title: str
     frames: tuple[str, ...]
     tables: Mapping[str, NDArray[np.int32]]
+    of_tract: "TractTables | None" = None
 
     @cached_property
     def cells(self) -> NDArray[np.int32]:
@@ -66,11 +70,44 @@ class Tier:
     def tabulate(self, histograms: Counts) -> Counts:
         """The counts of all tables, shape (blocks, cells), of histograms, shape (blocks, frames, categories)."""
         types = histograms.reshape(len(histograms), -1)
-        counts = np.zeros((len(histograms), len(self.table_of_cell)), dtype=np.int64)
-        for cells in self.cells:
-            inside = np.flatnonzero(cells != OUTSIDE)
-            np.add.at(counts.T, cells[inside], types.T[inside])
+        counts = np.zeros((len(histograms), len(self.table_of_cell)), dtype=histograms.dtype)
+        block, kind = np.nonzero(types)
+        for cells in self.cells[:, kind]:
+            inside = cells != OUTSIDE
+            np.add.at(counts, (block[inside], cells[inside]), types[block[inside], kind[inside]])
         return counts
+
+
+@dataclass(frozen=True)
+class TractTables:
+    """The tables of a whole tract, which tell ages apart that tables of blocks do not.
+
+    Attributes:
+        tables: as a tier, of the same types.
+        group: by frame, that of `coarse` which it belongs to.
+        coarse: the tier of the same tables of blocks in which frames that they do not tell apart are one.
+        by_group: these tables, added up to types of `coarse`.
+        ages: the number of ages; a frame is a sex and an age.
+    """
+
+    tables: Tier
+    group: NDArray[np.int64]
+    coarse: Tier
+    by_group: Tier
+    ages: int
+
+    def add_up(self, counts: Counts) -> Counts:
+        """Counts of the cells of `by_group`, shape (cells,), from those of `tables`."""
+        frames, groups = len(self.tables.frames), len(self.by_group.frames)
+        added = np.zeros((len(self.tables.tables), groups), dtype=np.int64)
+        np.add.at(added.T, self.group, counts.reshape(-1, frames).T)
+        return added.ravel()
+
+    def join(self, histograms: Counts) -> Counts:
+        """Histograms of `coarse`, shape (blocks, groups, categories), from those of frames."""
+        joined = np.zeros((len(histograms), len(self.coarse.frames), histograms.shape[2]), dtype=np.int64)
+        np.add.at(joined.transpose(1, 0, 2), self.group, histograms.transpose(1, 0, 2))
+        return joined
 
 
 def _redistricting(adult: NDArray[np.bool_]) -> dict[str, NDArray[np.int32]]:
@@ -84,41 +121,71 @@ def _redistricting(adult: NDArray[np.bool_]) -> dict[str, NDArray[np.int32]]:
     return tables
 
 
-def _by_sex_and_age() -> dict[str, NDArray[np.int32]]:
+def _select_races() -> list[NDArray[np.bool_]]:
+    """Whose tables by sex and age there are, A to O: races alone, two or more races, Hispanic persons, and of persons
+    who are not Hispanic, races alone and two or more races."""
+    category = np.arange(len(CATEGORIES))
+    race, hispanic = category % RACES, category >= RACES
+    races = [*(race == number for number in range(len(SIX_RACES))), race >= len(SIX_RACES)]
+    return [*races, hispanic, *(members & ~hispanic for members in races)]
+
+
+def _by_sex_and_age(ages: tuple[int, ...]) -> dict[str, NDArray[np.int32]]:
     """P12, P12A to P12I and P14: sex by age, also of races alone, of two or more races, of Hispanic persons, and of
-    White persons who are not Hispanic; and sex by single years under 20."""
-    starts = np.array(AGE_STARTS)
+    White persons who are not Hispanic; and sex by single years under 20. Frames are sex by `ages`, the first ones."""
+    starts = np.array(ages)
     group = np.searchsorted(_P12_STARTS, starts, side="right") - 1
     sex = np.arange(len(_SEXES))
     by_group = (sex[:, None] * len(_P12_STARTS) + group).ravel()
     by_year = np.where(starts < 20, sex[:, None] * 20 + np.minimum(starts, 19), OUTSIDE).ravel()
-    category = np.arange(len(CATEGORIES))
-    race, hispanic = category % RACES, category >= RACES
-    members = {"P12": np.ones_like(hispanic)}
-    members |= {f"P12{letter}": race == number for number, letter in enumerate("ABCDEF")}
-    members |= {"P12G": race >= len(SIX_RACES), "P12H": hispanic, "P12I": (race == 0) & ~hispanic}
+    members = {"P12": np.ones(len(CATEGORIES), dtype=np.bool_)}
+    members |= {f"P12{letter}": of_table for letter, of_table in zip("ABCDEFGHI", _select_races(), strict=False)}
     tables = {name: np.where(of_table, by_group[:, None], OUTSIDE) for name, of_table in members.items()}
-    tables["P14"] = np.broadcast_to(by_year[:, None], (len(by_year), len(category)))
+    tables["P14"] = np.broadcast_to(by_year[:, None], (len(by_year), len(CATEGORIES)))
     return {name: cells.astype(np.int32) for name, cells in tables.items()}
 
 
-def _name_ages() -> list[str]:
-    ends = [*(start - 1 for start in AGE_STARTS[1:]), None]
-    return [
+def _of_tract(name: str, ages: tuple[int, ...]) -> Tier:
+    """PCT12 and PCT12A to PCT12O: sex by these ages, also by race and ethnicity."""
+    frame = np.arange(len(_SEXES) * len(ages))[:, None]
+    members = [np.ones(len(CATEGORIES), dtype=np.bool_), *_select_races()]
+    names = ["PCT12", *(f"PCT12{letter}" for letter in "ABCDEFGHIJKLMNO")]
+    tables = {
+        table: np.where(of_table, frame, OUTSIDE).astype(np.int32)
+        for table, of_table in zip(names, members, strict=True)
+    }
+    return Tier(name, "tables of a tract", _name_frames(ages), tables)
+
+
+def _name_frames(ages: tuple[int, ...]) -> tuple[str, ...]:
+    ends = [*(start - 1 for start in ages[1:]), None]
+    named = [
         f"{first} or older" if last is None else str(first) if last == first else f"{first} to {last}"
-        for first, last in zip(AGE_STARTS, ends, strict=True)
+        for first, last in zip(ages, ends, strict=True)
     ]
+    return tuple(f"{sex}, {age}" for sex in _SEXES for age in named)
+
+
+def _summarize(name: str, title: str, ages: tuple[int, ...], of_tract: TractTables | None = None) -> Tier:
+    tables = _redistricting(np.tile(np.array(ages) >= 18, len(_SEXES))) | _by_sex_and_age(ages)
+    return Tier(name, title, _name_frames(ages), tables, of_tract)
 
 
 REDISTRICTING = Tier("T1", "redistricting tables", ("under 18", "18 or older"), _redistricting(np.array([False, True])))
 """P1 to P4 of a block, which together determine how many persons of each type it has."""
 
-SUMMARY_FILE = Tier(
-    "T2",
-    "tables of Summary File 1 by sex and age",
-    tuple(f"{sex}, {age}" for sex in _SEXES for age in _name_ages()),
-    _redistricting(np.tile(np.array(AGE_STARTS) >= 18, len(_SEXES))) | _by_sex_and_age(),
-)
+SUMMARY_FILE = _summarize("T2", "tables of Summary File 1 by sex and age", AGE_STARTS)
 """The tables of T1, P12, P12A to P12I and P14 of a block."""
 
-TIERS = {tier.name: tier for tier in (REDISTRICTING, SUMMARY_FILE)}
+_GROUPS = np.searchsorted(AGE_STARTS, YEAR_STARTS, side="right") - 1
+_BY_YEAR = TractTables(
+    _of_tract("T3 of the tract", YEAR_STARTS),
+    np.concatenate([sex * len(AGE_STARTS) + _GROUPS for sex in range(len(_SEXES))]),
+    SUMMARY_FILE,
+    _of_tract("T3 of the tract, by age group", AGE_STARTS),
+    len(YEAR_STARTS),
+)
+WITH_TRACT = _summarize("T3", "the same, and single years of age by tract", YEAR_STARTS, _BY_YEAR)
+"""The tables of T2 of a block, and PCT12 and PCT12A to PCT12O of the tract."""
+
+TIERS = {tier.name: tier for tier in (REDISTRICTING, SUMMARY_FILE, WITH_TRACT)}

@@ -251,6 +251,8 @@ def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -
 
 def run(section: str, folder: Path, names: Sequence[str], options: argparse.Namespace) -> None:
     """Try the cases of a section that the options choose and that were not tried yet. Each is recorded at once."""
+    if section != "attacked":
+        names = [name for name in names if RELEASES[name].charges]
     cases = [case for case in SECTIONS[section](folder, names) if options.only in case[1]]
     command = f"python -m tests.faults {section}"
     command += f" --sample {options.sample}" if options.sample else ""

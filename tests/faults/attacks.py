@@ -29,13 +29,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.gates.shared import all_gates
-from assets.publication.asset import publish
 from assets.publication.signature import CERTIFICATE, CHECKSUMS, EDITIONS, SIGNATURE, checksums, public_key, verify
 from assets.release.gate import Verdicts
 from resources.instances import close_waiting
 from tests.additions import ADDITIONS, LIES, Place
 from tests.deployments import Deployment
-from tests.faults.releases import Ended, deployment, in_child, launch, names, prepared, run_job, tables
+from tests.faults.releases import (
+    Ended,
+    ask_for_publication,
+    deployment,
+    in_child,
+    launch,
+    names,
+    prepared,
+    run_job,
+    tables,
+)
 from tests.faults.tampering import UNNAMED, Published, audited, opened, plain_version, relabel
 from tests.forging import seal_blocks
 from tests.gates import failing
@@ -52,9 +61,9 @@ class NotMadeError(Exception):
 
 @cache
 def published(folder: Path, name: str) -> Published:
-    """A release with an earlier edition, of another record, whose public zone is kept beside it."""
-    start = prepared(folder, name)
-    root = Path(shutil.copytree(start, start.parent / "attacked"))
+    """A release with an earlier edition, of another record, whose public zone is kept beside it. What it reads is
+    published with it, so that no later edition of that is there either."""
+    root = prepared(folder, name).with_name("attacked")
     for place, changes in ((_earlier(root), {"guess": 1}), (None, {})):
         ended = in_child(lambda changes=changes: launch(deployment(root, name, **changes)))  # type: ignore[misc]
         if ended.status:
@@ -105,11 +114,6 @@ def _attack(release: Published, root: Path, rng: random.Random, seed: int, addit
     return judge(
         here, lambda: alter(release, root, rng, read_by(here)), lambda: _content(root), _original(release.root), ask
     )
-
-
-def ask_for_publication(here: Deployment[Any]) -> None:
-    """Do what the step `publication` does."""
-    publish(here.context)
 
 
 def ask_by_launch(here: Deployment[Any]) -> None:

@@ -27,8 +27,8 @@ from resources import storage
 from resources.statements import Zone
 from resources.warehouse import Warehouse, WarehouseError
 from tests.deployments import Deployment
-from tests.faults.attacks import FILES, NotMadeError, alter_rows, ask_for_publication, entries, judge, read_by, told
-from tests.faults.releases import deployment, hashes, in_child, launch, names, prepare_charge
+from tests.faults.attacks import FILES, NotMadeError, alter_rows, entries, judge, read_by, told
+from tests.faults.releases import ask_for_publication, deployment, hashes, in_child, launch, names, prepare_charge
 from tests.faults.tampering import another, audited
 from tests.gates import failing
 from tests.lake import COMPUTING, Lake, make_lake

@@ -34,6 +34,9 @@ from matplotlib.figure import Figure
 from assets.charge import asset as charge_asset
 from assets.publication import package
 from assets.publication.asset import publish
+from assets.release.dataset import CEF
+from assets.release.method import CHARGE
+from assets.retabulation.asset import certify
 from assets.topdown import measurements
 from orchestration.launch import PUBLICATION_OF, STATES
 from resources import chain
@@ -41,6 +44,7 @@ from resources.instances import close_waiting
 from tests.contract.kinds import KINDS, Build, before_draw, to_publication, village
 from tests.deployments import Deployment
 from tests.dhc_deployments import dhc_deployment
+from tests.retabulation_deployments import retabulation_deployment
 from tests.safetab_deployments import safetab_deployment
 from tests.table_builder_deployments import AFTER, after_swap_deployment, hypercube_deployment
 from tests.topdown_deployments import THREE_LEVELS
@@ -55,11 +59,13 @@ class Disturbed:
         build: makes its deployment below a folder, as `Kind.build` does.
         cap: a cap of the dataset under which two such releases fit and three do not; None if no loss is finite.
         custody: of its key.
+        charges: whether it makes a draw of its own; others are only attacked.
     """
 
     build: Build
     cap: Any
     custody: str = "escrowed"
+    charges: bool = True
 
 
 def _changed(kind: str, **changes: Any) -> Build:
@@ -128,6 +134,7 @@ RELEASES: Mapping[str, Disturbed] = {
     "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),
     "topdown, partitions": Disturbed(_changed("topdown", **THREE_LEVELS, partitions="state"), _CAPS["topdown"]),
     **{f"hypercube, {name}": Disturbed(_cube(cube, of), cap) for name, (cube, of, cap) in HYPERCUBES.items()},
+    "retabulation": Disturbed(retabulation_deployment, None, charges=False),
 }
 """The releases that are disturbed: every kind of the contract tests, and what differs within a kind."""
 
@@ -299,8 +306,13 @@ def prepared(folder: Path, name: str) -> Path:
 
 def prepare_charge(here: Deployment[Any]) -> None:
     """Run everything that comes before the charge."""
-    before = before_draw(here.context.method)[:-1]
-    here.run_assets(*sources(here), *(here.key(stage) for stage in before))
+    here.run_assets(*sources(here), *(here.key(stage) for stage in _before_charge(here)))
+
+
+def _before_charge(here: Deployment[Any]) -> list[str]:
+    """The stages before the charge; that of the records alone if there is none."""
+    method = here.context.method
+    return before_draw(method)[:-1] if CHARGE in method.stages else [CEF]
 
 
 def sources(here: Deployment[Any]) -> list[dg.AssetKey]:
@@ -320,7 +332,7 @@ def _require(ended: Ended) -> Any:
 def from_charge(root: Path, name: str) -> None:
     """Every stage from the charge to the publication, without Dagster: its own files would hide those of the stages."""
     here = deployment(root, name)
-    before = before_draw(here.context.method)[:-1]
+    before = _before_charge(here)
     _stages(here, [stage for stage in to_publication(here.context.method) if stage not in before])
 
 
@@ -347,7 +359,12 @@ def _stages(here: Deployment[Any], stages: Sequence[str]) -> None:
                 _call(here, assets[here.key(stage)], partition)
         elif stage != "publication":
             _call(here, assets[here.key(stage)])
-    publish(here.context)
+    ask_for_publication(here)
+
+
+def ask_for_publication(here: Deployment[Any]) -> None:
+    """Do what the step `publication` does."""
+    publish(here.context, None if here.release.declaration.charges else certify)
 
 
 def _assets(here: Deployment[Any]) -> dict[dg.AssetKey, Any]:

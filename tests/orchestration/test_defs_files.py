@@ -53,6 +53,20 @@ def test_a_key_may_occur_in_several_mappings_and_be_overridden_after_a_merge() -
     require_unambiguous_text("a: &x {b: 1}\nc: {<<: *x, b: 2}\nd: *x\n1: e\n'1': f\n---\na: 2020-01-01\n", "f.yaml")
 
 
+def test_a_file_that_dagster_would_ignore_is_refused(tmp_path: Path) -> None:
+    """Below or beside another one. Told apart from a deployment that loads without the datasets it declares."""
+    for folders, other in (("census/more", "defs.yaml"), ("census/a/b", "defs.yml"), ("census", "component.yaml")):
+        (tmp_path / folders).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "census" / "defs.yaml").write_text("type: a\n")
+        (tmp_path / "censuses").mkdir(exist_ok=True)
+        (tmp_path / "censuses" / "defs.yaml").write_text("type: a\n")
+        require_unambiguous(tmp_path)
+        (tmp_path / folders / other).write_text("type: b\n")
+        with pytest.raises(DeclarationError, match=r"census/.*: Dagster reads either this file or .*census/defs\.yaml"):
+            require_unambiguous(tmp_path)
+        (tmp_path / folders / other).unlink()
+
+
 def test_all_files_of_this_deployment_are_unambiguous() -> None:
     require_unambiguous(Path(__file__).resolve().parents[2] / "orchestration" / "defs")
 

@@ -31,7 +31,7 @@ from mechanisms.accounting.risks import enclose_charges
 from mechanisms.accounting.specification import UNBOUNDED, Flavor, Line, Specification
 from resources.chain import GENESIS, Entry
 from resources.custody import Custody, CustodyError, CustodyMode, compute_commitment
-from resources.ledger import CapExceeded, Ledger, LedgerError, of_population
+from resources.ledger import CapExceeded, Ledger, LedgerError, find_bound, of_population
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.depth import deep_cases, quick_cases
@@ -322,6 +322,12 @@ def test_a_cap_on_the_curve_admits_what_the_certified_bound_of_all_charges_allow
     with pytest.raises(CapExceeded):
         noisy(ledger, "third", ApproximateLoss(rational(Fraction(most)), wide.delta))
     assert ledger.verify() == ()
+    details = entry.parse_details()
+    for wrong in ("x", {"delta": "1/0"}, {"delta": "x"}, {"delta": None}, {"delta": "1e-10", "epsilon": []}):
+        bound = wrong if isinstance(wrong, str) else {"charges": 1, **wrong}
+        altered = replace(entry, details=replace(details, bound=bound).as_text())
+        with pytest.raises(LedgerError, match="entry 3: the bound that it records has no ε at δ in numbers"):
+            find_bound([altered], wide)
 
 
 def test_the_bound_of_a_charge_is_the_ledgers_whatever_machine_reads_it(file_ledger, monkeypatch):

@@ -67,8 +67,7 @@ def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser
     precision = find(measure_guesses(truth, "link", guesses), ALL, "precision")
     assert precision == pytest.approx(expected)
     targets = choose_targets(truth, 40, KEY)
-    worlds = remove_each(truth, Blank(), KEY, targets)
-    assert worlds is not None
+    (worlds,) = remove_each(truth, Blank(), KEY, targets)
     without = link(worlds.publication, worlds.persons)
     gains = list(measure_gain(truth, "link", targets, select(guesses, targets), select(without, worlds.places)))
     assert len(gains) == 2
@@ -94,10 +93,9 @@ def test_worlds_without_targets_are_in_memory_one_at_a_time() -> None:
     whole = Exact().draw(truth.tract, KEY).publication.counts
     targets = np.arange(40)
     tracemalloc.start()
-    worlds = remove_each(truth, Exact(), KEY, targets)
+    (worlds,) = remove_each(truth, Exact(), KEY, targets)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert worlds is not None
     removed = whole[truth.tract.place[targets]] - worlds.publication.counts
     assert set(removed.sum(axis=1)) <= {2, 4}, "one person, in two tables or in four"
     assert peak < 12 * whole.nbytes

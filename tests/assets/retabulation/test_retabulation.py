@@ -2,48 +2,26 @@
 
 import csv
 import json
+import shutil
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import dagster as dg
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
+from assets.publication import asset
 from assets.publication.asset import publication_problems
 from assets.publication.signature import identity
 from assets.publication.withdrawal import withdraw
 from assets.release.release import DeclarationError
-from orchestration.components import Retabulation
-from orchestration.components.dataset import Dataset
-from orchestration.components.topdown import TopDown
 from tests.deployments import Deployment
+from tests.retabulation_deployments import declare
 from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_deployment
 
-DECLARED = {
-    "name": "places",
-    "dataset": "town",
-    "of": "redistricting",
-    "title": "Places",
-    "geographies": {"place": ["TABBLKST", "PLACEFP"], "district": "districts.csv"},
-    "tables": ["P1", "P2", "H1"],
-}
 STAGES = ("geography", "tables", "publication")
-
-
-def declare(deployment: Deployment[Any], **changes: Any) -> Deployment[Any]:
-    """The deployment with a retabulation beside its release."""
-    release = deployment.release
-    components = [Dataset(release.dataset), TopDown(release.declaration)]
-    tree = SimpleNamespace(get_all_components=lambda kind: [each for each in components if isinstance(each, kind)])
-    context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=deployment.root, component_tree=tree))
-    component = Retabulation.resolve_from_yaml(yaml.safe_dump(DECLARED | changes))
-    definitions = dg.Definitions.merge(deployment.definitions, component.build_defs(context))
-    return replace(deployment, definitions=definitions)
 
 
 def keys(*stages: str) -> list[dg.AssetKey]:
@@ -115,8 +93,11 @@ def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(town: Dep
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
 
 
-def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_again(town: Deployment[Any]) -> None:
-    """Told apart from a program that reads whatever files lie there: the altered file is well-formed."""
+def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_again(
+    town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from a program that reads whatever files lie there: the altered file is well-formed. Told apart from
+    one that verifies files, and reads what somebody put there since."""
     path = town.release.folder / "persons.parquet"
     original = path.read_bytes()
     pq.write_table(pq.read_table(path).slice(1), path)
@@ -132,10 +113,33 @@ def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_agai
     said = refusal(town, "publication")
     assert "tables_as_made: " in said
     assert "sums_of_blocks: P1: places that are not the sums of their blocks" in said
+    folder, verify = town.release.folder, asset.publication_problems
+
+    def exchange_file() -> None:
+        pq.write_table(pq.read_table(path).slice(1), path)
+
+    def exchange_folder() -> None:
+        folder.rename(folder.with_name("kept"))
+        shutil.copytree(folder.with_name("places"), folder)
+
+    for exchange, said in (
+        (exchange_file, "persons.parquet is missing or was altered"),
+        (exchange_folder, "signed, but are those of town/places"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(asset, "publication_problems", lambda *given, do=exchange: [verify(*given), do()][0])
+            assert said in refusal(town, "tables")
+        path.write_bytes(original)
+    shutil.rmtree(folder)
+    folder.with_name("kept").rename(folder)
     town.run_assets(*keys("tables"))
     with town.opened() as connection:
         connection.execute("DELETE FROM public.town__places.geography WHERE level = 'district'")
     assert "geography_as_declared: " in refusal(town, "publication")
+    with town.opened("confidential") as connection:
+        connection.execute("UPDATE confidential.town.units SET PLACEFP = '99999'")
+    town.run_assets(*keys("geography", "tables"))
+    assert "cef: as_read: " in refusal(town, "publication"), "the places are those of a source that was read"
 
 
 def test_a_withdrawal_takes_the_retabulation_with_it(town: Deployment[Any]) -> None:

@@ -159,6 +159,8 @@ def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path) -> None:
         file.write_text(text, "utf-8")
         with pytest.raises(PlacesError, match=message):
             read_codes(file)
+    with pytest.raises(PlacesError, match=r"nowhere: spine\.parquet is missing or cannot be read; give the folder of"):
+        estimate_published(tmp_path / "nowhere")
 
 
 def test_a_reader_estimates_a_release_anew_from_its_files(of_production: Case) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mechanisms.risk.baselines import guess_by_mode, guess_by_share
-from mechanisms.risk.matching import match_persons
+from mechanisms.risk.matching import match_in_two_passes, match_persons, measure_agreement_within_a_year
 from mechanisms.risk.posterior import LaplaceLaw, Law, RoundedLaw, TabulatedLaw, expect_shares, expect_shares_of_pairs
 from mechanisms.risk.reconstruction import NotSolvedError, find_likeliest
 from mechanisms.risk.tiers import OUTSIDE
@@ -25,6 +25,44 @@ def test_expected_matches_are_the_mean_over_all_matchings_without_replacement(pe
     assert shares == pytest.approx(enumerated)
     with_replacement = np.array(records) / max(1, sum(records))
     assert np.allclose(shares, with_replacement) == (sum(records) >= persons or not sum(records))
+
+
+def test_who_is_left_by_a_first_matching_is_matched_by_group_of_frames() -> None:
+    """Told apart from: a second matching of everybody, and one with the records that the first one has used."""
+    persons, group, labels = np.array([2, 1, 1]), np.array([0, 0, 1]), [(0, 0), (1, 0), (1, 1), (1, 1), (2, 0)]
+    records = np.zeros((3, 2), dtype=np.int64)
+    np.add.at(records, tuple(np.array(labels).T), 1)
+    sums, number = np.zeros((3, 2)), 0
+    # In any order, each person takes the first record of the same frame, and then, in the same order, of the group.
+    for order in permutations(labels):
+        left, unmatched = list(order), []
+        for frame in np.repeat(np.arange(3), persons).tolist():
+            found = next((record for record in left if record[0] == frame), None)
+            if found is None:
+                unmatched.append(frame)
+            else:
+                left.remove(found)
+                sums[found] += 1 / persons[frame]
+        for frame in unmatched:
+            found = next((record for record in left if group[record[0]] == group[frame]), None)
+            if found is not None:
+                left.remove(found)
+                sums[frame, found[1]] += 1 / persons[frame]
+        number += 1
+    assert match_in_two_passes(persons, records, group) == pytest.approx(sums / number)
+
+
+def test_ages_that_differ_by_a_year_agree_one_to_one() -> None:
+    """After equal ages, the most pairs of all assignments. Told apart from: pairs with replacement, and an age that is
+    paired with the older one although only the younger one has nobody else."""
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        records = [np.bincount(rng.integers(0, 6, 6), minlength=6) for _ in range(2)]
+        equal = np.minimum(*records)
+        ours, theirs = (np.repeat(np.arange(6), counts - equal).tolist() for counts in records)
+        most = max(sum(abs(a - b) <= 1 for a, b in zip(ours, order, strict=True)) for order in permutations(theirs))
+        shaped = [counts.reshape(1, 6, 1) for counts in records]
+        assert measure_agreement_within_a_year(*shaped, ages=6) == (equal.sum() + most) / 6
 
 
 def test_guessers_leave_the_target_out() -> None:

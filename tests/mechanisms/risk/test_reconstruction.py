@@ -5,7 +5,7 @@ import pytest
 
 from mechanisms.risk.matching import measure_agreement
 from mechanisms.risk.reconstruction import NotSolvedError, System, measure_variability
-from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE, Counts, Tier
+from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE, WITH_TRACT, Counts, Tier
 
 RACES_DRAWN = (0, 1, 3, 6, 63, 64)
 
@@ -22,11 +22,13 @@ def draw_block(tier: Tier, persons: int, seed: int, frames: int = 12) -> Counts:
 def enumerate_solutions(system: System) -> list[Counts]:
     """All histograms of a system, by depth first: a branch ends as soon as a row has too many or can have too few."""
     solutions: list[Counts] = []
+    counted = np.array([np.isin(np.arange(len(system.types)), members) for members in system.members], dtype=np.int64)
+    least = np.where(system.exact, system.counts, 0)
 
     def extend(chosen: Counts, place: int) -> None:
-        sums = system.members @ chosen
-        most = sums + system.members[:, place:] @ system.upper[place:]
-        if np.any(sums > system.counts) or np.any(most < system.counts):
+        sums = counted @ chosen
+        most = sums + counted[:, place:] @ system.upper[place:]
+        if np.any(sums > system.counts) or np.any(most < least):
             return
         if place == len(chosen):
             solutions.append(chosen.copy())
@@ -61,6 +63,41 @@ def test_variability_and_provable_records_are_those_of_the_enumeration() -> None
         assert system.count_provable(solution, other) == np.minimum.reduce(solutions).sum()
     assert min(numbers) == 1
     assert max(numbers) > 100
+
+
+def test_blocks_of_a_tract_are_reconstructed_together() -> None:
+    """Told apart from: each block by itself, which leaves the tables of the tract; counts of the tract as those of each
+    block; and the most of all blocks at once as the variability of one."""
+    of_tract = WITH_TRACT.of_tract
+    assert of_tract is not None
+    histograms = np.zeros((2, *WITH_TRACT.shape), dtype=np.int64)
+    # In the first block, who of 30 and 40 is Hispanic is told by the tract alone: PCT12K and PCT12M.
+    records = [(0, 30, 1), (0, 31, 66), (0, 40, 64), (0, 41, 3), (0, 32, 0), (1, 30, 0), (1, 31, 63), (1, 32, 0)]
+    np.add.at(histograms, tuple(np.array(records).T), 1)
+    counts = WITH_TRACT.tabulate(histograms)
+    around = of_tract.tables.tabulate(histograms.sum(axis=0)[None])[0]
+    together = System.of_tract(WITH_TRACT, counts, around)
+    solutions = enumerate_solutions(together)
+    assert len(solutions) > 1
+    for one in solutions:
+        filled = np.zeros_like(histograms)
+        filled.ravel()[together.types] = one
+        assert np.array_equal(WITH_TRACT.tabulate(filled), counts)
+        assert np.array_equal(of_tract.tables.tabulate(filled.sum(axis=0)[None])[0], around)
+    solution = together.reconstruct()
+    most = max(measure_variability(solution, one) for one in solutions)
+    assert measure_variability(solution, together.differ_most(solution)) == most
+    alone = 0
+    for block in range(2):
+        system = System.of(WITH_TRACT, counts[block], around)
+        fits = enumerate_solutions(system)
+        alone += len(enumerate_solutions(System.of(of_tract.coarse, counts[block]))) - len(fits)
+        for one in solutions:
+            filled = np.zeros_like(histograms)
+            filled.ravel()[together.types] = one
+            joined = of_tract.join(filled)[block].ravel()[system.types]
+            assert any(np.array_equal(joined, fit) for fit in fits), "a block's own equations allow what all do"
+    assert alone > 0, "the tract's counts rule something out"
 
 
 def test_a_block_of_one_person_is_determined_and_provable() -> None:
