@@ -66,7 +66,7 @@ def _measure_tract(
     pairs = RandomStream(chosen, "pairs").words(2 * _PAIRS) % np.uint64(len(truth.tract.household))
     yield from measure_utility(truth, draw.publication)
     yield from measure_ratios(truth, draw, pairs.astype(np.int64).reshape(-1, 2))
-    if draw.publication.law is None:
+    if draw.publication.law is None and not truth.tract.tier.of_types:
         found = attacker.reconstruct(draw.publication, provable=part.draw == 1)
         yield from measure_reconstruction(truth, "reconstruct", found)
     without = remove_each(truth, part.point, key, targets)

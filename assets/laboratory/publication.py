@@ -32,6 +32,21 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A first noisy total of each category decides on its table; without a second one above a least, none is published.
+
+    Attributes:
+        variance: σ² of the first one.
+        second: that of the second one.
+        above: what the second one must exceed; None if every one is published.
+    """
+
+    variance: float
+    second: float
+    above: int | None
+
+
+@dataclass(frozen=True)
 class Publication:
     """What is published of the blocks of a tract.
 
@@ -45,6 +60,8 @@ class Publication:
         measured: the noisy measurements that microdata were made of, if they are published too.
         around: the counts of the cells of the tract's tables, for each block, shape (blocks, cells); None in a tier
             without such tables.
+        published: which cells are published of each block, shape (blocks, cells); None if all are. Others are 0.
+        choice: how it was chosen which cells are published, if from noisy totals.
     """
 
     tier_name: str
@@ -56,6 +73,8 @@ class Publication:
     law: Law | None
     measured: tuple[Measured, ...] = ()
     around: Counts | None = None
+    published: NDArray[np.bool_] | None = None
+    choice: Choice | None = None
 
     @property
     def tier(self) -> Tier:
@@ -69,7 +88,7 @@ class Publication:
     @property
     def has_perturbed_tables(self) -> bool:
         """Whether single counts tell less than all tables of a block together."""
-        return self.law is not None and not self.by_type
+        return not self.by_type and (self.law is not None or self.tier.of_types)
 
     @property
     def links_blocks(self) -> bool:
@@ -86,8 +105,9 @@ class Publication:
         measured = tuple(
             replace(query, counts=query.counts[places], totals=query.totals[places]) for query in self.measured
         )
-        around = None if self.around is None else self.around[places]
-        return replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured, around=around)
+        around, published = (None if part is None else part[places] for part in (self.around, self.published))
+        taken = replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
+        return replace(taken, around=around, published=published)
 
     @staticmethod
     def join(publications: Sequence["Publication"]) -> "Publication":
@@ -101,13 +121,12 @@ class Publication:
             )
             for queries in zip(*(publication.measured for publication in publications), strict=True)
         )
-        counts, totals = (
-            np.concatenate([getattr(publication, name) for publication in publications])
-            for name in ("counts", "totals")
-        )
-        around = [publication.around for publication in publications if publication.around is not None]
-        of_tract = np.concatenate(around) if around else None
-        return replace(first, counts=counts, totals=totals, measured=measured, around=of_tract)
+        joined = {
+            name: np.concatenate([getattr(publication, name) for publication in publications])
+            for name in ("counts", "totals", "around", "published")
+            if getattr(first, name) is not None
+        }
+        return replace(first, measured=measured, **joined)
 
 
 @dataclass(frozen=True)

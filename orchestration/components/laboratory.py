@@ -11,9 +11,11 @@ from pydantic.json_schema import SkipJsonSchema
 from assets.laboratory.declaration import LaboratoryDeclaration
 from assets.laboratory.points import Point, RoundingGrid, Then
 from assets.pair_swapping.laboratory import PairSwappingGrid
+from assets.phsafe.laboratory import PHSafeGrid
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.release import DeclarationError
+from assets.safetab.laboratory import SafeTabGrid, list_codes
 from assets.swapping.laboratory import SwappingGrid
 from assets.table_builder.laboratory import HypercubeGrid, PTableGrid
 from assets.topdown.laboratory import TopDownGrid
@@ -39,6 +41,12 @@ class Methods(Part):
         None, description="Hypercubes with noise; in tier T2, tables with noise."
     )
     p_tables: PTableGrid | SkipJsonSchema[None] = Field(None, description="Perturbation tables.")
+    phsafe: PHSafeGrid | SkipJsonSchema[None] = Field(
+        None, description="PHSafe's tables of households, tier T4-households."
+    )
+    safetab: SafeTabGrid | SkipJsonSchema[None] = Field(
+        None, description="SafeTab-P's tables of regional groups, tier T4-groups."
+    )
     rounding: RoundingGrid | SkipJsonSchema[None] = Field(None, description="Rounding to multiples, tier T1.")
 
     @model_validator(mode="after")
@@ -65,6 +73,10 @@ class LaboratoryAttributes(LaboratoryDeclaration):
     @property
     def grid(self) -> Sequence[Point]:
         return self.methods.points
+
+    @property
+    def codes_of_groups(self) -> Mapping[str, int]:
+        return list_codes() if self.tier == "T4-groups" else {}
 
 
 @dataclass
