@@ -13,7 +13,7 @@ export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 demo: $(READY)      ## publish the built-in 1940 Massachusetts release and show what came out
 	@$(BIN)/python -m orchestration.demo
 
-showcase: $(READY)  ## publish the synthetic censuses by every mechanism, and open the explorer on them; some minutes
+showcase: $(READY)  ## publish synthetic data by every method that swaps or adds noise, and open the explorer; some minutes
 	@$(BIN)/python -W ignore -m orchestration.showcase
 
 explore: $(READY)   ## a local page on budgets, plans, published tables and the audit, on http://localhost:8600

@@ -27,8 +27,7 @@ from mechanisms.coarsening.design import (
     MECHANISM,
     VERSION,
     Codes,
-    merge_small_places,
-    move_small_combinations,
+    coarsen,
 )
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session
@@ -72,12 +71,9 @@ class Coarsening(UnperturbedCounts[CoarseningRelease]):
         design, variables = self.release.design, self.release.variables
         numbers = counts["count"].to_numpy()
         places = np.column_stack([_rank(counts[name]) for name in design.geography])
-        depth = merge_small_places(places, numbers, design.place_threshold)
-        places[np.arange(places.shape[1]) >= depth[:, None]] = -1
-        _, place = np.unique(places, axis=0, return_inverse=True)
         domains = {name: {value: at for at, value in enumerate(variables[name].domain())} for name in design.key}
         key = np.column_stack([[domains[name][value] for value in counts[name].to_pylist()] for name in design.key])
-        moved = move_small_combinations(place.ravel(), key.astype(np.int64), numbers, design.least)
+        depth, _, moved = coarsen(places, key.astype(np.int64), numbers, design.place_threshold, design.least)
         columns = {}
         for level, name in enumerate(design.geography):
             columns[name] = _blank(counts[name].combine_chunks(), depth <= level)

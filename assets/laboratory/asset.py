@@ -66,13 +66,14 @@ def build_laboratory(
             digests = compute_digests(session, custody, declaration, dataset, own)
             truths = read_truths(session, declaration, dataset)
         left_out = [Path(warehouse.folder), Path(custody.folder), *source_paths(dataset, root)]
+        # Draw by draw, so that a run that has not ended compares all methods already.
         wanted = sorted(
-            (keys[POINT], int(keys[DRAW]))
+            (int(keys[DRAW]), keys[POINT])
             for keys in (parts.get_partition_key_from_str(key).keys_by_dimension for key in context.partition_keys)
         )
         made = 0
         with Attacker(own, left_out) as attacker:
-            for point, draw in wanted:
+            for draw, point in wanted:
                 part = Part(points[point], draw, digests[point])
                 with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
                     values = {"made_of": part.made_of, "draw": draw}

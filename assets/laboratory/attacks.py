@@ -6,13 +6,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.laboratory.publication import NONE, Choice, Guesses, NamedPersons, Publication, Reconstruction
+from assets.laboratory.publication import (
+    NONE,
+    Choice,
+    Guesses,
+    NamedPersons,
+    Publication,
+    Reconstruction,
+    join_frames,
+    split_frames,
+)
 from mechanisms.races import SIX_RACES
 from mechanisms.risk.linear import Sums, estimate_shares, estimate_types, observe_interval
 from mechanisms.risk.matching import find_modes, match_in_two_passes, match_persons
 from mechanisms.risk.posterior import GaussianLaw, Law, expect_shares, expect_shares_of_pairs
 from mechanisms.risk.reconstruction import NotSolvedError, System, find_likeliest, measure_variability
-from mechanisms.risk.tiers import RACES, REDISTRICTING, Counts, Shares, Tier
+from mechanisms.risk.tiers import OUTSIDE, RACES, REDISTRICTING, Counts, Shares, Tier
 
 Attack = Callable[[Publication, NamedPersons], Any]
 
@@ -22,7 +31,7 @@ _LEAST = 0.5
 """The persons in a tract that a category is given in a prior if none are published."""
 _DIFFERENCE = 2
 """Hispanic persons of a race are the difference of two published counts."""
-_STEPS_AROUND, _STEPS = 50, 10
+_STEPS_AROUND, _STEPS = 20, 5
 """Steps towards the likeliest shares: of the tract, and of a block, whose shares stay near those of the tract."""
 _LEAST_WEIGHT = 5.0
 """How many persons of the block the tract's shares count for in a prior, if a block's counts are hardly perturbed."""
@@ -32,9 +41,13 @@ def link(publication: Publication, persons: NamedPersons) -> Guesses:
     """Race and ethnicity of named persons, of whom block and frame are known: from exact tables by reconstruction and
     matching, from microdata by matching, from perturbed counts and from measurements by their posterior. Whom it cannot
     match gets the mode of the block."""
-    known = persons.count(len(publication.counts), len(publication.tier.frames))
     if publication.tier.of_types:
+        known = persons.count(len(publication.counts), len(publication.tier.frames))
         return Guesses(_estimate(publication, known)[persons.block, persons.frame], np.full(len(persons.block), NONE))
+    known = publication.add_up(persons.count(len(publication.counts), len(publication.tier.frames)))
+    frame = persons.frame
+    if publication.moves is not None:
+        known, frame = _follow_moves(publication, known, persons)
     if publication.measured:
         shares = _infer_from_measurements(publication, known)
     elif publication.law is None:
@@ -43,7 +56,7 @@ def link(publication: Publication, persons: NamedPersons) -> Guesses:
         shares = _infer(publication.law, publication.counts, known, _estimate_priors(publication, publication.law))
     else:
         shares = infer_from_tables(publication, known, publication.law)
-    return Guesses(shares[persons.block, persons.frame], _find_modes(publication)[persons.block].argmax(axis=1))
+    return Guesses(shares[persons.block, frame], _find_modes(publication)[persons.block].argmax(axis=1))
 
 
 def guess_likeliest(publication: Publication, persons: NamedPersons) -> Guesses:
@@ -56,8 +69,13 @@ def guess_likeliest(publication: Publication, persons: NamedPersons) -> Guesses:
     histograms = np.zeros((len(known), *tier.shape), dtype=np.int64)
     priors = _estimate_priors(publication, law)
     for block, prior in enumerate(priors):
-        kept = np.where(prior > 1.5 * prior.min(), prior, 0.0)
         costs = -law.log_likelihoods(publication.counts[block], int(known[block].sum()))
+        if law.standard_deviation:
+            kept = np.where(prior > 1.5 * prior.min(), prior, 0.0)
+        else:
+            filled = np.asarray(np.isfinite(costs[:, 1:]).any(axis=1))
+            allowed = np.all((tier.cells == OUTSIDE) | filled[tier.cells], axis=0)
+            kept = np.where(allowed.reshape(tier.shape).any(axis=0), prior, 0.0)
         try:
             histograms[block] = find_likeliest(tier.cells, costs, known[block], kept if kept.any() else prior)
         except NotSolvedError:
@@ -104,6 +122,22 @@ def reconstruct(publication: Publication, provable: bool) -> Reconstruction:
 
 
 ATTACKS: dict[str, Attack] = {"link": link, "margin": guess_by_margin, "likeliest": guess_likeliest}
+
+
+def _follow_moves(publication: Publication, known: Counts, persons: NamedPersons) -> tuple[Counts, NDArray[np.int64]]:
+    """The persons of each block's place by frame, and each person's frame, after coarsening: who knows the frames of
+    all persons of a place can repeat which of their combinations were moved, and where."""
+    assert publication.places is not None
+    assert publication.moves is not None
+    _, first = np.unique(publication.places, return_index=True)
+    place, frame = np.nonzero(known[first])
+    keys = np.stack(split_frames(publication.tier, frame), axis=1)
+    moved = publication.moves(place, keys, known[first][place, frame])
+    new = np.tile(np.arange(known.shape[1]), (len(first), 1))
+    new[place, frame] = join_frames(publication.tier, moved)
+    after = np.zeros_like(known[first])
+    np.add.at(after, (place, new[place, frame]), known[first][place, frame])
+    return after[publication.places], new[publication.places[persons.block], persons.frame]
 
 
 def _reconstruct(publication: Publication) -> Counts:

@@ -3,8 +3,8 @@
 Every measure is a row for a subset of persons of a tract. Subsets are the evaluator's: no attack is told them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,8 +27,9 @@ _CELL_SIZES = (0, 1, 3, 10, 100, 1000)
 ALL, MODAL, NONMODAL, UNIQUE = "all persons", "modal", "nonmodal", "nonmodal, unique"
 DETERMINED = "nonmodal, unique, in blocks of one solution"
 ANY_SIZE = "all"
-BASELINE, TABLES = "none", "tables"
-"""In place of an attack: guessers without a publication, and what is measured of the publication itself."""
+BASELINE, TABLES, DIFFERENCE = "none", "tables", "difference"
+"""In place of an attack: guessers without a publication, what is measured of the publication itself, and an attacker
+who knows all other records."""
 
 MEASURES: Mapping[str, str] = {
     "named": "share of persons whom the attack names a category for",
@@ -186,12 +187,43 @@ def measure_gain(
 ) -> Iterator[Measure]:
     """The gain of some targets, from the guesses about them in the worlds with and without each of them."""
     gains = truth.score(within, targets)[2] - truth.score(without, targets)[2]
+    yield from _measure_targets(truth, targets, attack, "gain", gains)
+
+
+_PUBLISHED = ("counts", "places", "around", "published")
+"""All of a publication that depends on the records of a method without randomness."""
+
+
+def measure_differences(
+    truth: Truth, targets: NDArray[np.int64], published: Publication, publish: Callable[[Tract], Publication]
+) -> Iterator[Measure]:
+    """An attacker who knows all records but the target's race and ethnicity, and a method without randomness, tries all
+    categories that others of the block group have: those that give what is published are left."""
+    tract, right = truth.tract, np.zeros(len(targets))
+    group = tract.block_group[tract.place]
+    for place, target in enumerate(targets.tolist()):
+        left = []
+        near = group == group[target]
+        near[target] = False
+        for category in np.unique(tract.category[near]).tolist():
+            changed = tract.category.copy()
+            changed[target] = category
+            world = publish(replace(tract, category=changed))
+            if all(np.array_equal(getattr(world, name), getattr(published, name)) for name in _PUBLISHED):
+                left.append(category)
+        right[place] = (tract.category[target] in left) / max(1, len(left))
+    yield from _measure_targets(truth, targets, DIFFERENCE, "accuracy", right)
+
+
+def _measure_targets(
+    truth: Truth, targets: NDArray[np.int64], attack: str, measure: str, values: Shares
+) -> Iterator[Measure]:
     exposed = truth.subsets[most_exposed(truth.subsets)]
     for subset, members in truth.subsets.items():
         chosen = members[targets]
         # More targets are chosen among the exposed persons, so a mean over them and others is that of no subset.
         if chosen.any() and len(np.unique(exposed[members])) == 1:
-            yield Measure(attack, subset, ANY_SIZE, "gain", float(gains[chosen].mean()), int(chosen.sum()))
+            yield Measure(attack, subset, ANY_SIZE, measure, float(values[chosen].mean()), int(chosen.sum()))
 
 
 def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> Iterator[Measure]:
@@ -218,7 +250,7 @@ def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> 
 def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]:
     """The errors of what is published: of tables, those of P1 to P4; of types, the same tables as sums."""
     tier, true = truth.tract.tier, truth.counts
-    published = tier.tabulate(publication.counts) if publication.by_type else publication.counts
+    published = tier.tabulate(publication.estimates) if publication.by_type else publication.counts
     names = [name for name in ("P1", "P2", "P3", "P4") if name in tier.tables] or list(tier.tables)
     tables = np.isin(tier.table_of_cell, [list(tier.tables).index(name) for name in names])
     exact, offered = tier.tabulate(true), publication.published

@@ -13,6 +13,7 @@ from assets.laboratory.declaration import LIKELIEST, LaboratoryDeclaration
 from assets.laboratory.evaluation import (
     Measure,
     Truth,
+    measure_differences,
     measure_gain,
     measure_guesses,
     measure_ratios,
@@ -25,11 +26,14 @@ from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 
-VERSION = 3
+VERSION = 4
 """Increase it when the same records, parameters and key would give other measures."""
 
 _PAIRS = 500
 """The pairs of persons of whom likelihood ratios are computed for counts under a law."""
+
+_DIFFERENCES = 6
+"""The most targets of whom all categories are tried."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,12 @@ def _measure_tract(
     pairs = RandomStream(chosen, "pairs").words(2 * _PAIRS) % np.uint64(len(truth.tract.household))
     yield from measure_utility(truth, draw.publication)
     yield from measure_ratios(truth, draw, pairs.astype(np.int64).reshape(-1, 2))
-    if draw.publication.law is None and not truth.tract.tier.of_types:
+    if not part.point.random and part.draw == 1:
+        worlds = lambda tract: part.point.draw(tract, key).publication  # noqa: E731
+        few = targets[:: -(-len(targets) // _DIFFERENCES) or 1]
+        yield from measure_differences(truth, few, draw.publication, worlds)
+    reconstructed = draw.publication.law is None and draw.publication.places is None
+    if reconstructed and not truth.tract.tier.of_types:
         found = attacker.reconstruct(draw.publication, provable=part.draw == 1)
         yield from measure_reconstruction(truth, "reconstruct", found)
     without = remove_each(truth, part.point, key, targets)
@@ -91,9 +100,8 @@ def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
 
 
 class Worlds(NamedTuple):
-    """For some targets, the block of each as published in the world without the target; the attacker's file of these
-    blocks, in which the target still is; and each target's position in that file. Where exact tables of the tract link
-    its blocks, it is the whole tract, for each target by itself."""
+    """For some targets, the block of each as published in the world without the target, with those that it is linked
+    to; the attacker's file of these blocks, in which the target still is; and each target's position in that file."""
 
     publication: Publication
     persons: NamedPersons
@@ -101,27 +109,24 @@ class Worlds(NamedTuple):
 
 
 def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int64]) -> list[Worlds]:
-    """The worlds without each of the targets, with the same randomness."""
-    tract = truth.tract
-    blocks, rows = tract.place[targets].tolist(), []
-    for person, block in zip(targets.tolist(), blocks, strict=True):
-        published = point.publish_without(tract, person, key)
+    """The worlds without each of the targets, with the same randomness: together, but where exact tables of the tract
+    link its blocks, so that each is the whole tract."""
+    tract, worlds = truth.tract, []
+    for target in targets.tolist():
+        published = point.publish_without(tract, target, key)
+        linked = published.find_neighbors(int(tract.place[target]))
+        neighbors = np.flatnonzero(np.isin(tract.place, linked))
+        file = NamedPersons(np.searchsorted(linked, tract.place[neighbors]), tract.frame[neighbors])
         # A view would keep the whole publication in memory.
-        rows.append(published if published.links_blocks else published.take([block]))
-    if not rows:
-        return []
-    if rows[0].links_blocks:
-        return [Worlds(row, truth.file, targets[[place]]) for place, row in enumerate(rows)]
-    neighbors = [np.flatnonzero(tract.place == block) for block in blocks]
-    sizes = [len(persons) for persons in neighbors]
-    within = [np.searchsorted(persons, target) for persons, target in zip(neighbors, targets, strict=True)]
-    return [
-        Worlds(
-            Publication.join(rows),
-            NamedPersons(np.repeat(np.arange(len(targets)), sizes), tract.frame[np.concatenate(neighbors)]),
-            np.cumsum([0, *sizes[:-1]]) + np.array(within),
-        )
-    ]
+        worlds.append(Worlds(published.take(linked), file, np.searchsorted(neighbors, [target])))
+    if not worlds or worlds[0].publication.links_blocks:
+        return worlds
+    publications, files, places = zip(*worlds, strict=True)
+    blocks = np.cumsum([0, *(len(published.counts) for published in publications)])
+    persons = np.cumsum([0, *(len(file.block) for file in files)])
+    block = [first + file.block for first, file in zip(blocks[:-1], files, strict=True)]
+    joined = NamedPersons(np.concatenate(block), np.concatenate([file.frame for file in files]))
+    return [Worlds(Publication.join(publications), joined, persons[:-1] + np.concatenate(places))]
 
 
 def select(guesses: Guesses, persons: NDArray[np.int64]) -> Guesses:

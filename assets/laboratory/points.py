@@ -17,7 +17,7 @@ from assets.laboratory.publication import Publication
 from assets.laboratory.records import Tract
 from assets.release.declaration import Part
 from mechanisms.risk.posterior import Law, RoundedLaw
-from mechanisms.risk.tiers import TIERS, Counts
+from mechanisms.risk.tiers import REDISTRICTING, TIERS, Counts
 
 _NOT_PLAIN = re.compile(r"[^a-z0-9.]+")
 
@@ -52,6 +52,8 @@ class Point(ABC):
     method: ClassVar[str]
     tiers: ClassVar[Sequence[str]] = ("T1",)
     """The tiers of which it can publish the tables."""
+    random: ClassVar[bool] = True
+    """Whether draws differ. If not, an attacker who knows all other records can try what the target's would publish."""
 
     @property
     @abstractmethod
@@ -91,6 +93,12 @@ class Point(ABC):
             published_or_sum = published | (np.arange(counts.shape[1]) < len(tract.tier.groups))
             counts, totals = (np.where(published_or_sum, each, 0) for each in (counts, totals))
         return Publication(*named, counts, totals, tract.blocks, law, around=of_tract, published=published)
+
+
+def count_cells(tract: Tract) -> Counts:
+    """The counts of all types in T1, and of all tables' cells in T2, which has too many types."""
+    types = tract.count()
+    return types if tract.tier is REDISTRICTING else tract.tier.tabulate(types)
 
 
 class Moving(Point):
@@ -143,6 +151,7 @@ class Exact(Point):
 
     method = "no protection"
     tiers = tuple(TIERS)
+    random = False
     parameters = ""
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
@@ -151,11 +160,14 @@ class Exact(Point):
 
 @dataclass(frozen=True)
 class Rounded(Point):
-    """Counts of all types, each rounded to the nearest multiple of a base; tables are sums of them."""
+    """In T1 counts of all types, each rounded to the nearest multiple of a base, and tables as sums of them; in T2,
+    where nearly all of them would be 0, the counts of tables."""
 
     base: int
 
     method = "rounding"
+    tiers = ("T1", "T2")
+    random = False
 
     @property
     def parameters(self) -> str:
@@ -163,7 +175,7 @@ class Rounded(Point):
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
         law = RoundedLaw(self.base)
-        return Draw(self.publish(tract, law.round(tract.count()), law), None, None)
+        return Draw(self.publish(tract, law.round(count_cells(tract)), law), None, None)
 
 
 class RoundingGrid(Grid):

@@ -1,7 +1,8 @@
 """What an attack is given, and what it returns: plain arrays, without the records that were published from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,10 @@ class Publication:
         blocks: the number of blocks that the totals are of.
         law: how each published count depends on the true one; None if they are exact for some records.
         measured: the noisy measurements that microdata were made of, if they are published too.
+        places: by block, the number of the place that is published in place of it, whose counts it has; None if all
+            blocks are published.
+        moves: the sexes and ages after rare ones were moved to others, from the number of the place, sex and age,
+            and persons by row; None if none were, or by what nobody knows beforehand.
         around: the counts of the cells of the tract's tables, for each block, shape (blocks, cells); None in a tier
             without such tables.
         published: which cells are published of each block, shape (blocks, cells); None if all are. Others are 0.
@@ -72,6 +77,8 @@ class Publication:
     blocks: int
     law: Law | None
     measured: tuple[Measured, ...] = ()
+    places: NDArray[np.int64] | None = None
+    moves: Callable[[NDArray[np.int64], NDArray[np.int64], Counts], NDArray[np.int64]] | None = None
     around: Counts | None = None
     published: NDArray[np.bool_] | None = None
     choice: Choice | None = None
@@ -88,7 +95,7 @@ class Publication:
     @property
     def has_perturbed_tables(self) -> bool:
         """Whether single counts tell less than all tables of a block together."""
-        return not self.by_type and (self.law is not None or self.tier.of_types)
+        return self.law is not None and not self.by_type and not self.tier.of_types
 
     @property
     def links_blocks(self) -> bool:
@@ -99,15 +106,39 @@ class Publication:
         """Of counts of all tables' cells, shape (…, cells), those of one table."""
         return np.asarray(counts[..., self.tier.table_of_cell == list(self.tier.tables).index(name)])
 
-    def take(self, blocks: Sequence[int]) -> "Publication":
+    def find_neighbors(self, block: int) -> NDArray[np.int64]:
+        """The blocks whose records are published together with those of a block, or follow from them; it is among
+        them."""
+        if self.links_blocks:
+            return np.arange(len(self.counts))
+        return np.array([block]) if self.places is None else np.flatnonzero(self.places == self.places[block])
+
+    def add_up(self, counts: Counts) -> Counts:
+        """Of counts of blocks, shape (blocks, …), those of the published place of each block."""
+        if self.places is None:
+            return counts
+        sums = np.zeros_like(counts)
+        np.add.at(sums, self.places, counts)
+        return np.asarray(sums[self.places])
+
+    @property
+    def estimates(self) -> NDArray[Any]:
+        """The counts of blocks, as a reader takes them: those of a place in equal parts."""
+        if self.places is None:
+            return self.counts
+        blocks = np.bincount(self.places)[self.places]
+        return np.asarray(self.counts / blocks[:, None, None])
+
+    def take(self, blocks: Sequence[int] | NDArray[np.int64]) -> "Publication":
         """What is published of some blocks."""
         places = list(blocks)
         measured = tuple(
             replace(query, counts=query.counts[places], totals=query.totals[places]) for query in self.measured
         )
+        together = None if self.places is None else np.unique(self.places[places], return_inverse=True)[1]
         around, published = (None if part is None else part[places] for part in (self.around, self.published))
         taken = replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
-        return replace(taken, around=around, published=published)
+        return replace(taken, places=together, around=around, published=published)
 
     @staticmethod
     def join(publications: Sequence["Publication"]) -> "Publication":
@@ -126,7 +157,21 @@ class Publication:
             for name in ("counts", "totals", "around", "published")
             if getattr(first, name) is not None
         }
-        return replace(first, measured=measured, **joined)
+        together, number = [], 0
+        for places in (publication.places for publication in publications if publication.places is not None):
+            together.append(places + number)
+            number += int(places.max()) + 1
+        return replace(first, measured=measured, places=np.concatenate(together) if together else None, **joined)
+
+
+def split_frames(tier: Tier, frames: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Sex and age, as numbers, of frames; in T1 0 and the voting age."""
+    return list(np.divmod(frames, max(2, len(tier.frames) // 2)))
+
+
+def join_frames(tier: Tier, known: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Frames from their parts, shape (rows, 2 or more)."""
+    return np.asarray(known[:, 0] * max(2, len(tier.frames) // 2) + known[:, 1])
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from assets.pictures import INK, QUIET, SERIES, VERMILION, blank, png
 COLUMNS: Mapping[str, str] = {
     "method": "the method of disclosure avoidance",
     "parameters": "its parameters",
-    "attack": "the attack; none: a guesser without a publication; tables: what is measured of the publication itself",
+    "attack": "the attack; none: a guesser without a publication; tables: what is measured of the publication itself; "
+    "difference: who knows all other records and tries every category, if nothing is random; in the first draw",
     "subset": "of which persons of a tract, or of which cells or pairs",
     "block_size": "of blocks of how many persons",
     "measure": "what is measured, as below",

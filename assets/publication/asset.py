@@ -44,7 +44,7 @@ from assets.publication.listing import write_listing
 from assets.publication.package import README, DataFile, data_package, list_formulas, readme, write_data_files
 from assets.publication.placement import place_file, place_folder
 from assets.publication.record import PROSE, SCHEMA, Check, Edition, Estimate, LedgerReference, Randomness, schema
-from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, VerificationError
+from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, SignedFolder, VerificationError
 from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
@@ -200,26 +200,48 @@ def publication_problems(
     return problems + of_editions
 
 
-def find_publication_problem(method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger) -> str:
-    """Why a release that is made of the same records cannot read this one's publication, in a sentence; "" if it can.
+def open_publication(release: Release, custody: Custody, ledger: Ledger) -> SignedFolder:
+    """A release's current edition, with its files as they were signed.
 
-    It can if the publication is intact, and of the current records and declaration.
+    Raises VerificationError if it is not published, or there is a problem with it or its ledger entry.
+    """
+    names = release.dataset.name, release.name
+    if not release.folder.exists():
+        raise VerificationError(f"{'/'.join(names)} is not published yet; launch the job {release.schema} first")
+    reading = ledger.examine()
+    if problems := [*reading.problems, *publication_problems(release.published, *names, custody, ledger)]:
+        raise VerificationError("; ".join(problems))
+    # Somebody may have exchanged files, or the folder, since they were verified.
+    signed = SignedFolder.open(release.folder, signature.public_key(custody))
+    if problem := edition_problem(signed.identity(), *names, reading.entries):
+        raise VerificationError(problem)
+    return signed
+
+
+def open_current_publication(
+    method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger
+) -> SignedFolder:
+    """The publication of a release that is made of the same records, for one that reads it.
+
+    Raises VerificationError with a sentence unless it is intact, and of the current records and declaration.
     """
     release = method.release
     name = f"{release.dataset.name}/{release.name}"
     launch = f"launch the job {release.schema}, and then this one again"
     if not release.folder.exists():
-        return f"{name} is not published yet; {launch}"
-    if problems := publication_problems(release.published, release.dataset.name, release.name, custody, ledger):
-        return f"the publication of {name} cannot be believed: {'; '.join(problems)}"
+        raise VerificationError(f"{name} is not published yet; {launch}")
+    try:
+        signed = open_publication(release, custody, ledger)
+    except VerificationError as error:
+        raise VerificationError(f"the publication of {name} cannot be believed: {error}") from None
     try:
         current = method.describe(session, custody).draw_id
     except SealError:
         # Its counts are of other records, or were made with other parameters.
         current = None
-    if signature.identity(release.folder).draw_id != current:
-        return f"{name} is published from other records or another declaration; {launch}"
-    return ""
+    if signed.identity().draw_id != current:
+        raise VerificationError(f"{name} is published from other records or another declaration; {launch}")
+    return signed
 
 
 def edition_problems(
@@ -232,14 +254,19 @@ def edition_problems(
         entries: an intact ledger, which must hold the draw of each edition; None to compare with none.
     """
     editions, problems = signature.verify(published / dataset / release, key)
-    for edition in editions.values():
-        if (edition.dataset, edition.release) != (dataset, release):
-            problems.append(f"the files are signed, but are those of {edition.dataset}/{edition.release}")
-        elif entries is not None and not _in_ledger(edition, settled_draws(entries, dataset, edition.drawn_as)):
-            problems.append(f"edition {edition.edition} is signed, but the ledger holds no such draw that was settled")
-        elif entries is not None and (withdrawn := find(entries, WITHDRAW, edition.draw_id)):
-            problems.append(f"edition {edition.edition} is signed, but was withdrawn in entry {withdrawn.sequence}")
-    return editions, problems
+    found = (edition_problem(edition, dataset, release, entries) for edition in editions.values())
+    return editions, problems + [problem for problem in found if problem]
+
+
+def edition_problem(edition: Identity, dataset: str, release: str, entries: Sequence[Entry] | None) -> str:
+    """Why a signed edition is not one of a release, with entries as of `edition_problems`; "" if it is."""
+    if (edition.dataset, edition.release) != (dataset, release):
+        return f"the files are signed, but are those of {edition.dataset}/{edition.release}"
+    if entries is not None and not _in_ledger(edition, settled_draws(entries, dataset, edition.drawn_as)):
+        return f"edition {edition.edition} is signed, but the ledger holds no such draw that was settled"
+    if entries is not None and (withdrawn := find(entries, WITHDRAW, edition.draw_id)):
+        return f"edition {edition.edition} is signed, but was withdrawn in entry {withdrawn.sequence}"
+    return ""
 
 
 def _key_problem(published: Path, key: Ed25519PublicKey) -> str:

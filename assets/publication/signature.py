@@ -86,6 +86,43 @@ def name_edition(number: int, revision: int) -> str:
     return f"{number}.{revision}" if revision else str(number)
 
 
+@dataclass(frozen=True)
+class SignedFolder:
+    """A signed folder, of which whatever is read is what was signed, even if somebody exchanges files meanwhile.
+
+    Attributes:
+        digests: the SHA-256 of every signed file, by name.
+        checksums: the SHA-256 of `SHA256SUMS`.
+    """
+
+    folder: Path
+    digests: Mapping[str, str]
+    checksums: str
+
+    @classmethod
+    def open(cls, folder: Path, key: Ed25519PublicKey) -> "SignedFolder":
+        """Raises VerificationError if the checksums are missing, or were not signed with the key."""
+        try:
+            key.verify((folder / SIGNATURE).read_bytes(), text := (folder / CHECKSUMS).read_bytes())
+        except (OSError, InvalidSignature):
+            raise VerificationError(
+                f"{CHECKSUMS} was altered, or was not signed with the key {fingerprint(key)}"
+            ) from None
+        return cls(folder, _parse(text), sha256(text).hexdigest())
+
+    def read(self, name: str) -> bytes:
+        """Raises VerificationError if the file is missing, or is another one than was signed."""
+        path = self.folder / name
+        content = path.read_bytes() if path.is_file() else b""
+        if sha256(content).hexdigest() != self.digests.get(name):
+            raise VerificationError(f"{name} is missing or was altered")
+        return content
+
+    def identity(self) -> Identity:
+        """Raises VerificationError as `read` and `identity`."""
+        return _identify(self.folder, self.read(CERTIFICATE))
+
+
 def sign(folder: Path, custody: "Custody") -> None:
     """Write `SHA256SUMS`, which lists every other file of the folder but earlier editions, and its signature."""
     sums = checksums(folder)
@@ -186,7 +223,7 @@ def altered_files(folder: Path, key: Ed25519PublicKey, besides: Collection[Path]
         key.verify(signature.read_bytes(), text := sums.read_bytes())
     except InvalidSignature:
         return [f"{CHECKSUMS} was altered, or was not signed with the key {fingerprint(key)}"]
-    digests = {name: digest for digest, name in (line.split("  ", 1) for line in text.decode().splitlines())}
+    digests = _parse(text)
     present = set(_everything(folder)) - _SEALING - {path.relative_to(folder).as_posix() for path in besides}
     problems = [f"{name} is missing" for name in sorted(digests.keys() - present)]
     problems += [f"{name} is not part of the publication" for name in sorted(present - digests.keys())]
@@ -216,7 +253,15 @@ def identity(folder: Path) -> Identity:
         VerificationError: if there is no certificate, or it lacks a field.
     """
     try:
-        record: dict[str, Any] = json.loads((folder / CERTIFICATE).read_bytes())
+        content = (folder / CERTIFICATE).read_bytes()
+    except OSError:
+        content = b""
+    return _identify(folder, content)
+
+
+def _identify(folder: Path, certificate: bytes) -> Identity:
+    try:
+        record: dict[str, Any] = json.loads(certificate)
         stamp = record["ledger"].get("time_stamp")
         return Identity(
             dataset=record["dataset"]["name"],
@@ -237,11 +282,15 @@ def identity(folder: Path) -> Identity:
                 stamp["authority"],
             ),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise VerificationError(f"{folder}: {CERTIFICATE} is missing or is not a certificate") from None
 
 
 _SEALING = {CHECKSUMS, SIGNATURE}
+
+
+def _parse(checksums: bytes) -> dict[str, str]:
+    return {name: digest for digest, name in (line.split("  ", 1) for line in checksums.decode().splitlines())}
 
 
 def _everything(folder: Path) -> Iterator[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
 from assets.confidentiality import find_leaks, list_deployed_nodes
 from assets.conventions import StageKind, preview, shorten_digest
@@ -142,10 +142,11 @@ def _sums_of_blocks(context: ReleaseContext[Retabulation]) -> list[str]:
         placed = stage_places(session, release, source)
         for name in release.counted:
             table = release.products[name]
-            path = source.folder / f"{table.name}.parquet"
+            file = f"{table.name}.parquet"
             cells = [column.name for column in table.columns if column.has_figures and column.type == "integer"]
-            if cells and path.exists():
-                of_blocks = pq.read_table(path, filters=[("level", "=", release.microdata.level)])
+            if cells and file in source.files.digests:
+                of_blocks = source.read(table.name, ["level", "geoid", *cells]).read_all()
+                of_blocks = of_blocks.filter(pc.equal(of_blocks["level"], release.microdata.level))
                 published = session.register("published_cells", of_blocks)
                 names = {"table": table.table, "placed": placed, "published": published, "columns": cells}
                 (differing,) = session.row("retabulation/differing_sums", **names)
@@ -202,6 +203,6 @@ def certify(
 ) -> RetabulationCertificate:
     """Raises RetabulationError if the edition is another one, or was altered, since the tables were made."""
     source = read_source(context.release, context.custody, context.ledger)
-    if session.rows("warehouse/all", source=context.release.public(SOURCE)) != [(source.checksums,)]:
+    if session.rows("warehouse/all", source=context.release.public(SOURCE)) != [(source.files.checksums,)]:
         raise RetabulationError(f"{context.release.schema}: another edition was published meanwhile")
     return RetabulationCertificate(context.release, source, passed, files)

@@ -67,7 +67,7 @@ class RetabulationCertificate:
                 release=release.source.name,
                 title=release.source.title,
                 edition=edition,
-                checksums=self.source.checksums,
+                checksums=self.source.files.checksums,
                 note=TEXTS("note", **words),
             ),
             "accuracy": Accuracy(TEXTS("accuracy", **words), ("",), (), ""),

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.publication import signature
-from assets.publication.asset import publication_problems
-from assets.publication.signature import CERTIFICATE, CHECKSUMS, Identity
+from assets.publication.asset import open_publication
+from assets.publication.signature import CERTIFICATE, Identity, SignedFolder
 from assets.release.stage import Recipes, store_rows
 from assets.retabulation.declaration import BLOCKS, Retabulation, RetabulationError
 from resources.custody import Custody
@@ -33,21 +33,21 @@ _LISTED = pa.schema(dict.fromkeys(("level", "geoid", "block"), pa.string()))
 
 @dataclass(frozen=True)
 class SourceEdition:
-    """The published edition that is counted: its folder, what its signed certificate says, and the SHA-256 of its
-    `SHA256SUMS`, which covers every file."""
+    """The published edition that is counted: its files as they were signed, and what its certificate says."""
 
-    folder: Path
+    files: SignedFolder
     identity: Identity
     record: Mapping[str, Any]
-    checksums: str
 
     def read(self, name: str, columns: Sequence[str]) -> pa.RecordBatchReader:
-        """A published table, which is read once. Raises RetabulationError if it is not there."""
+        """A published table, which is read once. Raises RetabulationError unless it is there as it was signed."""
         try:
-            file = pq.ParquetFile(self.folder / f"{name}.parquet")
+            file = pq.ParquetFile(pa.BufferReader(self.files.read(f"{name}.parquet")))
             schema = pa.schema([file.schema_arrow.field(column) for column in columns])
-        except (OSError, KeyError):
-            raise RetabulationError(f"{self.identity}: {name}.parquet is not there, or lacks a column") from None
+        except signature.VerificationError as error:
+            raise RetabulationError(f"{self.identity}: {error}") from None
+        except KeyError:
+            raise RetabulationError(f"{self.identity}: {name}.parquet lacks a column") from None
         return pa.RecordBatchReader.from_batches(schema, file.iter_batches(columns=list(columns)))
 
 
@@ -57,23 +57,22 @@ def find_source_problems(release: Retabulation, custody: Custody, ledger: Ledger
 
     With a broken ledger, that cannot be known.
     """
-    source = release.source
-    if problems := ledger.read().problems:
-        return list(problems)
-    if not source.folder.exists():
-        return [f"{source.dataset.name}/{source.name} is not published yet; launch the job {source.schema} first"]
-    return publication_problems(source.published, source.dataset.name, source.name, custody, ledger)
+    try:
+        open_publication(release.source, custody, ledger)
+    except signature.VerificationError as error:
+        return [str(error)]
+    return []
 
 
 def read_source(release: Retabulation, custody: Custody, ledger: Ledger) -> SourceEdition:
     """The release's current edition. Raises RetabulationError for `find_source_problems`."""
-    if problems := find_source_problems(release, custody, ledger):
+    try:
+        signed = open_publication(release.source, custody, ledger)
+        return SourceEdition(signed, signed.identity(), json.loads(signed.read(CERTIFICATE)))
+    except signature.VerificationError as error:
         raise RetabulationError(
-            f"{release.schema}: the publication that it rests on cannot be counted: {'; '.join(problems)}"
-        )
-    folder = release.source.folder
-    record = json.loads((folder / CERTIFICATE).read_bytes())
-    return SourceEdition(folder, signature.identity(folder), record, signature.file_sha256(folder / CHECKSUMS))
+            f"{release.schema}: the publication that it rests on cannot be counted: {error}"
+        ) from None
 
 
 def geography_recipe(session: Session, release: Retabulation) -> Recipe:
@@ -151,7 +150,7 @@ def tables_recipes(session: Session, release: Retabulation, source: SourceEditio
             rows = rows.append_column(cell, figures if isinstance(figures, pa.Array) else pa.array(figures))
         made[release.products[name].table] = store_rows(session, f"made_{name}", rows)
     made[release.products[BLOCKS].table] = (_BLOCKS, {}, {"placed": placed})
-    made[release.public(SOURCE)] = store_rows(session, "made_source", pa.table({"checksums": [source.checksums]}))
+    made[release.public(SOURCE)] = store_rows(session, "made_source", pa.table({"checksums": [source.files.checksums]}))
     return made
 
 

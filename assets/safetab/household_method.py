@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from assets.conventions import StageKind, escape_markdown, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import MEASUREMENTS, Batch, GridError, build_counts, plan_gate
-from assets.publication.asset import find_publication_problem
+from assets.publication.asset import open_current_publication
+from assets.publication.signature import VerificationError
 from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.gate import Gate, ReleaseContext, session_gate
@@ -268,9 +269,11 @@ def read_published_totals(session: Session, release: SafeTabHRelease, custody: C
     if persons is None:
         assert release.declaration.totals is not None
         return read_totals(PROJECT / release.declaration.totals.path)
-    if problem := find_publication_problem(SafeTabPMethod(persons), session, custody, ledger):
-        raise DetailError(f"{release.schema}: {problem}")
-    return pq.read_table(persons.folder / f"{T1}.parquet")
+    try:
+        signed = open_current_publication(SafeTabPMethod(persons), session, custody, ledger)
+        return pq.read_table(pa.BufferReader(signed.read(f"{T1}.parquet")))
+    except VerificationError as error:
+        raise DetailError(f"{release.schema}: {error}") from None
 
 
 def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) -> Recipe:

@@ -72,7 +72,7 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
     def publish_from(self, counts: pa.Table) -> pa.Table:
         design, true = self.release.design, self._count_cells(counts)
         primary = np.flatnonzero((true > 0) & (true < design.threshold)).tolist()
-        published = suppress(self.linked, true, primary, design.width)
+        published = suppress(self.linked.cell_of, true, primary, design.width)
         tables = self.release.declared_tables
         return pa.table(
             {
@@ -132,7 +132,7 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
             shape = [len(domain) for domain in table.domains.values()]
             return np.ravel_multi_index(self._find_places(rows, list(table.columns)), shape)
 
-        narrow = count_narrow(self.linked, self._as_published(tables, find_cells), self.release.design.width)
+        narrow = count_narrow(self.linked.cell_of, self._as_published(tables, find_cells), self.release.design.width)
         return count_problem(narrow, "suppressed cells whose count is known too closely")
 
     def _as_published(self, tables: Mapping[str, pa.Table], find_cells: Any) -> Counts:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from pydantic import Field
 
-from assets.laboratory.points import Draw, Grid, Point
+from assets.laboratory.points import Draw, Grid, Point, count_cells
 from assets.laboratory.records import Tract
 from assets.release.numbers import Epsilon
 from assets.table_builder.declaration import MadePTable
@@ -45,7 +45,7 @@ class NoisyHypercube(Point):
         noise = Noise(MECHANISM, {"inner": design.distribution(design.inner)}, key)
         noisy, around = (
             exact if exact is None else exact + noise.of_next("inner", exact.size).reshape(exact.shape)
-            for exact in (_count(tract), None if whole is None else _count(whole))
+            for exact in (count_cells(tract), None if whole is None else count_cells(whole))
         )
         assert noisy is not None
         law = LaplaceLaw(float(tables / self.epsilon))
@@ -81,19 +81,13 @@ class PerturbedCounts(Point):
         return Draw(self.publish(tract, self._perturb(tract, key), TabulatedLaw(changes), around), None, None)
 
     def _perturb(self, tract: Tract, key: bytes) -> Counts:
-        exact = _count(tract)
+        exact = count_cells(tract)
         if tract.tier is REDISTRICTING:
             # No two cells have a record in common.
             perturbed = self.table.draw(exact.ravel(), RandomStream(key, MECHANISM))
         else:
             perturbed = self.table.draw_by_cell(exact.ravel(), KeyedWords(key, _add_up_keys(tract, key)))
         return perturbed.reshape(exact.shape)
-
-
-def _count(tract: Tract) -> Counts:
-    """The counts of all types in T1, and of all tables' cells in other tiers."""
-    types = tract.count()
-    return types if tract.tier is REDISTRICTING else tract.tier.tabulate(types)
 
 
 def _add_up_keys(tract: Tract, key: bytes) -> Words:

@@ -59,7 +59,8 @@ class UnperturbedCounts(ExactCounts[R, pa.Table]):
     @final
     def write(self, session: Session, draw: Draw[Inputs], output: pa.Table) -> str:
         table = self.release.public(self.drawn_table)
-        session.create(table, "warehouse/all", source=session.register("made", output))
+        # In an order that follows from what is published, not from the exact counts.
+        session.create(table, READ, table=session.register("made", output))
         return _hash_rows(output)
 
     @final

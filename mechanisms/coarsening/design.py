@@ -63,6 +63,22 @@ class CoarseningDesign:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
 
+def coarsen(places: Codes, key: Codes, counts: Codes, place_threshold: int, least: int) -> tuple[Codes, Codes, Codes]:
+    """Both rules: how many levels of its place each row keeps, the number of its published place, and its key.
+
+    Args:
+        places: shape (rows, levels), coarsest first.
+        key: shape (rows, variables).
+        counts: shape (rows,).
+
+    Raises TooFewRecordsError if there are records, but fewer than a place must have.
+    """
+    depth = merge_small_places(places, counts, place_threshold)
+    published = np.where(np.arange(places.shape[1]) < depth[:, None], places, -1)
+    _, place = np.unique(published, axis=0, return_inverse=True)
+    return depth, place.ravel(), move_small_combinations(place.ravel(), key, counts, least)
+
+
 def merge_small_places(places: Codes, counts: Codes, threshold: int) -> Codes:
     """How many levels of its place each row keeps: below them, it is in the rest of the last one.
 

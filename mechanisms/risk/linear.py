@@ -47,12 +47,13 @@ class Sums:
 def estimate_types(sums: Sums, persons: Counts, shares: Shares) -> Shares:
     """The expected records of each type, shape (frames, categories), that sum to the known persons of each frame, shape
     (frames,). `shares` is π of each frame, of the same shape as the answer."""
-    moved = persons[:, None] * shares * (sums.factors - (sums.factors * shares).sum(axis=2, keepdims=True))
-    covariance = np.einsum("jfc,kfc->jk", moved, sums.factors, optimize=True)
-    covariance += np.diag(np.maximum(sums.variances, _LEAST_VARIANCE))
-    mean = persons[:, None] * shares
-    surprise = sums.values - (sums.factors * mean).sum(axis=(1, 2))
-    found = np.maximum(mean + np.tensordot(np.linalg.solve(covariance, surprise), moved, 1), 0)
+    number, mean = len(sums.values), persons[:, None] * shares
+    expected = (sums.factors * shares).sum(axis=2, keepdims=True)
+    moved = (mean * (sums.factors - expected)).reshape(number, -1)
+    factors = sums.factors.reshape(number, -1)
+    covariance = moved @ factors.T + np.diag(np.maximum(sums.variances, _LEAST_VARIANCE))
+    surprise = sums.values - factors @ mean.ravel()
+    found = np.maximum(mean + (np.linalg.solve(covariance, surprise) @ moved).reshape(mean.shape), 0)
     totals = found.sum(axis=1, keepdims=True)
     return np.asarray(np.where(totals > 0, persons[:, None] * found / np.where(totals > 0, totals, 1), mean))
 
@@ -65,7 +66,7 @@ def estimate_shares(sums: Sums, persons: Counts, start: Shares, steps: int) -> S
     of_kind = groups @ persons
     # A sum counts the persons of a group of frames as much as it counts them on average.
     weights = groups * persons / np.maximum(1, of_kind)[:, None]
-    joined = Sums(np.einsum("kf,jfc->jkc", weights, sums.factors, optimize=True), sums.values, sums.variances)
+    joined = Sums(np.matmul(weights, sums.factors), sums.values, sums.variances)
     for _ in range(steps):
         found = estimate_types(joined, of_kind, kinds) + _LEAST_SHARE * (kinds > 0)
         kinds = found / found.sum(axis=1, keepdims=True)

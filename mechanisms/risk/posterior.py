@@ -105,6 +105,28 @@ class RoundedLaw:
         return self.base / 2
 
 
+@dataclass(frozen=True)
+class SuppressedLaw:
+    """Counts from 1 to below a threshold are not published, nor are some others; all that are published are exact.
+    `suppressed` stands in place of a suppressed count, which is never published: nobody knows more than that it is not
+    0."""
+
+    threshold: int
+
+    @property
+    def suppressed(self) -> int:
+        return self.threshold // 2
+
+    def log_likelihoods(self, published: Counts | Shares, most: int) -> Shares:
+        counts, shown = np.arange(most + 1), published[..., None]
+        return take_logs(np.where(shown == self.suppressed, counts > 0, counts == shown).astype(np.float64))
+
+    @property
+    def standard_deviation(self) -> float:
+        """0: a published count is exact, and a suppressed one is not 0."""
+        return 0.0
+
+
 def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: int) -> Shares:
     """E[m_c] / n, the probability of each category for one of n persons, shape (categories,).
 

@@ -106,7 +106,7 @@ class Tier:
     def tabulate(self, histograms: Counts) -> Counts:
         """The counts of all tables, shape (blocks, cells), of histograms, shape (blocks, frames, categories)."""
         types = histograms.reshape(len(histograms), -1)
-        counts = np.zeros((len(histograms), len(self.table_of_cell)), dtype=np.int64)
+        counts = np.zeros((len(histograms), len(self.table_of_cell)), dtype=histograms.dtype)
         block, kind = np.nonzero(types)
         for cells, weight in zip(self.cells[:, kind], self.weight[:, kind], strict=True):
             inside = cells != OUTSIDE

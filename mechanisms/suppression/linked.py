@@ -23,6 +23,9 @@ Counts = NDArray[np.int64]
 SUPPRESSED = -1
 """In place of a count that is not published."""
 
+OUTSIDE = -1
+"""In place of the cell of a combination that a table does not count."""
+
 MOST_UNKNOWNS = 20_000
 """The most combinations that published zeros leave possible."""
 
@@ -71,20 +74,20 @@ class Tables:
 
 
 class Attacker:
-    """What the published cells allow. `published`, shape (cells,), has `SUPPRESSED` where nothing is published.
+    """What the published cells allow. `published`, shape (cells,), has `SUPPRESSED` where nothing is published;
+    `cell_of` is as of `Tables`, or has `OUTSIDE` for combinations that a table does not count.
 
     Every solution of a linear program is a witness of what all cells can be, and stays one when more is suppressed. So
     most cells need no program of their own. Raises LinkedTablesError if the cells do not fit together, or too many
     combinations are possible.
     """
 
-    def __init__(self, tables: Tables, published: Counts) -> None:
-        cell_of = tables.cell_of
-        possible = np.flatnonzero(np.all(published[cell_of] != 0, axis=0))
+    def __init__(self, cell_of: Counts, published: Counts) -> None:
+        possible = np.flatnonzero(np.all((cell_of == OUTSIDE) | (published[cell_of] != 0), axis=0))
         if len(possible) > MOST_UNKNOWNS:
             raise LinkedTablesError(f"more than {MOST_UNKNOWNS:,} combinations are possible; declare fewer variables")
         self.published, self._unknowns, rows = published.copy(), len(possible), cell_of[:, possible]
-        cells, order = np.unique(rows), np.argsort(rows.ravel(), kind="stable")
+        cells, order = np.unique(rows[rows != OUTSIDE]), np.argsort(rows.ravel(), kind="stable")
         if len(cells) < np.count_nonzero(published):
             raise LinkedTablesError("no counts add up to all published cells")
         starts = np.searchsorted(rows.ravel()[order], cells)
@@ -184,6 +187,11 @@ def _solve(solver: highspy.Highs) -> float:
     """The optimum; -inf if there is none. Raises LinkedTablesError if nothing is feasible."""
     solver.run()
     status, statuses = solver.getModelStatus(), highspy.HighsModelStatus
+    if status == statuses.kUnknown:
+        # A start from the last basis can lose its way in numbers; one from scratch does not.
+        solver.clearSolver()
+        solver.run()
+        status = solver.getModelStatus()
     if status in (statuses.kOptimal, statuses.kModelEmpty):
         return float(solver.getInfo().objective_function_value)
     if status == statuses.kUnbounded:
@@ -193,7 +201,7 @@ def _solve(solver: highspy.Highs) -> float:
     raise LinkedTablesError(f"HiGHS gives {solver.modelStatusToString(status)}")
 
 
-def suppress(tables: Tables, true: Counts, primary: Sequence[int], width: int) -> Counts:
+def suppress(cell_of: Counts, true: Counts, primary: Sequence[int], width: int) -> Counts:
     """All cells, with `SUPPRESSED` for the primary ones and as many others as leave each suppressed cell an interval
     of `width` or more. `true`, shape (cells,), are sums of some combinations.
 
@@ -201,7 +209,7 @@ def suppress(tables: Tables, true: Counts, primary: Sequence[int], width: int) -
     """
     published = true.copy()
     published[list(primary)] = SUPPRESSED
-    attacker, waiting = Attacker(tables, published), deque(primary)
+    attacker, waiting = Attacker(cell_of, published), deque(primary)
     while waiting:
         cell, asked = waiting.popleft(), width
         while not attacker.is_wide(cell, width):
@@ -213,8 +221,8 @@ def suppress(tables: Tables, true: Counts, primary: Sequence[int], width: int) -
     return attacker.published
 
 
-def count_narrow(tables: Tables, published: Counts, width: int) -> int:
+def count_narrow(cell_of: Counts, published: Counts, width: int) -> int:
     """How many suppressed cells the published ones leave less than `width`. Raises LinkedTablesError if no counts
     add up to them."""
-    attacker = Attacker(tables, published)
+    attacker = Attacker(cell_of, published)
     return sum(not attacker.is_wide(int(cell), width) for cell in np.flatnonzero(published == SUPPRESSED))

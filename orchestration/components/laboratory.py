@@ -8,6 +8,7 @@ import dagster as dg
 from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from assets.coarsening.laboratory import CoarseningGrid
 from assets.laboratory.declaration import LaboratoryDeclaration
 from assets.laboratory.points import Point, RoundingGrid, Then
 from assets.pair_swapping.laboratory import PairSwappingGrid
@@ -16,6 +17,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.release import DeclarationError
 from assets.safetab.laboratory import SafeTabGrid, list_codes
+from assets.suppression.laboratory import SuppressionGrid
 from assets.swapping.laboratory import SwappingGrid
 from assets.table_builder.laboratory import HypercubeGrid, PTableGrid
 from assets.topdown.laboratory import TopDownGrid
@@ -47,7 +49,13 @@ class Methods(Part):
     safetab: SafeTabGrid | SkipJsonSchema[None] = Field(
         None, description="SafeTab-P's tables of regional groups, tier T4-groups."
     )
-    rounding: RoundingGrid | SkipJsonSchema[None] = Field(None, description="Rounding to multiples, tier T1.")
+    rounding: RoundingGrid | SkipJsonSchema[None] = Field(None, description="Rounding to multiples.")
+    coarsening: CoarseningGrid | SkipJsonSchema[None] = Field(
+        None, description="Coarsening of blocks, and of rare combinations."
+    )
+    suppression: SuppressionGrid | SkipJsonSchema[None] = Field(
+        None, description="Suppression of small counts, and of those that give them away."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

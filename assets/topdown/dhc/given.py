@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from assets.conventions import StageKind, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem
-from assets.publication.asset import find_publication_problem
+from assets.publication.asset import open_current_publication
+from assets.publication.signature import VerificationError
 from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.method import PUBLICATION
@@ -110,11 +111,14 @@ def redistricting_recipe(session: Session, release: DHCRelease, custody: Custody
     """
     before = release.redistricting
     name = f"{before.dataset.name}/{before.name}"
-    if problem := find_publication_problem(TopDownMethod(before), session, custody, ledger):
-        raise RedistrictingError(f"{release.schema}: {problem}")
+    try:
+        signed = open_current_publication(TopDownMethod(before), session, custody, ledger)
+        tables = {name: pq.read_table(pa.BufferReader(signed.read(f"{name}.parquet"))) for name in SCHEMAS}
+    except VerificationError as error:
+        raise RedistrictingError(f"{release.schema}: {error}") from None
     parts, due = [], 0
     for histogram, schema in SCHEMAS.items():
-        records = pq.read_table(before.folder / f"{histogram}.parquet")
+        records = tables[histogram]
         due += len(records)
         counted = session.stage(
             f"redistricting_{histogram}",

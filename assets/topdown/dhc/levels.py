@@ -10,7 +10,6 @@ digests of the answers as they were read. The gate `estimates_as_made` compares 
 """
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -74,7 +73,8 @@ _TENURES = 3
 
 @dataclass(frozen=True)
 class Made:
-    """How the estimates of a level were made; stored next to them.
+    """How the estimates of a level were made; stored next to them. The time that it took is left out, because the exact
+    counts take a part of it.
 
     Attributes:
         above: the content of the estimates above; "" at the root.
@@ -82,7 +82,6 @@ class Made:
         content: the keyed content hash of the table of estimates.
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
         violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
-        seconds: the processor time.
     """
 
     draw_id: str
@@ -92,7 +91,6 @@ class Made:
     places: int
     gap: float
     violation: float
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -216,7 +214,6 @@ def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) 
                 pluralize(level): made.places,
                 "largest duality gap, relative": made.gap,
                 "largest violation of a constraint before rounding": made.violation,
-                "processor time (s)": made.seconds,
                 COLUMN_SCHEMA: schema,
             },
         )
@@ -249,7 +246,6 @@ def make_level(
                 return stored
             drawing = make_output(method, session, draw, custody, ledger)
             inputs = read_inputs(session, release, read_tree(session, release), level)
-        started = time.process_time()
         found, read = _estimate(inputs, drawing.key)
         path = folder / "estimates.parquet"
         _write_estimates(path, found)
@@ -268,7 +264,6 @@ def make_level(
                 places=len(inputs.parents[0]),
                 gap=max(each.gap for each in found.values()),
                 violation=max(each.violation for each in found.values()),
-                seconds=time.process_time() - started,
             )
             row = session.register("made", pa.Table.from_pylist([vars(made)]))
             session.create(account, "warehouse/all", source=row)
@@ -282,7 +277,7 @@ def read_made(session: Session, custody: Custody, release: DHCRelease, level: st
     if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
         return None
     (row,) = session.arrow("warehouse/all", source=account).to_pylist()
-    made = Made(**row)
+    made = Made(**{name: row[name] for name in Made.__annotations__})
     return made if session.sorted_version(table, custody.seal_key()) == made.content else None
 
 

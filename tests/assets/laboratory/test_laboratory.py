@@ -181,7 +181,9 @@ def _require_results(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"tier": "T2"}, "methods: rounding is not built for tier T2"),
+        ({"tier": "T2", "methods": {"topdown": {"rhos": [1]}}}, "methods: TopDown is not built for tier T2"),
+        ({"methods": {"suppression": {"rules": [{"threshold": 4, "width": 3}]}}}, "width: at most 2"),
+        ({"methods": {"coarsening": {"thresholds": [{"place": 5, "least": 6}]}}}, "least"),
         ({"tier": "T5"}, "tier"),
         ({"draws": 0}, "draws"),
         ({"attacks": {"link": "a:b"}}, "a built-in attack has this name"),

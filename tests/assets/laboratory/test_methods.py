@@ -6,18 +6,30 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from assets.coarsening.laboratory import Coarsened
 from assets.laboratory.attacks import guess_likeliest, link
-from assets.laboratory.evaluation import NONMODAL, UNIQUE, Truth, measure_guesses, measure_ratios
+from assets.laboratory.evaluation import (
+    ALL,
+    NONMODAL,
+    UNIQUE,
+    Truth,
+    measure_differences,
+    measure_guesses,
+    measure_ratios,
+    measure_utility,
+)
 from assets.laboratory.grid import remove_each
-from assets.laboratory.points import Exact, Moving, Then
+from assets.laboratory.points import Exact, Moving, Point, Rounded, Then
 from assets.pair_swapping.laboratory import PairSwapped
+from assets.suppression.laboratory import Suppressed
 from assets.swapping.laboratory import Swapped
 from assets.table_builder.laboratory import NoisyHypercube, PerturbedCounts
 from assets.topdown.laboratory import TopDown
 from mechanisms.risk.posterior import LaplaceLaw
 from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE, WITH_TRACT
+from mechanisms.suppression.linked import SUPPRESSED, count_narrow
 from mechanisms.table_builder.p_table import PTable
-from tests.assets.laboratory.test_attacks import KEY, find, make_truth
+from tests.assets.laboratory.test_attacks import KEY, Blank, find, make_truth
 
 HALF, BY_PERSONS = Fraction(1, 2), ("persons",)
 TABLE = PTable.of([{0: Fraction(1)}, {0: HALF, 2: HALF}, {1: HALF, 3: HALF}, {2: HALF, 4: HALF}])
@@ -178,3 +190,78 @@ def test_what_follows_a_swap_has_the_ratios_of_the_swap(t1: Truth) -> None:
     assert "ln ratio, bound" in measured
     without_ratios = Then(Swapped(HALF, BY_PERSONS, second_rate=HALF), perturbed).draw(t1.tract, KEY)
     assert not list(measure_ratios(t1, without_ratios, np.array([[0, 5], [3, 9]])))
+
+
+def test_coarse_places_are_large_and_who_knows_the_rule_follows_the_moves(t2: Truth) -> None:
+    """Told apart from: an attack that looks for persons where their combination was moved away, a world without the
+    target whose other blocks of the place are missing, and errors of a block as if the place were it."""
+    point, tract = Coarsened(60, 3, by_race=False), t2.tract
+    published = point.draw(tract, KEY).publication
+    assert published.places is not None
+    _, of_place = np.unique(published.places, return_index=True)
+    records = published.counts[of_place]
+    assert 1 < len(records) < tract.blocks
+    assert records.sum(axis=(1, 2)).min() >= 60
+    assert records.sum(axis=2)[records.sum(axis=2) > 0].min() >= 3
+    exact = np.zeros((len(records), tract.tier.shape[1]), dtype=np.int64)
+    np.add.at(exact, (published.places[tract.place], tract.category), 1)
+    assert np.array_equal(records.sum(axis=1), exact)
+    both = Coarsened(60, 3, by_race=True).draw(tract, KEY).publication.counts
+    assert both[both > 0].min() >= 3
+    assert not np.array_equal(both.sum(axis=1)[of_place], exact)
+    named = [
+        find(measure_guesses(t2, "link", link(each, t2.file)), ALL, "named")
+        for each in (published, replace(published, moves=None))
+    ]
+    assert named[0] == pytest.approx(1)
+    assert named[1] < 0.9
+    (worlds,) = remove_each(t2, point, KEY, np.array([3, 100]))
+    then = point.draw(tract.without(100), KEY).publication
+    together = then.find_neighbors(int(tract.place[100]))
+    assert np.array_equal(worlds.publication.take(range(-len(together), 0)).counts, then.counts[together])
+    assert worlds.persons.frame[worlds.places[1]] == tract.frame[100]
+    errors = list(measure_utility(t2, published))
+    assert find(errors, "cells of a tract, not 0", "mean absolute error") < 1e-9, (
+        "races are kept in a place, and adults"
+    )
+    assert find(errors, "cells of a block, not 0", "mean absolute error") > 0.5
+
+
+def test_the_attackers_file_closes_the_intervals_of_suppressed_counts(t2: Truth) -> None:
+    """Told apart from: primary suppression alone, and intervals that are said to hold whatever a reader knows."""
+    point, tier = Suppressed(4, 2), t2.tract.tier
+    published, exact = point.draw(t2.tract, KEY).publication.counts, tier.tabulate(t2.counts)
+    hidden = published == 2
+    assert not np.any((exact > 0) & (exact < 4) & ~hidden)
+    assert np.array_equal(published[~hidden], exact[~hidden])
+    cells, frames = tier.cells.astype(np.int64), np.arange(np.prod(tier.shape)) // tier.shape[1]
+    block = int(hidden.sum(axis=1).argmin())
+    suppressed = np.where(hidden, SUPPRESSED, exact)[block]
+    assert count_narrow(cells, suppressed, 2) == 0
+    alone = np.where((exact > 0) & (exact < 4), SUPPRESSED, exact)[block]
+    assert count_narrow(cells, alone, 2) > 0
+    known = np.concatenate([suppressed, t2.counts[block].sum(axis=1)])
+    assert count_narrow(np.vstack([cells, len(suppressed) + frames]), known, 2) > hidden[block].sum() / 2
+
+
+def test_methods_without_randomness_are_known_by_difference(t1: Truth, t2: Truth) -> None:
+    """Told apart from: an attacker who tries the true category alone, and so always names it."""
+    targets = np.arange(12)
+
+    def differ(truth: Truth, point: Point) -> float:
+        published = point.draw(truth.tract, KEY).publication
+        rows = measure_differences(truth, targets, published, lambda tract: point.draw(tract, KEY).publication)
+        return find(rows, NONMODAL if truth is t1 else UNIQUE, "accuracy")
+
+    assert min(differ(t1, Exact()), differ(t2, Coarsened(60, 3, by_race=False))) > 0.7, "or nobody near is like her"
+    assert 0 < differ(t1, Blank()) < 0.1, "one of the categories of the block group"
+    assert differ(t1, Rounded(50)) < differ(t1, Rounded(3)) < 1
+    assert differ(t2, Coarsened(60, 3, by_race=True)) < 0.6
+
+
+def test_zeros_and_totals_of_suppressed_tables_give_unique_persons_away(t2: Truth) -> None:
+    """A finding that must stay one: fails for an attack that takes a suppressed count for a small known one."""
+    draws = [point.draw(t2.tract, KEY).publication for point in (Exact(), Suppressed(4, 2))]
+    exact, suppressed = (find(measure_guesses(t2, "", link(each, t2.file)), UNIQUE, "accuracy") for each in draws)
+    likeliest = find(measure_guesses(t2, "", guess_likeliest(draws[1], t2.file)), UNIQUE, "accuracy")
+    assert min(suppressed, likeliest) > 0.8 * exact

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
 
+from assets.publication import asset
 from assets.publication.asset import publication_problems
 from assets.publication.signature import identity
 from assets.publication.withdrawal import withdraw
@@ -91,8 +93,11 @@ def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(town: Dep
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
 
 
-def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_again(town: Deployment[Any]) -> None:
-    """Told apart from a program that reads whatever files lie there: the altered file is well-formed."""
+def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_again(
+    town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from a program that reads whatever files lie there: the altered file is well-formed. Told apart from
+    one that verifies files, and reads what somebody put there since."""
     path = town.release.folder / "persons.parquet"
     original = path.read_bytes()
     pq.write_table(pq.read_table(path).slice(1), path)
@@ -108,6 +113,25 @@ def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_agai
     said = refusal(town, "publication")
     assert "tables_as_made: " in said
     assert "sums_of_blocks: P1: places that are not the sums of their blocks" in said
+    folder, verify = town.release.folder, asset.publication_problems
+
+    def exchange_file() -> None:
+        pq.write_table(pq.read_table(path).slice(1), path)
+
+    def exchange_folder() -> None:
+        folder.rename(folder.with_name("kept"))
+        shutil.copytree(folder.with_name("places"), folder)
+
+    for exchange, said in (
+        (exchange_file, "persons.parquet is missing or was altered"),
+        (exchange_folder, "signed, but are those of town/places"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(asset, "publication_problems", lambda *given, do=exchange: [verify(*given), do()][0])
+            assert said in refusal(town, "tables")
+        path.write_bytes(original)
+    shutil.rmtree(folder)
+    folder.with_name("kept").rename(folder)
     town.run_assets(*keys("tables"))
     with town.opened() as connection:
         connection.execute("DELETE FROM public.town__places.geography WHERE level = 'district'")

@@ -33,10 +33,10 @@ def enumerate_intervals(tables: Tables, published: Counts, most: int) -> dict[in
 @pytest.mark.parametrize("combinations", [[1, 2, 0, 1, 2, 1, 1, 0], [2, 0, 1, 1, 0, 2, 1, 2]])
 def test_the_intervals_are_those_of_all_counts_that_have_the_published_cells(combinations: list[int]) -> None:
     true = LINKED.add_up(np.array(combinations))
-    published = suppress(LINKED, true, [int(cell) for cell in np.flatnonzero((true > 0) & (true < 3))], 1)
+    published = suppress(LINKED.cell_of, true, [int(cell) for cell in np.flatnonzero((true > 0) & (true < 3))], 1)
     assert (published == SUPPRESSED).any()
     enumerated = enumerate_intervals(LINKED, published, 3)
-    attacker = Attacker(LINKED, published)
+    attacker = Attacker(LINKED.cell_of, published)
     for cell, (least, greatest) in enumerated.items():
         found = attacker.find_interval(cell)
         assert found[0] <= least
@@ -49,7 +49,7 @@ def test_primary_suppression_alone_is_found() -> None:
     true = LINKED.add_up(np.array([1, 0, 4, 5, 6, 2, 3, 4]))
     published = true.copy()
     published[true == 1] = SUPPRESSED
-    assert count_narrow(LINKED, published, 1) == (published == SUPPRESSED).sum() > 0
+    assert count_narrow(LINKED.cell_of, published, 1) == (published == SUPPRESSED).sum() > 0
 
 
 def test_tables_that_are_each_protected_alone_but_not_together_are_found() -> None:
@@ -58,27 +58,27 @@ def test_tables_that_are_each_protected_alone_but_not_together_are_found() -> No
     true = one.add_up(np.array([1, 7, 8, 9]))
     whole = true.copy()
     whole[:4] = SUPPRESSED
-    assert count_narrow(one, whole, 3) == 0
+    assert count_narrow(one.cell_of, whole, 3) == 0
     linked = Tables((2, 2, 2), ((0, 1), (0,), (1,), (0, 2), (1, 2), (0, 1, 2)))
     counts = np.array([1, 0, 3, 4, 4, 4, 4, 5])
     published = linked.add_up(counts)
     published[:4] = SUPPRESSED
     # The table of all three variables publishes every combination.
-    assert count_narrow(linked, published, 3) == 4
-    protected = suppress(linked, linked.add_up(counts), [0], 3)
+    assert count_narrow(linked.cell_of, published, 3) == 4
+    protected = suppress(linked.cell_of, linked.add_up(counts), [0], 3)
     assert (protected == SUPPRESSED)[12:].any()
-    assert count_narrow(linked, protected, 3) == 0
+    assert count_narrow(linked.cell_of, protected, 3) == 0
 
 
 def test_tables_that_do_not_add_up_are_refused() -> None:
     published = LINKED.add_up(np.array([1, 2, 3, 4, 5, 6, 7, 8]))
     published[0] += 1
     with pytest.raises(LinkedTablesError, match="add up"):
-        count_narrow(LINKED, published, 1)
+        count_narrow(LINKED.cell_of, published, 1)
     hidden = LINKED.add_up(np.array([1, 2, 3, 4, 5, 6, 7, 8]))
     hidden[:4] = 0
     with pytest.raises(LinkedTablesError, match="add up"):
-        count_narrow(LINKED, hidden, 1)
+        count_narrow(LINKED.cell_of, hidden, 1)
 
 
 SHAPES = [
@@ -95,13 +95,13 @@ def test_every_suppressed_cell_of_any_linked_tables_is_wide_and_the_true_count_i
     size = int(np.prod(tables.sizes))
     true = tables.add_up(np.array(data.draw(st.lists(st.integers(0, 9), min_size=size, max_size=size))))
     primary = [int(cell) for cell in np.flatnonzero((true > 0) & (true < threshold))]
-    published = suppress(tables, true, primary, width)
+    published = suppress(tables.cell_of, true, primary, width)
     shown = published != SUPPRESSED
     assert np.array_equal(published[shown], true[shown])
     assert not shown[primary].any()
     assert not (~shown & (true == 0)).any()
-    assert count_narrow(tables, published, width) == 0
-    attacker = Attacker(tables, published)
+    assert count_narrow(tables.cell_of, published, width) == 0
+    attacker = Attacker(tables.cell_of, published)
     for cell in np.flatnonzero(~shown).tolist():
         least, greatest = attacker.find_interval(cell)
         assert least <= true[cell] <= greatest
