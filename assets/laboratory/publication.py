@@ -47,6 +47,10 @@ class Choice:
     above: int | None
 
 
+_OF_BLOCKS = ("counts", "totals", "around", "published")
+"""What a publication has in a row for each block."""
+
+
 @dataclass(frozen=True)
 class Publication:
     """What is published of the blocks of a tract.
@@ -136,9 +140,10 @@ class Publication:
             replace(query, counts=query.counts[places], totals=query.totals[places]) for query in self.measured
         )
         together = None if self.places is None else np.unique(self.places[places], return_inverse=True)[1]
-        around, published = (None if part is None else part[places] for part in (self.around, self.published))
-        taken = replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
-        return replace(taken, places=together, around=around, published=published)
+        taken: dict[str, Any] = {
+            name: None if getattr(self, name) is None else getattr(self, name)[places] for name in _OF_BLOCKS
+        }
+        return replace(self, measured=measured, places=together, **taken)
 
     @staticmethod
     def join(publications: Sequence["Publication"]) -> "Publication":
@@ -152,9 +157,9 @@ class Publication:
             )
             for queries in zip(*(publication.measured for publication in publications), strict=True)
         )
-        joined = {
+        joined: dict[str, Any] = {
             name: np.concatenate([getattr(publication, name) for publication in publications])
-            for name in ("counts", "totals", "around", "published")
+            for name in _OF_BLOCKS
             if getattr(first, name) is not None
         }
         together, number = [], 0

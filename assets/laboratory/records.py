@@ -53,7 +53,7 @@ class Tract:
     block_group: Codes
     quarters: NDArray[np.bool_]
     household: Codes
-    adult: NDArray[np.generic]
+    adult: NDArray[Any]
     frame: Codes
     category: Codes
 

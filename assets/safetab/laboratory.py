@@ -4,6 +4,7 @@ tract's, in the detail that a first noisy total chooses."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 from pydantic import Field
@@ -17,7 +18,7 @@ from mechanisms.noise import Noise
 from mechanisms.risk.posterior import GaussianLaw
 from mechanisms.safetab.adaptive import GroupNoise, draw_block
 from mechanisms.safetab.design import SafeTabPDesign
-from mechanisms.safetab.lists import MOST_RACE_CODES, Iteration, RegionType
+from mechanisms.safetab.lists import MOST_RACE_CODES, CodeLists, Iteration, RegionType
 from mechanisms.safetab.planning import BUDGETS_P, STAGE_1_SHARE, ZERO_SUPPRESSION_CHANCE
 
 _PAIR = (RegionType.TRACT, 1)
@@ -38,11 +39,11 @@ class SafeTab(Point):
         return f"budget × {float(self.factor):g}"
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        tier, lists, counts = tract.tier, read_lists(), tract.count()
+        tier, counts = tract.tier, tract.count()
         design = SafeTabPDesign(
             states=("01",),
             noise=Noise.GAUSSIAN,
-            stabilities={_PAIR: lists.stability(*_PAIR, MOST_RACE_CODES)},
+            stabilities={_PAIR: _read_production().stability(*_PAIR, MOST_RACE_CODES)},
             budgets={_PAIR: self.factor * BUDGETS_P[_PAIR]},
             thresholds={_PAIR: tier.thresholds},
             stage_1_share=STAGE_1_SHARE,
@@ -71,15 +72,20 @@ class SafeTab(Point):
         return Draw(publication, np.zeros(0), None)
 
 
+@cache
+def _read_production() -> CodeLists:
+    return read_lists()
+
+
 def list_groups() -> list[Iteration]:
     """The regional groups that somebody is in alone, in the order of their codes."""
-    return [iteration for iteration in read_lists().universe(*_PAIR) if iteration.alone]
+    return [iteration for iteration in _read_production().universe(*_PAIR) if iteration.alone]
 
 
 def list_codes() -> dict[str, int]:
     """By code of race, the number of the group that it is in alone."""
     numbers = {iteration.code: number for number, iteration in enumerate(list_groups())}
-    return {code: numbers[iteration] for iteration, code in read_lists().pairs if iteration in numbers}
+    return {code: numbers[iteration] for iteration, code in _read_production().pairs if iteration in numbers}
 
 
 class SafeTabGrid(Grid):
