@@ -11,9 +11,10 @@ from pathlib import Path
 
 from assets.publication.listing import write_listing
 from assets.publication.placement import remove
-from assets.publication.signature import VerificationError, identity
+from assets.publication.signature import public_key, signed_identity
 from assets.texts import find_unfit_name, show_line
 from resources.chain import RESERVE, Entry
+from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
 
@@ -72,20 +73,24 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         raise WithdrawalError(f"{name} is not withdrawn: by {unfit}")
     warehouse = ledger.warehouse
     zones = [zone for zone in _ZONES if warehouse.holds(zone)]
-    folders = _find_folders(published / dataset, release)
-    # Retabulations go with the release that they rest on.
-    names = [None] if release is None else sorted({release, *(folder.name for folder in folders)})
-    schemas = {zone: [each for name in names for each in _schemas_of(ledger, zone, dataset, name)] for zone in zones}
+    folders = _find_folders(published / dataset, release, ledger.custody)
     charged = any(
         entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
         for entry in ledger.entries()
     )
-    if not charged and not folders and not any(schemas.values()):
+    if not charged and not folders and not any(_schemas_of(ledger, zone, dataset, release) for zone in zones):
         raise WithdrawalError(f"there is no data of {name}: no charge, no table and no publication")
     entries = ledger.withdraw(dataset, release, by.strip())
     # A run may be publishing for the first time. Removing waits for it, and it starts no more once the ledger says so.
     for folder in sorted({*folders, *(published / entry.dataset / entry.release for entry in entries)}):
         remove(folder)
+    # A retabulation may have been published for the first time until then.
+    for folder in (late := _find_folders(published / dataset, release, ledger.custody)):
+        remove(folder)
+    folders += late
+    # Retabulations go with the release that they rest on.
+    names = [None] if release is None else sorted({release, *(folder.name for folder in folders)})
+    schemas = {zone: [each for name in names for each in _schemas_of(ledger, zone, dataset, name)] for zone in zones}
     for zone in zones:
         with warehouse.session(writes=zone) as session, session.transaction():
             for schema in schemas[zone]:
@@ -115,16 +120,15 @@ def _schemas_of(ledger: Ledger, zone: Zone, dataset: str, release: str | None) -
     return [schema for schema in schemas if schema == dataset or schema.startswith(f"{dataset}__")]
 
 
-def _find_folders(folder: Path, release: str | None) -> list[Path]:
-    """The publications of a dataset, or of one release. Raises OSError if the folder is there and cannot be read."""
+def _find_folders(folder: Path, release: str | None, custody: Custody) -> list[Path]:
+    """The publications of a dataset, or of one release with its retabulations, whose signed certificates say so. Raises
+    OSError if the folder is there and cannot be read."""
     if not folder.is_dir():
         return []
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    return [path for path in folders if release in (None, path.name) or _rests_on(path) == release]
+    return [path for path in folders if release in (None, path.name) or _rests_on(path, custody) == release]
 
 
-def _rests_on(folder: Path) -> str:
-    try:
-        return identity(folder).rests_on
-    except VerificationError:
-        return ""
+def _rests_on(folder: Path, custody: Custody) -> str:
+    own = signed_identity(folder, public_key(custody))
+    return own.rests_on if own and own.release == folder.name else ""

@@ -15,6 +15,7 @@ from assets.publication.asset import open_publication
 from assets.publication.signature import CERTIFICATE, Identity, SignedFolder
 from assets.release.stage import Recipes, store_rows
 from assets.retabulation.declaration import BLOCKS, Retabulation, RetabulationError
+from assets.texts import find_unseen
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import SQL, Fragment
@@ -98,9 +99,10 @@ def _read_places(level: str, path: Path) -> Iterator[dict[str, str]]:
         raise RetabulationError(f"geographies: {level}: {path.name} cannot be read as CSV") from None
     if rows and not any(map(str.isdigit, rows[0][0])):
         del rows[0]
-    if wrong := sum(len(row) != 2 or not all(row) for row in rows):
+    if wrong := sum(len(row) != 2 or not all(row) or any(map(find_unseen, row)) for row in rows):
         raise RetabulationError(
-            f"geographies: {level}: {path.name}: {wrong:,} lines do not have two codes, of a block and of its place"
+            f"geographies: {level}: {path.name}: {wrong:,} lines do not have two codes, of a block and of its place, "
+            "in letters that can be seen"
         )
     return ({"level": level, "block": block, "geoid": place} for block, place in rows)
 

@@ -3,10 +3,28 @@
 from typing import Annotated, Any
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
 from assets.unperturbed.release import UnperturbedDeclaration
-from mechanisms.suppression.design import SuppressionDesign
+from mechanisms.suppression.design import Dominance, SuppressionDesign
+
+
+class DominanceDeclaration(Part):
+    """When few records make up most of a cell's total: the p% rule, or the (n, k) rule."""
+
+    magnitude: str = Field(description="The column of a magnitude, an integer from 0 on. Tables then have its totals.")
+    p: Annotated[int, Field(ge=1, le=100, strict=True)] | SkipJsonSchema[None] = Field(
+        None, description="The p% rule: the total less the two greatest contributions is under p% of the greatest."
+    )
+    n: Annotated[int, Field(ge=1, le=10, strict=True)] | SkipJsonSchema[None] = Field(
+        None, description="With k, the (n, k) rule: the n greatest contributions are over k% of the total."
+    )
+    k: Annotated[int, Field(ge=1, le=99, strict=True)] | SkipJsonSchema[None] = Field(None, description="As of n.")
+
+    def design(self) -> Dominance:
+        return Dominance(self.magnitude, self.p, self.n, self.k)
 
 
 class SuppressionDeclaration(UnperturbedDeclaration):
@@ -18,10 +36,14 @@ class SuppressionDeclaration(UnperturbedDeclaration):
     width: Annotated[int, Field(ge=1, strict=True)] = Field(
         description="The least difference between the greatest and the least count that a suppressed cell can have."
     )
+    dominance: DominanceDeclaration | SkipJsonSchema[None] = Field(
+        None, description="Cells of which few records make up most of the total of a magnitude are suppressed too."
+    )
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> SuppressionDesign:
         """The thresholds and the tables."""
         if not self.products:
             raise ValueError("products: at least one table is required")
         tables = sorted((product.name, tuple(sorted(product.columns))) for product in self.products)
-        return SuppressionDesign(self.of, self.threshold, self.width, tuple(tables))
+        dominance = None if self.dominance is None else self.dominance.design()
+        return SuppressionDesign(self.of, self.threshold, self.width, tuple(tables), dominance)

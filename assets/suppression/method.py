@@ -21,12 +21,19 @@ from assets.release.prose import Prose
 from assets.release.published import SUPPRESSED, Product, PublishedColumn, PublishedTable, describe_column
 from assets.release.stage import Recipes
 from assets.release.statement import Accuracy, Parameter, Statement
-from assets.suppression.release import CELLS, SuppressionRelease
+from assets.suppression.release import CELLS, TOTAL, SuppressionRelease
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from assets.unperturbed.method import LOSS_SOURCE, READ, WHY, UnperturbedCounts
 from mechanisms.suppression import linked
 from mechanisms.suppression.design import MECHANISM, VERSION
-from mechanisms.suppression.linked import Counts, count_narrow, suppress
+from mechanisms.suppression.linked import (
+    Counts,
+    count_narrow,
+    count_revealed,
+    rank_contributions,
+    suppress,
+    suppress_totals,
+)
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session
 
@@ -63,31 +70,60 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
         return linked.Tables(sizes, tables)
 
     def counts_recipe(self, session: Session, /) -> Recipe:
-        return self.release.count_by(self.release.design.variables)
+        return self.release.count_by(self.release.design.counted)
+
+    @property
+    def values(self) -> list[str]:
+        """The columns of the tables that may be suppressed."""
+        return ["count"] if self.release.design.dominance is None else ["count", TOTAL]
 
     @property
     def output_columns(self) -> Mapping[str, str]:
-        return {"table_name": "VARCHAR", "cell": "BIGINT", "count": "BIGINT"}
+        return {"table_name": "VARCHAR", "cell": "BIGINT"} | dict.fromkeys(self.values, "BIGINT")
 
     def publish_from(self, counts: pa.Table) -> pa.Table:
-        design, true = self.release.design, self._count_cells(counts)
-        primary = np.flatnonzero((true > 0) & (true < design.threshold)).tolist()
-        published = suppress(self.linked.cell_of, true, primary, design.width)
+        design, cell_of = self.release.design, self.linked.cell_of
+        exact, needs = self._count_cells(counts)
+        true = exact["count"]
+        hidden = ((true > 0) & (true < design.threshold)) | (needs > 0)
+        while True:
+            primary = np.flatnonzero(hidden).tolist()
+            further = suppress(cell_of, true, primary, design.width) == linked.SUPPRESSED
+            if design.dominance is not None:
+                further = suppress_totals(cell_of, exact[TOTAL], further, needs)
+            if np.array_equal(further, hidden):
+                break
+            hidden = further
         tables = self.release.declared_tables
         return pa.table(
             {
                 "table_name": pa.concat_arrays([pa.repeat(table.name, table.size) for table in tables]),
                 "cell": np.concatenate([np.arange(table.size) for table in tables]),
-                "count": pa.array(published, mask=published == linked.SUPPRESSED),
+                **{name: pa.array(exact[name], mask=hidden) for name in self.values},
             }
         )
 
-    def _count_cells(self, counts: pa.Table) -> Counts:
-        """The exact counts of all cells from those of the combinations that occur."""
-        combinations = np.zeros(self.linked.sizes, dtype=np.int64)
-        place = self._find_places(counts, self.release.design.variables)
-        combinations[place] = counts["count"].to_numpy()
-        return self.linked.add_up(combinations.ravel())
+    def _count_cells(self, counts: pa.Table) -> tuple[dict[str, Counts], Counts]:
+        """The exact counts, and totals if there are any, of all cells; and how far around its total each cell must stay
+        possible. `counts` has the records of each combination, and value of the magnitude, that occurs."""
+        number, dominance = counts["count"].to_numpy(), self.release.design.dominance
+        place = np.ravel_multi_index(self._find_places(counts, self.release.design.variables), self.linked.sizes)
+        values = np.zeros_like(number) if dominance is None else counts[dominance.magnitude].to_numpy()
+        exact = {}
+        for name, added in (("count", number), (TOTAL, number * values)):
+            combinations = np.zeros(int(np.prod(self.linked.sizes)), dtype=np.int64)
+            np.add.at(combinations, place, added)
+            exact[name] = self.linked.add_up(combinations)
+        needs = np.zeros_like(exact["count"])
+        if dominance is not None:
+            # No more records of one value than are looked at matter.
+            times = np.minimum(number, dominance.contributions)
+            ranked = rank_contributions(
+                self.linked.cell_of, place.repeat(times), values.repeat(times), len(needs), dominance.contributions
+            )
+            totals = zip(exact[TOTAL].tolist(), ranked.tolist(), strict=True)
+            needs = np.array([dominance.measure_need(total, greatest) for total, greatest in totals], dtype=np.int64)
+        return exact, needs
 
     def _find_places(self, rows: pa.Table, names: Sequence[str]) -> tuple[Counts, ...]:
         """By variable, the positions of the values of rows among all that may occur."""
@@ -102,27 +138,50 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
         return [session_gate("small_suppressed", CELLS, self._check_cells, both)]
 
     def further_gates(self) -> Sequence[Gate[SuppressionRelease]]:
-        return [tables_gate(self.table_recipes), session_gate("intervals_wide", TABLES, self._check_intervals)]
+        gates = [tables_gate(self.table_recipes), session_gate("intervals_wide", TABLES, self._check_intervals)]
+        if self.release.design.dominance is None:
+            return gates
+        both = [Zone.CONFIDENTIAL, Zone.PUBLIC]
+        return [*gates, session_gate("dominated_hidden", TABLES, self._check_dominated, both)]
+
+    def _read_exact(self, session: Session) -> tuple[dict[str, Counts], Counts]:
+        source, _, names = self.release.count_by(self.release.design.counted)
+        return self._count_cells(session.arrow(source, **names))
 
     def _check_cells(self, session: Session, context: Context) -> list[str]:
-        """Every published count is that of the records, and none is from 1 to below the threshold."""
-        source, _, names = self.release.count_by(self.release.design.variables)
-        true = self._count_cells(session.arrow(source, **names))
+        """Every published count and total is that of the records, and no count is from 1 to below the threshold."""
+        exact, _ = self._read_exact(session)
         stored = session.arrow(READ, table=self.release.public(CELLS))
-        found = self._as_published({
+        rows = {
             table.name: stored.filter(pc.equal(stored["table_name"], table.name))
             for table in self.release.declared_tables
-        }, lambda table, rows: rows["cell"].to_numpy())  # fmt: skip
-        shown = found != linked.SUPPRESSED
+        }
+        problems = []
+        for name in self.values:
+            found = self._as_published(rows, lambda table, own: own["cell"].to_numpy(), name)
+            shown = found != linked.SUPPRESSED
+            wrong = int((found[shown] != exact[name][shown]).sum())
+            problems += count_problem(wrong, f"published cells with another {name}")
+        found = self._as_published(rows, lambda table, own: own["cell"].to_numpy())
         small = (found > 0) & (found < self.release.design.threshold)
-        return [
-            *count_problem(int((found[shown] != true[shown]).sum()), "published cells with another count"),
-            *count_problem(int(small.sum()), "published cells below the threshold"),
-        ]
+        return [*problems, *count_problem(int(small.sum()), "published cells below the threshold")]
 
     def _check_intervals(self, session: Session, context: Context) -> list[str]:
         """From all published tables together, no suppressed count is known more closely than declared, and some counts
         add up to all that are published."""
+        published = self._read_tables(session, "count")
+        narrow = count_narrow(self.linked.cell_of, published, self.release.design.width)
+        return count_problem(narrow, "suppressed cells whose count is known too closely")
+
+    def _check_dominated(self, session: Session, context: Context) -> list[str]:
+        """From all published totals together, no total that few records dominate is known more closely than the rule
+        allows, and some totals add up to all that are published."""
+        exact, needs = self._read_exact(session)
+        published = self._read_tables(session, TOTAL)
+        revealed = count_revealed(self.linked.cell_of, published, exact[TOTAL], needs)
+        return count_problem(revealed, "cells whose total tells of few records")
+
+    def _read_tables(self, session: Session, name: str) -> Counts:
         tables = {
             table.name: session.arrow(READ, table=self.release.public(f"product_{table.name}"))
             for table in self.release.declared_tables
@@ -132,16 +191,15 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
             shape = [len(domain) for domain in table.domains.values()]
             return np.ravel_multi_index(self._find_places(rows, list(table.columns)), shape)
 
-        narrow = count_narrow(self.linked.cell_of, self._as_published(tables, find_cells), self.release.design.width)
-        return count_problem(narrow, "suppressed cells whose count is known too closely")
+        return self._as_published(tables, find_cells, name)
 
-    def _as_published(self, tables: Mapping[str, pa.Table], find_cells: Any) -> Counts:
-        """The counts of all cells, in order, of tables whose rows are given with their cells."""
+    def _as_published(self, tables: Mapping[str, pa.Table], find_cells: Any, name: str = "count") -> Counts:
+        """The counts, or totals, of all cells, in order, of tables whose rows are given with their cells."""
         parts = []
         for table in self.release.declared_tables:
             rows = tables[table.name]
             part = np.full(table.size, linked.SUPPRESSED, dtype=np.int64)
-            part[find_cells(table, rows)] = rows["count"].fill_null(linked.SUPPRESSED).to_numpy()
+            part[find_cells(table, rows)] = rows[name].fill_null(linked.SUPPRESSED).to_numpy()
             parts.append(part)
         return np.concatenate(parts)
 
@@ -154,6 +212,7 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
                     "cells": session.register(f"cells_{table.name}", table.cells()),
                     "published": self.release.public(CELLS),
                     "columns": list(table.columns),
+                    "further": self.values[1:],
                 },
             )
             for table in self.release.declared_tables
@@ -168,12 +227,17 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
     def _published(self, product: Product) -> PublishedTable:
         columns = [describe_column(name, self.release.variables[name]) for name in sorted(product.columns)]
         count = PublishedColumn("count", "integer", PROSE("count"), required=False, unit=product.of)
+        dominance = self.release.design.dominance
+        total = [
+            PublishedColumn(TOTAL, "integer", PROSE("total", dominance=dominance), required=False)
+            for _ in self.values[1:]
+        ]
         return PublishedTable(
             product.name,
             product.title or product.name,
             product.description,
             self.release.public(product.table),
-            (*columns, count, PublishedColumn(SUPPRESSED, "boolean", "Whether the count is not published")),
+            (*columns, count, *total, PublishedColumn(SUPPRESSED, "boolean", "Whether the count is not published")),
             tuple(sorted(product.columns)),
         )
 
@@ -186,7 +250,8 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
             parameters=(
                 Parameter("Threshold", design.threshold, PROSE("Threshold")),
                 Parameter("Width", design.width, PROSE("Width")),
-                self.limits(PROSE("own limit")),
+                *self._describe_dominance(),
+                self.limits(PROSE("own limit", dominance=design.dominance)),
             ),
             loss_source=LOSS_SOURCE,
             accuracy=Accuracy(
@@ -199,3 +264,10 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
             remark=WHY,
             variables=title_columns(self.release.variables),
         )
+
+    def _describe_dominance(self) -> list[Parameter]:
+        rule = self.release.design.dominance
+        if rule is None:
+            return []
+        words = f"p = {rule.p}%" if rule.p is not None else f"n = {rule.n}, k = {rule.k}%"
+        return [Parameter("Dominance", words, PROSE("Dominance", dominance=rule))]

@@ -6,11 +6,17 @@ from math import prod
 from typing import Any
 
 from assets.measurement.grid import DeclaredTable
+from assets.release.columns import ColumnType
 from assets.suppression.declaration import SuppressionDeclaration
 from assets.unperturbed.release import UnperturbedRelease
 from mechanisms.suppression.design import SuppressionDesign
 
 CELLS = "suppressed_cells"
+
+TOTAL = "total"
+"""The column of the totals of a magnitude."""
+
+LARGEST_MAGNITUDE = 10**9
 
 MOST_COMBINATIONS = 200_000
 """The most combinations of the values of all variables."""
@@ -37,11 +43,27 @@ class SuppressionRelease(UnperturbedRelease):
             _ = self.declared_tables
         except ValueError as error:
             self.refuse(f"products: {error}")
+        if self.design.dominance is not None:
+            self._check_magnitude(self.design.dominance.magnitude)
         if combinations > MOST_COMBINATIONS:
             self.refuse(
                 f"products: their variables have {combinations:,} combinations of values, of at most "
                 f"{MOST_COMBINATIONS:,}; recode some"
             )
+
+    def _check_magnitude(self, name: str) -> None:
+        self.require_columns("dominance", (name,))
+        column = self.variables[name]
+        if column.type is not ColumnType.INTEGER or column.nullable:
+            self.refuse(f"dominance: {name} must be an integer that is never empty")
+        if column.minimum is None or column.maximum is None or int(column.minimum) < 0:
+            self.refuse(f"dominance: {name} must have a minimum from 0 on, and a maximum")
+        if int(column.maximum) > LARGEST_MAGNITUDE:
+            self.refuse(f"dominance: the maximum of {name} is over {LARGEST_MAGNITUDE:,}")
+        if self.origins[name] in {self.origins[other] for other in self.design.variables}:
+            self.refuse(f"dominance: {name} is of the same column of the source as one of the tables")
+        if TOTAL in self.design.variables:
+            self.refuse(f"products: the column name {TOTAL} belongs to the totals")
 
     @cached_property
     def declared_tables(self) -> tuple[DeclaredTable, ...]:
@@ -54,4 +76,4 @@ class SuppressionRelease(UnperturbedRelease):
 
     @property
     def counted_with(self) -> dict[str, Any]:
-        return {"of": self.design.of, "columns": list(self.design.variables)}
+        return {"of": self.design.of, "columns": list(self.design.counted)}

@@ -42,7 +42,8 @@ TABLE_COLUMNS = {
     "noise": ("string", "Distribution of the noise"),
     "parameter": (
         "string",
-        "Scale of the discrete Laplace or σ² of the discrete Gaussian, exact, in steps; SHA-256 of a p-table",
+        "Scale of the discrete Laplace or of permute-and-flip, or σ² of the discrete Gaussian, exact, in steps; "
+        "SHA-256 of a p-table",
     ),
     "cap": ("integer", "The greatest noise, in steps; empty without a cap"),
     "margins": ("string", "How margins are made: summed, independent or fitted"),

@@ -1,5 +1,6 @@
 """The parameters of suppression."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,46 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
+class Dominance:
+    """When few records make up most of a cell's total of a magnitude, which is not negative.
+
+    Attributes:
+        magnitude: the column.
+        p: the p% rule: a total tells the greatest contribution to within p%, to whom the second one belongs.
+        n, k: the (n, k) rule: the n greatest contributions are over k% of the total.
+    """
+
+    magnitude: str
+    p: int | None = None
+    n: int | None = None
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.p is None) == (self.n is None and self.k is None) or (self.n is None) != (self.k is None):
+            raise DesignError("dominance: either p, or n and k")
+
+    @property
+    def contributions(self) -> int:
+        """How many of the greatest contributions to a cell the rule looks at."""
+        return self.n or 2
+
+    def measure_need(self, total: int, greatest: Sequence[int]) -> int:
+        """How far below and above the total of a cell must stay possible, at least 1 if few records dominate it; 0 if
+        they do not. `greatest` has the greatest contributions, in descending order, 2 or n of them if there are.
+
+        p% rule: p% of the greatest, less all but the two greatest; (n, k) rule: 100/k of the n greatest, less the
+        total (Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapter 4).
+        """
+        if self.p is not None:
+            need, scale = self.p * max(greatest, default=0) - 100 * (total - sum(greatest[:2])), 100
+        else:
+            assert self.n is not None
+            assert self.k is not None
+            need, scale = 100 * sum(greatest[: self.n]) - self.k * total, self.k
+        return max(0, -(-need // scale))
+
+
+@dataclass(frozen=True)
 class SuppressionDesign:
     """Which cells are suppressed, and how little may be known of them.
 
@@ -20,6 +61,7 @@ class SuppressionDesign:
         threshold: counts from 1 to below it are suppressed.
         width: the least difference of the greatest and the least count that a suppressed cell can have.
         tables: by name, the variables, in alphabetical order.
+        dominance: the rule for a magnitude, of which the tables have totals; None if they have none.
 
     Raises DesignError if the width is more than the threshold itself leaves open.
     """
@@ -28,6 +70,7 @@ class SuppressionDesign:
     threshold: int
     width: int
     tables: tuple[tuple[str, tuple[str, ...]], ...]
+    dominance: Dominance | None = None
 
     def __post_init__(self) -> None:
         if self.width > self.threshold - 2:
@@ -37,10 +80,16 @@ class SuppressionDesign:
             )
 
     @property
+    def counted(self) -> tuple[str, ...]:
+        """All variables, and the magnitude."""
+        return self.variables if self.dominance is None else (*self.variables, self.dominance.magnitude)
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """All variables, in alphabetical order."""
         return tuple(sorted({name for _, names in self.tables for name in names}))
 
     def as_record(self) -> dict[str, Any]:
         tables = {name: list(variables) for name, variables in self.tables}
-        return {"of": self.of, "threshold": self.threshold, "width": self.width, "tables": tables}
+        record: dict[str, Any] = {"of": self.of, "threshold": self.threshold, "width": self.width, "tables": tables}
+        return record if self.dominance is None else record | {"dominance": vars(self.dominance)}

@@ -30,6 +30,8 @@ MOST_UNKNOWNS = 20_000
 """The most combinations that published zeros leave possible."""
 
 _TOLERANCE = 1e-6
+_GREATEST = 1e6
+"""To what the greatest total of a magnitude is scaled, so that the solver's tolerances fit."""
 
 
 class LinkedTablesError(RefusedError):
@@ -75,20 +77,22 @@ class Tables:
 
 class Attacker:
     """What the published cells allow. `published`, shape (cells,), has `SUPPRESSED` where nothing is published;
-    `cell_of` is as of `Tables`, or has `OUTSIDE` for combinations that a table does not count.
+    `cell_of` is as of `Tables`, or has `OUTSIDE` for combinations that a table does not count. A suppressed cell is at
+    least `least`: 1 if it counts records, 0 if it is a total of a magnitude.
 
     Every solution of a linear program is a witness of what all cells can be, and stays one when more is suppressed. So
     most cells need no program of their own. Raises LinkedTablesError if the cells do not fit together, or too many
     combinations are possible.
     """
 
-    def __init__(self, cell_of: Counts, published: Counts) -> None:
+    def __init__(self, cell_of: Counts, published: Counts, least: int = 1) -> None:
         possible = np.flatnonzero(np.all((cell_of == OUTSIDE) | (published[cell_of] != 0), axis=0))
         if len(possible) > MOST_UNKNOWNS:
             raise LinkedTablesError(f"more than {MOST_UNKNOWNS:,} combinations are possible; declare fewer variables")
         self.published, self._unknowns, rows = published.copy(), len(possible), cell_of[:, possible]
         cells, order = np.unique(rows[rows != OUTSIDE]), np.argsort(rows.ravel(), kind="stable")
-        if len(cells) < np.count_nonzero(published):
+        self._at_least, self._unit = least, max(1.0, published.max(initial=0) / _GREATEST)
+        if not np.isin(np.flatnonzero((published > 0) | ((published == SUPPRESSED) & (least > 0))), cells).all():
             raise LinkedTablesError("no counts add up to all published cells")
         starts = np.searchsorted(rows.ravel()[order], cells)
         members = np.split(order % max(1, self._unknowns), starts)[1:]
@@ -101,7 +105,7 @@ class Attacker:
 
     def _bounds(self, cell: int) -> tuple[float, float]:
         count = int(self.published[cell])
-        return (1.0, highspy.kHighsInf) if count == SUPPRESSED else (float(count), float(count))
+        return (self._at_least, highspy.kHighsInf) if count == SUPPRESSED else (count / self._unit, count / self._unit)
 
     def suppress(self, cells: Counts) -> None:
         """Suppress further cells."""
@@ -124,6 +128,18 @@ class Attacker:
                 return True
         return False
 
+    def reaches(self, cell: int, least: int, most: int) -> bool:
+        """Whether a cell can be as low, and can be as high, in units of what is published."""
+        if cell not in self._members:
+            return False
+        for sign in (0, -1, 1):
+            if sign and self._optimize(self._members[cell], sign) == -inf:
+                self._most[cell] = inf
+            low, high = self._least[cell] - _TOLERANCE, self._most[cell] + _TOLERANCE
+            if low <= least / self._unit and high >= most / self._unit:
+                return True
+        return False
+
     def _optimize(self, members: Counts, sign: int) -> float:
         """The least sum of some unknowns times a sign; -inf if there is none."""
         columns = np.arange(self._unknowns, dtype=np.int32)
@@ -138,8 +154,9 @@ class Attacker:
             self._most[cells] = np.maximum(self._most[cells], sums)
         return optimum
 
-    def widen(self, cell: int, width: int, true: Counts) -> Counts:
-        """Cells to suppress besides, cheapest by a linear program, so that two tables differ in a cell by `width`.
+    def widen(self, cell: int, width: int, true: Counts, ends: tuple[int, int] | None = None) -> Counts:
+        """Cells to suppress besides, cheapest by a linear program, so that two tables differ in a cell by `width`; or
+        so that it has at most the first of `ends` in one, and at least the second in the other.
 
         In both tables, a cell that is published has its count, unless it is among those that are to be suppressed;
         the costs of these are their counts times the change.
@@ -147,16 +164,20 @@ class Attacker:
         unknowns = self._unknowns
         free = np.array([number for number in self._members if self.published[number] != SUPPRESSED], dtype=np.int64)
         change = {int(number): 2 * unknowns + at for at, number in enumerate(free)}
-        solver = _start(np.concatenate([np.zeros(2 * unknowns), true[free].astype(float)]))
+        solver = _start(np.concatenate([np.zeros(2 * unknowns), true[free] / self._unit]))
         for number, members in self._members.items():
             for first in (0, unknowns):
-                _require(solver, 1.0, highspy.kHighsInf, first + members)
+                _require(solver, self._at_least, highspy.kHighsInf, first + members)
                 if number in change:
-                    count, at = float(true[number]), np.array([change[number]])
+                    count, at = true[number] / self._unit, np.array([change[number]])
                     _require(solver, count, highspy.kHighsInf, first + members, at)
                     _require(solver, -highspy.kHighsInf, count, first + members, at, -1)
         chosen = self._members[cell]
-        _require(solver, float(width), highspy.kHighsInf, unknowns + chosen, chosen, -1)
+        if ends is None:
+            _require(solver, float(width), highspy.kHighsInf, unknowns + chosen, chosen, -1)
+        else:
+            _require(solver, -highspy.kHighsInf, ends[0] / self._unit, chosen)
+            _require(solver, ends[1] / self._unit, highspy.kHighsInf, unknowns + chosen)
         _solve(solver)
         moved = np.array(solver.getSolution().col_value)[2 * unknowns :]
         return free[moved > _TOLERANCE]
@@ -226,3 +247,47 @@ def count_narrow(cell_of: Counts, published: Counts, width: int) -> int:
     add up to them."""
     attacker = Attacker(cell_of, published)
     return sum(not attacker.is_wide(int(cell), width) for cell in np.flatnonzero(published == SUPPRESSED))
+
+
+def suppress_totals(cell_of: Counts, true: Counts, hidden: NDArray[np.bool_], needs: Counts) -> NDArray[np.bool_]:
+    """Which cells to suppress, those that are hidden already among them, so that totals that are `needs` below and
+    above that of each cell stay possible, down to 0. `true`, shape (cells,), are totals of a magnitude; `needs` is 0
+    where nothing is needed."""
+    attacker = Attacker(cell_of, np.where(hidden, SUPPRESSED, true), 0)
+    for cell in np.flatnonzero(needs).tolist():
+        asked = int(needs[cell])
+        while not attacker.reaches(cell, *_find_ends(true, cell, int(needs[cell]))):
+            further = attacker.widen(cell, 0, true, _find_ends(true, cell, asked))
+            # The solver may fall short of an end by a rounding.
+            asked += not len(further)
+            attacker.suppress(further)
+    return attacker.published == SUPPRESSED
+
+
+def count_revealed(cell_of: Counts, published: Counts, true: Counts, needs: Counts) -> int:
+    """How many totals that need protection are published, or known too closely. Raises LinkedTablesError if no totals
+    add up to what is published."""
+    attacker, revealed = Attacker(cell_of, published, 0), 0
+    for cell in np.flatnonzero(needs).tolist():
+        ends = _find_ends(true, cell, int(needs[cell]))
+        revealed += published[cell] != SUPPRESSED or not attacker.reaches(cell, *ends)
+    return revealed
+
+
+def _find_ends(true: Counts, cell: int, need: int) -> tuple[int, int]:
+    return max(0, int(true[cell]) - need), int(true[cell]) + need
+
+
+def rank_contributions(cell_of: Counts, combination: Counts, values: Counts, cells: int, most: int) -> Counts:
+    """The greatest contributions to each cell, in descending order, shape (cells, most); 0 where there are fewer. Each
+    record has a combination and a value."""
+    order = np.argsort(-values, kind="stable")
+    greatest = np.zeros((cells, most), dtype=np.int64)
+    for of_table in cell_of:
+        own = of_table[combination[order]]
+        by_cell = np.argsort(own, kind="stable")
+        own, sorted_values = own[by_cell], values[order][by_cell]
+        rank = np.arange(len(own)) - np.searchsorted(own, own)
+        kept = (own != OUTSIDE) & (rank < most)
+        greatest[own[kept], rank[kept]] = sorted_values[kept]
+    return greatest

@@ -1,7 +1,10 @@
 """The reference pages say what the code says: fields, commands, exit codes, the spine, the gates' false alarms."""
 
 import re
+import shlex
+from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import click
@@ -84,6 +87,51 @@ def test_every_command_and_option_is_listed() -> None:
 
     context = click.Context(cli.main)
     assert look(cli.main, "stirred") == len(shown)
+
+
+def shown_commands(text: str) -> Iterator[list[str]]:
+    """The commands in the blocks of a page, up to the first redirection or further command of their lines."""
+    for block in re.findall(r"^ *```(?:sh|text)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+        for line in re.findall(r"^ *(?:\$ )?((?:stirred|make|python -m) .*)", block, re.MULTILINE):
+            words = shlex.shlex(line, posix=True, punctuation_chars=True)
+            words.whitespace_split = True
+            yield list(takewhile(lambda word: word[0] not in "|&>", words))
+
+
+def refusal(words: list[str]) -> str:
+    """Why a command cannot be given: there is no such command, option, target or module."""
+    root, (program, *rest) = FOLDER.parents[1], words
+    if program == "make":
+        targets = re.findall(r"^([a-z-]+):", (root / "Makefile").read_text("utf-8"), re.MULTILINE)
+        return "" if {*rest} <= {*targets, ".venv/.ready"} else "no target"
+    if program == "python":
+        module = root.joinpath(*rest[1].split("."))
+        return "" if module.is_dir() or module.with_suffix(".py").exists() else "no module"
+    command: click.Command | None = cli.main
+    while isinstance(command, click.Group):
+        command = command.get_command(click.Context(command), rest.pop(0))
+    if command is None:
+        return "no command"
+    try:
+        command.make_parser(click.Context(command)).parse_args(rest)
+    except click.UsageError as error:
+        return error.message
+    return ""
+
+
+def test_every_command_that_a_page_shows_can_be_given() -> None:
+    """Wrong page: one with an option of another command, which a reader finds out after the refusal."""
+    pages = [*FOLDER.parent.rglob("*.md"), *(FOLDER.parents[1] / name for name in ("README.md", "CONTRIBUTING.md"))]
+    shown = [words for path in pages for words in shown_commands(path.read_text("utf-8"))]
+    assert len(shown) > 80
+    assert [(words, refusal(words)) for words in shown if refusal(words)] == []
+    wrong = "```sh\nstirred preflight a/b --try x\nstirred lunch\nmake all\npython -m tests.none  # a comment\n```\n"
+    assert list(map(refusal, shown_commands(wrong))) == [
+        "No such option '--try'.",
+        "no command",
+        "no target",
+        "no module",
+    ]
 
 
 def test_every_generated_part_has_one_place() -> None:

@@ -142,11 +142,33 @@ def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_agai
     assert "cef: as_read: " in refusal(town, "publication"), "the places are those of a source that was read"
 
 
-def test_a_withdrawal_takes_the_retabulation_with_it(town: Deployment[Any]) -> None:
+def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks_like_one(
+    town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from a program that drops the tables of whatever release has the certificate of a retabulation, which
+    whoever can write to the published folder can put there; and from one that leaves a retabulation that a run was
+    publishing for the first time."""
     town.run_assets(*keys(*STAGES))
     folder, ledger = town.release.published / "town" / "places", town.context.ledger
+    for name, signed in (("copied", True), ("altered", False)):
+        shutil.copytree(folder, folder.with_name(name))
+        if not signed:
+            path = folder.with_name(name) / "certificate.json"
+            path.write_bytes(path.read_bytes().replace(b'"places"', b'"altered"'))
+        with town.opened("confidential") as connection:
+            connection.execute(f"CREATE SCHEMA town__{name}; CREATE TABLE town__{name}.counts AS SELECT 1 AS count")
+    folder.rename(kept := town.root / "arriving")
+    append = ledger.withdraw
+    monkeypatch.setattr(type(ledger), "withdraw", lambda _, *given: [append(*given), kept.rename(folder)][0])
     withdrawal = withdraw(ledger, town.release.published, "town", "redistricting", "Ann")
     assert not folder.exists()
+    with town.opened("confidential") as connection:
+        assert (
+            connection.execute("FROM town__copied.counts UNION ALL FROM town__altered.counts").fetchall() == [(1,)] * 2
+        )
+    for name in ("copied", "altered"):
+        shutil.rmtree(folder.with_name(name))
+    assert list(folder.parent.glob("*")) == [], "no empty folder, which a back-up would have"
     assert {"public.town__places", "public.town__redistricting"} <= set(withdrawal.schemas)
     assert "redistricting is not published" in refusal(town, "geography", "tables")
 
@@ -154,7 +176,7 @@ def test_a_withdrawal_takes_the_retabulation_with_it(town: Deployment[Any]) -> N
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("a,b,c\n", "1 lines do not have two codes"),
+        ('a,b,c\n{0},a\u202eb\n{0},"a\nb"\n', "3 lines do not have two codes"),
         ("{0},north\n{0},south\n", "1 times a block lies in a further place of the same geography"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assets.release.release import DeclarationError
-from tests.deployments import Deployment, households
+from tests.deployments import UNITS, Deployment, households
 from tests.gates import executes, failing
 from tests.unperturbed_deployments import suppression_deployment
 
@@ -47,6 +47,58 @@ def test_every_gate_finds_what_it_names(deployment: Deployment, alteration: str,
     """The last one publishes a cell of a pattern that protects each other, as secondary suppression left out would."""
     executes(alteration)(deployment)
     assert gates <= set(failing(deployment))
+
+
+INCOME = {"income": {"type": "integer", "minimum": 0, "maximum": 100_000}}
+
+
+def deploy_with_income(root: Path, **changes: object) -> Deployment:  # type: ignore[type-arg]
+    """A release with totals of an income that one household in each of two cells dominates."""
+    units = [unit | {"income": 20 + unit["serial"] % 5} for unit in households()]
+    for unit in units[10], units[29]:
+        unit["income"] = 9000
+    columns = {"units": {"path": str(root / "units.csv"), "columns": UNITS | INCOME}}
+    declared = {"threshold": 5, "width": 2, "dominance": {"magnitude": "income", "p": 20}} | changes
+    return suppression_deployment(root, units=units, dataset=columns, **declared)
+
+
+def test_totals_that_one_household_dominates_are_not_there(tmp_path: Path) -> None:
+    deployment = deploy_with_income(tmp_path / "release")
+    deployment.reach()
+    published = deployment.published()
+    rows = list(csv.DictReader(published["tenure_by_county.csv"].decode().splitlines()))
+    units = list(csv.DictReader((tmp_path / "release" / "units.csv").read_text().splitlines()))
+    for row in rows:
+        incomes = sorted(
+            int(unit["income"]) for unit in units if (unit["county"], unit["tenure"]) == (row["county"], row["tenure"])
+        )
+        assert (row["count"], row["total"]) in (("", ""), (str(len(incomes)), str(sum(incomes))))
+        if incomes[-1] == 9000:
+            assert row["suppressed"] == "true"
+    assert any(row["total"] for row in rows)
+    certificate = " ".join(published["certificate.html"].decode().split())
+    assert "few records make up most of its total" in certificate
+    assert "Counts and totals are looked at apart" in certificate
+    for alteration, gates in (
+        ("UPDATE suppressed_cells SET total = total + 1 WHERE cell = 1", {"small_suppressed"}),
+        (
+            "UPDATE product_tenure_by_county SET total = 10000 WHERE count IS NULL",
+            {"tables_as_made", "dominated_hidden"},
+        ),
+    ):
+        executes(alteration)(deployment)
+        assert gates <= set(failing(deployment))
+
+
+def test_a_magnitude_is_a_bounded_integer_that_no_table_has(tmp_path: Path) -> None:
+    for number, (changes, says) in enumerate((
+        ({"magnitude": "tenure", "p": 5}, "an integer"),
+        ({"magnitude": "size", "p": 5}, "same column of the source"),
+        ({"magnitude": "wealth", "p": 5}, "no column wealth"),
+        ({"magnitude": "income", "n": 2}, "either p, or n and k"),
+    )):  # fmt: skip
+        with pytest.raises((DeclarationError, ValueError), match=says):
+            deploy_with_income(tmp_path / str(number), dominance=changes)
 
 
 def test_readers_know_which_places_lie_in_which_and_the_threshold(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mechanisms.design import DesignError
+from mechanisms.suppression.design import Dominance
 from mechanisms.suppression.linked import (
     SUPPRESSED,
     Attacker,
@@ -12,7 +14,10 @@ from mechanisms.suppression.linked import (
     LinkedTablesError,
     Tables,
     count_narrow,
+    count_revealed,
+    rank_contributions,
     suppress,
+    suppress_totals,
 )
 
 LINKED = Tables((2, 2, 2), ((0, 1), (1, 2), (0,), (1,)))
@@ -106,3 +111,65 @@ def test_every_suppressed_cell_of_any_linked_tables_is_wide_and_the_true_count_i
         least, greatest = attacker.find_interval(cell)
         assert least <= true[cell] <= greatest
         assert greatest - least >= width
+
+
+def test_a_rule_of_dominance_has_its_known_answers() -> None:
+    """Of 90, 8 and 2: all but the two greatest are 2, and p% of the greatest 9; the greatest is 90% of the total."""
+    assert Dominance("income", p=10).measure_need(100, [90, 8]) == 7
+    assert Dominance("income", p=2).measure_need(100, [90, 8]) == 0
+    assert Dominance("income", n=1, k=80).measure_need(100, [90]) == 13, "90 is 80% of 112.5"
+    assert Dominance("income", n=1, k=90).measure_need(100, [90]) == 0, "not over 90%"
+    assert Dominance("income", p=10).measure_need(50, [50]) == 5, "who is alone"
+    assert Dominance("income", p=10).measure_need(0, []) == 0
+    for wrong in ({}, {"p": 1, "n": 1, "k": 1}, {"n": 1}, {"p": 5, "k": 2}):
+        with pytest.raises(DesignError):
+            Dominance("income", **wrong)
+
+
+RULES = [Dominance("income", p=20), Dominance("income", n=1, k=70), Dominance("income", n=3, k=90)]
+
+
+@given(st.sampled_from(SHAPES), st.sampled_from(RULES), st.data())
+def test_totals_that_few_records_dominate_stay_uncertain_in_all_linked_tables(
+    tables: Tables, rule: Dominance, data: st.DataObject
+) -> None:
+    """Told apart from: a rule that looks at combinations in place of cells, or at values in place of records that share
+    one; and primary suppression alone."""
+    size, cell_of = int(np.prod(tables.sizes)), tables.cell_of
+    records = st.tuples(st.integers(0, size - 1), st.sampled_from([0, 1, 2, 30, 30, 1000]))
+    drawn = data.draw(st.lists(records, min_size=1, max_size=25))
+    combination, values = np.array(drawn, dtype=np.int64).T
+    true, greatest, needs = np.zeros(tables.cells, np.int64), [], []
+    for cell in range(tables.cells):
+        own = sorted((value for place, value in drawn if cell in cell_of[:, place]), reverse=True)
+        true[cell] = sum(own)
+        greatest.append([*own, 0, 0, 0][: rule.contributions])
+        dominated = own and (
+            own[0] * 20 > 100 * sum(own[2:]) if rule.p else 100 * sum(own[: rule.n]) > (rule.k or 0) * sum(own)
+        )
+        needs.append(rule.measure_need(sum(own), own[: rule.contributions]))
+        assert bool(dominated) == (needs[-1] > 0)
+    ranked = rank_contributions(cell_of, combination, values, tables.cells, rule.contributions)
+    assert ranked.tolist() == greatest
+    needed = np.array(needs)
+    hidden = suppress_totals(cell_of, true, needed > 0, needed)
+    assert count_revealed(cell_of, np.where(hidden, SUPPRESSED, true), true, needed) == 0
+    assert count_revealed(cell_of, true, true, needed) == (needed > 0).sum()
+
+
+def test_intervals_of_totals_are_those_of_all_values_that_have_the_published_ones() -> None:
+    """Both ends are reached by some totals of combinations, and a total beyond the interval by none. Fails for: needs
+    above a total alone, and primary suppression alone."""
+    one = Tables((2, 2), ((0, 1), (0,), (1,)))
+    true, needs = one.add_up(np.array([9, 3, 4, 2])), np.array([3, 0, 0, 0, 0, 0, 0, 0])
+    hidden = suppress_totals(one.cell_of, true, needs > 0, needs)
+    published = np.where(hidden, SUPPRESSED, true)
+    values = np.stack(np.unravel_index(np.arange(20**4), [20] * 4), axis=1)
+    cells = values @ np.stack([one.add_up(each) for each in np.eye(4, dtype=np.int64)])
+    first = cells[np.all(hidden | (cells == published), axis=1)][:, 0]
+    assert first.min() <= 9 - 3
+    assert first.max() >= 9 + 3
+    attacker = Attacker(one.cell_of, published, 0)
+    assert attacker.reaches(0, int(first.min()), 9)
+    assert not attacker.reaches(0, int(first.min()) - 1, 9)
+    assert count_revealed(one.cell_of, np.where(needs > 0, SUPPRESSED, true), true, needs) == 1
