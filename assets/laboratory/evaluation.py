@@ -294,11 +294,9 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
     names = [name for name in ("P1", "P2", "P3", "P4") if name in tier.tables] or list(tier.tables)
     tables = np.isin(tier.table_of_cell, [list(tier.tables).index(name) for name in names])
     exact, offered = tier.tabulate(true), publication.published
-    levels = [("block", published, exact, np.broadcast_to(tables, exact.shape))]
+    levels = [("block", published, exact, np.broadcast_to(tables, exact.shape) if offered is None else offered)]
     if offered is None:
         levels.append(("tract", published.sum(0)[None], exact.sum(0)[None], tables[None]))
-    else:
-        levels = [("block", published, exact, offered)]
     for level, ours, theirs, chosen_cells in levels:
         errors = np.abs(ours - theirs)[chosen_cells]
         classes = np.searchsorted(_CELL_SIZES, theirs[chosen_cells], side="right") - 1
