@@ -17,7 +17,7 @@ from assets.cef.readers import source_paths
 from assets.conventions import StageKind, named, preview
 from assets.laboratory.attacking import Attacker, OwnAttack
 from assets.laboratory.declaration import LaboratoryDeclaration
-from assets.laboratory.evaluation import Truth, measure_baselines
+from assets.laboratory.evaluation import Truth, measure_baselines, measure_holdout
 from assets.laboratory.grid import VERSION, Part, measure_part
 from assets.laboratory.points import Exact
 from assets.laboratory.records import list_tracts, read_tract
@@ -104,10 +104,14 @@ def build_laboratory(
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             digests = compute_digests(session, custody, declaration, dataset, own)
             measures = _read_current(session, table, digests)
+            truths = read_truths(session, declaration, dataset)
             baselines = [
                 {POINT: "", DRAW: 1, "made_of": "", "tract": name} | vars(measure)
-                for name, truth in read_truths(session, declaration, dataset).items()
-                for measure in measure_baselines(truth)
+                for name, truth in truths.items()
+                for measure in (
+                    *measure_baselines(truth),
+                    *(measure_holdout(truth, [other for other in truths.values() if other is not truth])),
+                )
             ]
             together = pa.concat_tables([measures, pa.Table.from_pylist(baselines, schema=measures.schema)])
             registered = session.register("together", together)

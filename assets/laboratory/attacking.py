@@ -78,9 +78,9 @@ class Attacker:
         """What an attack guesses. Raises AttackError."""
         return Guesses(**self._ask(attack, publication, persons))
 
-    def reconstruct(self, publication: Publication, *, provable: bool) -> Reconstruction:
+    def reconstruct(self, publication: Publication, *, certain: bool) -> Reconstruction:
         """The records behind exact tables. Raises AttackError."""
-        found: dict[str, Any] = dict(self._ask("reconstruct", publication, provable))
+        found: dict[str, Any] = dict(self._ask("reconstruct", publication, certain))
         return Reconstruction(**found | {"variability_in_years": float(found["variability_in_years"])})
 
     def _ask(self, attack: str, *given: Any) -> dict[str, np.ndarray]:

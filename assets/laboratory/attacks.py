@@ -32,6 +32,9 @@ _DIFFERENCE = 2
 _LEAST_WEIGHT = 5.0
 """How many persons of the block the tract's shares count for in a prior, if a block's counts are hardly perturbed."""
 
+_ENSEMBLE = 20
+"""The reconstructions of a block that rank its records."""
+
 
 def link(publication: Publication, persons: NamedPersons) -> Guesses:
     """Race and ethnicity of named persons, of whom block and frame are known: from exact tables by reconstruction and
@@ -85,28 +88,30 @@ def guess_by_margin(publication: Publication, persons: NamedPersons) -> Guesses:
     return Guesses(shares[persons.block], np.full(len(persons.block), NONE))
 
 
-def reconstruct(publication: Publication, provable: bool) -> Reconstruction:
-    """The records behind exact tables, the solution variability of each block and, if wanted, the provable records.
-    Microdata are their own reconstruction, of which nothing more is said."""
+def reconstruct(publication: Publication, certain: bool) -> Reconstruction:
+    """The records behind exact tables, the solution variability of each block and, if wanted, the provable records and
+    the confidence in each. Microdata are their own reconstruction, of which nothing more is said."""
     histograms = _reconstruct(publication)
     if publication.by_type:
         unknown = np.full(len(histograms), NONE)
         return Reconstruction(histograms, unknown.astype(np.float64), unknown)
-    variability, certain = np.zeros(len(histograms)), np.full(len(histograms), NONE)
+    variability, provable = np.zeros(len(histograms)), np.full(len(histograms), NONE)
     tier, around, in_years, solutions = publication.tier, publication.around, float(NONE), histograms
     if tier.of_tract is not None and around is not None:
         system = System.of_tract(tier, publication.counts, around[0])
         solution = histograms.ravel()[system.types]
         in_years = measure_variability(solution, system.differ_most(solution))
         solutions = tier.of_tract.join(histograms)
+    confidence = np.zeros(solutions.shape if certain else 0)
     for block, counts in enumerate(publication.counts):
         system = System.of(tier, counts, None if around is None else around[block])
         solution = solutions[block].ravel()[system.types]
         other = system.differ_most(solution)
         variability[block] = measure_variability(solution, other)
-        if provable:
-            certain[block] = system.count_provable(solution, other)
-    return Reconstruction(histograms, variability, certain, in_years)
+        if certain:
+            provable[block] = system.count_provable(solution, other)
+            confidence[block].ravel()[system.types] = system.rank(solution, other, _ENSEMBLE)
+    return Reconstruction(histograms, variability, provable, in_years, confidence)
 
 
 ATTACKS: dict[str, Attack] = {"link": link, "margin": guess_by_margin, "likeliest": guess_likeliest}

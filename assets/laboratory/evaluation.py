@@ -6,6 +6,7 @@ Every measure is a row for a subset of persons of a tract. Subsets are the evalu
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,12 @@ BASELINE, TABLES, DIFFERENCE = "none", "tables", "difference"
 """In place of an attack: guessers without a publication, what is measured of the publication itself, and an attacker
 who knows all other records."""
 
+MATCH_RATE = "match rate"
+RANKS = (0.01, 0.1, 0.5)
+"""The shares of kinds of records that are looked at, the most confident first."""
+CONFIDENCES = (0.0, 0.5, 0.8, 1.0, 2.0)
+"""The least confidence of each class."""
+
 MEASURES: Mapping[str, str] = {
     "named": "share of persons whom the attack names a category for",
     "confirmed": "share of persons whose category it names rightly",
@@ -46,6 +53,8 @@ MEASURES: Mapping[str, str] = {
     "by group of ages, each block by itself within the tract's counts",
     "solution variability in years": "the same by single years of age, all blocks of the tract together",
     "determined": "share of persons in blocks of one solution",
+    MATCH_RATE: "share of kinds of records of a block that the block has, among the first of a ranking or those of a "
+    "confidence: how many of 20 reconstructions have the kind. Kinds are a block's types of persons",
     "provable": "share of records that are certain to be among those that were tabulated",
     "mean absolute error": "mean of |published − true| over the cells of this true size, by race, ethnicity and frame",
     "total variation": "½ Σ |published share − true share| of the categories of a block, weighted by persons",
@@ -239,6 +248,37 @@ def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> 
         shares["provable"] = float(found.provable.sum() / max(1, number))
     for name, value in shares.items():
         yield Measure(attack, ALL, ANY_SIZE, name, value, number)
+    if found.confidence.size:
+        yield from _measure_ranks(truth, attack, found.confidence)
+
+
+def _measure_ranks(truth: Truth, attack: str, confidence: Shares) -> Iterator[Measure]:
+    """The match rate of kinds of records of blocks that the attacker is most confident of; ties go to kinds that are
+    frequent among all of the attacker's. K is a share of the expected number. And that by confidence."""
+    everywhere = np.broadcast_to(confidence.sum(axis=0), confidence.shape).ravel()
+    sure, right = confidence.ravel(), truth.coarse.ravel() > 0
+    kinds = np.flatnonzero(sure)
+    order = kinds[np.lexsort((-everywhere[kinds], -sure[kinds]))]
+    for share in RANKS:
+        first = order[: int(np.ceil(share * sure.sum()))]
+        yield Measure(attack, f"first {share:.0%}", ANY_SIZE, MATCH_RATE, float(right[first].mean()), len(first))
+    for least, most in pairwise(CONFIDENCES):
+        chosen = kinds[(sure[kinds] >= least) & (sure[kinds] < most)]
+        if len(chosen):
+            subset = f"confidence {least:g}" + ("" if least == 1 else f" to {most:g}")
+            yield Measure(attack, subset, ANY_SIZE, MATCH_RATE, float(right[chosen].mean()), len(chosen))
+
+
+def measure_holdout(truth: Truth, others: Sequence[Truth]) -> Iterator[Measure]:
+    """The same ranks for a guesser who knows the persons of each block and the kinds of records of other tracts, if
+    there are any."""
+    if not others:
+        return
+    expected = truth.coarse.sum(axis=(1, 2))[:, None, None] * sum(other.coarse.sum(axis=0) for other in others)
+    order, right = np.argsort(-expected.ravel(), kind="stable"), truth.coarse.ravel() > 0
+    for share in RANKS:
+        first = order[: int(np.ceil(share * right.sum()))]
+        yield Measure(BASELINE, f"first {share:.0%}", ANY_SIZE, MATCH_RATE, float(right[first].mean()), len(first))
 
 
 def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]:

@@ -26,7 +26,7 @@ from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 
-VERSION = 4
+VERSION = 5
 """Increase it when the same records, parameters and key would give other measures."""
 
 _PAIRS = 500
@@ -75,7 +75,7 @@ def _measure_tract(
         few = targets[:: -(-len(targets) // _DIFFERENCES) or 1]
         yield from measure_differences(truth, few, draw.publication, worlds)
     if draw.publication.law is None and draw.publication.places is None:
-        found = attacker.reconstruct(draw.publication, provable=part.draw == 1)
+        found = attacker.reconstruct(draw.publication, certain=part.draw == 1)
         yield from measure_reconstruction(truth, "reconstruct", found)
     without = remove_each(truth, part.point, key, targets)
     for attack in declaration.attack_names:

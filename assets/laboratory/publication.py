@@ -1,7 +1,7 @@
 """What an attack is given, and what it returns: plain arrays, without the records that were published from."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -225,6 +225,8 @@ class Reconstruction:
         histograms: shape (blocks, frames, categories).
         variability: the solution variability of each block, 0 to 1; `NONE` if unknown.
         provable: the records of each block that are certain to be in the file that was tabulated; `NONE` if unknown.
+        confidence: in each type, 0 to 1, shape (blocks, frames, categories), of frames that the tables of a block tell
+            apart; empty if unknown.
         variability_in_years: that by single years, of all blocks of the tract together; `NONE` if ages are not so fine.
     """
 
@@ -232,3 +234,4 @@ class Reconstruction:
     variability: Shares
     provable: Counts
     variability_in_years: float = NONE
+    confidence: Shares = field(default_factory=lambda: np.zeros(0))

@@ -127,7 +127,7 @@ def test_every_command_that_a_page_shows_can_be_given() -> None:
     assert [(words, refusal(words)) for words in shown if refusal(words)] == []
     wrong = "```sh\nstirred preflight a/b --try x\nstirred lunch\nmake all\npython -m tests.none  # a comment\n```\n"
     assert list(map(refusal, shown_commands(wrong))) == [
-        "No such option: --try",
+        "No such option '--try'.",
         "no command",
         "no target",
         "no module",

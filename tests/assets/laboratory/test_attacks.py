@@ -10,8 +10,20 @@ import numpy as np
 import pytest
 
 from assets.laboratory.attacking import Attacker, AttackError, OwnAttack
-from assets.laboratory.attacks import link
-from assets.laboratory.evaluation import ALL, ANY_SIZE, NONMODAL, UNIQUE, Measure, Truth, measure_gain, measure_guesses
+from assets.laboratory.attacks import link, reconstruct
+from assets.laboratory.evaluation import (
+    ALL,
+    ANY_SIZE,
+    MATCH_RATE,
+    NONMODAL,
+    UNIQUE,
+    Measure,
+    Truth,
+    measure_gain,
+    measure_guesses,
+    measure_holdout,
+    measure_reconstruction,
+)
 from assets.laboratory.grid import choose_targets, remove_each, select
 from assets.laboratory.points import Draw, Exact, Point
 from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publication
@@ -231,3 +243,19 @@ def test_an_attackers_file_is_counted_by_block_and_frame() -> None:
     file = NamedPersons(np.array([0, 0, 1]), np.array([1, 1, 0]))
     assert np.array_equal(file.count(3, 2), [[0, 2], [1, 0], [0, 0]])
     assert replace(file, frame=np.zeros(3, dtype=np.int64)).count(3, 2)[0, 0] == 2
+
+
+def test_confident_records_match_more_often_than_those_of_a_guesser_and_all_that_are_certain_do() -> None:
+    """Told apart from: a ranking by what is frequent, and one reconstruction, in which all have confidence 1."""
+    truth = make_truth(SUMMARY_FILE, 70, 6)
+    found = reconstruct(Exact().draw(truth.tract, KEY).publication, certain=True)
+    ranks = {row.subset: row for row in measure_reconstruction(truth, "", found) if row.measure == MATCH_RATE}
+    guesser = {row.subset: row.value for row in measure_holdout(truth, [make_truth(SUMMARY_FILE, 50, 6)])}
+    assert ranks["first 10%"].value == ranks["confidence 1"].value == 1
+    assert ranks["confidence 0 to 0.5"].value < ranks["confidence 0.8 to 1"].value
+    assert all(ranks[name].value >= value for name, value in guesser.items())
+    assert ranks["first 50%"].value > guesser["first 50%"] + 0.2
+    assert sum(ranks[name].persons for name in ranks if "confidence" in name) == np.count_nonzero(found.confidence)
+    frequent = np.broadcast_to(found.histograms.sum(axis=0), found.histograms.shape)
+    assert (truth.counts.ravel()[np.argsort(-frequent.ravel())[:20]] > 0).mean() < 1
+    assert not list(measure_holdout(truth, []))

@@ -168,6 +168,9 @@ def _require_results(folder: Path) -> None:
     assert (exact["value"], exact["draws"], exact["tracts"]) == (0, 2, 1)
     assert found["no protection", "reconstruct", "all persons", "all", "agreement"]["value"] == 1, "T1 is saturated"
     assert found["no protection", "reconstruct", "all persons", "all", "provable"]["value"] == 1
+    assert found["no protection", "reconstruct", "first 1%", "all", "match rate"]["value"] == 1
+    assert found["no protection", "reconstruct", "confidence 1", "all", "match rate"]["value"] == 1
+    assert found["swapping", "reconstruct", "first 50%", "all", "match rate"]["value"] < 1
     noisy = found["hypercube", "tables", "cells of a block, not 0", "all", "mean absolute error"]
     assert noisy["value"] > 0 < noisy["standard_error"]
     accuracy = [found[method, "link", NONMODAL, "all", "accuracy"]["value"] for method in ("no protection", "swapping")]

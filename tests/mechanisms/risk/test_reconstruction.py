@@ -48,8 +48,8 @@ CASES = [(3, 7, 76), (7, 1, 3), (8, 2, 3), (9, 3, 3), (10, 4, 4), (10, 5, 76)]
 
 def test_variability_and_provable_records_are_those_of_the_enumeration() -> None:
     """Told apart from: the distance to any other solution instead of the farthest; a big-M that lets y and w differ;
-    records that only some solutions have."""
-    numbers = []
+    records that only some solutions have; and one reconstruction many times, which is sure of all its records."""
+    numbers, confidences = [], set()
     for persons, seed, frames in CASES:
         tables = SUMMARY_FILE.tabulate(draw_block(SUMMARY_FILE, persons, seed, frames))
         system = System.of(SUMMARY_FILE, tables[0])
@@ -61,8 +61,13 @@ def test_variability_and_provable_records_are_those_of_the_enumeration() -> None
         assert any(np.array_equal(other, one) for one in solutions)
         assert measure_variability(solution, other) == max(measure_variability(solution, one) for one in solutions)
         assert system.count_provable(solution, other) == np.minimum.reduce(solutions).sum()
+        confidence = system.rank(solution, other, 8)
+        assert np.all(confidence[np.minimum.reduce(solutions) > 0] == 1)
+        assert not confidence[np.maximum.reduce(solutions) == 0].any()
+        confidences |= set(confidence)
     assert min(numbers) == 1
     assert max(numbers) > 100
+    assert confidences > {0, 1}
 
 
 def test_blocks_of_a_tract_are_reconstructed_together() -> None:
