@@ -64,7 +64,7 @@ class Publication:
     missing: Mapping[Table, NDArray[np.bool_]]
     larger_places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
 
-    def questions(self, by: Sequence[str], where: Where) -> "list[_Part]":
+    def questions(self, by: Sequence[str], where: Where) -> "list[Part]":
         """The questions for a table by some variables, in which only some categories of variables count: one, or one
         for each of the larger places, or combination of them, in `by`."""
         if isinstance(by, str) or any(isinstance(values, str) for values in where.values()):
@@ -88,7 +88,7 @@ class Publication:
                 chosen[variable] = [place for place in before if lies_in[place] in numbers]
             if all(chosen[self.larger_places[name][0]] for name in larger):
                 question = Question(self.design, variables, chosen, self.possible)
-                parts.append(_Part(dict(zip(larger, places, strict=True)), question))
+                parts.append(Part(dict(zip(larger, places, strict=True)), question))
         if not parts:
             raise QuestionError(f"{', '.join(larger)}: none of the given categories is in one of these places")
         return parts
@@ -143,7 +143,7 @@ class Publication:
         return self.tabulate(by, parts, figures)
 
     def tabulate(
-        self, by: Sequence[str], parts: "Sequence[_Part]", figures: Sequence[Mapping[str, pa.Array]], lines: int = 1
+        self, by: Sequence[str], parts: "Sequence[Part]", figures: Sequence[Mapping[str, pa.Array]], lines: int = 1
     ) -> pa.Table:
         """The table with the figures of each part, so many lines for each of its rows."""
         numbers = {name: np.repeat(np.concatenate([part.numbers(name) for part in parts]), lines) for name in by}
@@ -204,7 +204,7 @@ class Publication:
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """A question whose answer is a part of a table: of one of the larger places, by their numbers, if there are any."""
 
     places: Mapping[str, int]

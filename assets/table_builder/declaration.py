@@ -29,6 +29,7 @@ from assets.release.release import ReleaseDeclaration
 from assets.release.withheld import WithheldRecords
 from mechanisms.accounting.specification import DELTA
 from mechanisms.refusal import RefusedError
+from mechanisms.table_builder.choosing import Chosen
 from mechanisms.table_builder.entropy import MOST, ImpossibleTableError, Parameters, make
 from mechanisms.table_builder.grid_values import PLACES, Grid
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, HypercubeError, Margins, NoiseFamily, Table
@@ -207,6 +208,11 @@ class StatisticAttributes(Part):
         description="How many times the variance of the sample is that of as many records drawn independently, for the "
         "sampling errors beside the answers.",
     )
+    products: list[SubTableDeclaration] = Field(
+        default_factory=list,
+        description="Tables to publish by some of the variables, at no cost: quantiles, or means, deviations and "
+        "correlations, of cells that add up.",
+    )
 
     @model_validator(mode="after")
     def _check_budget(self) -> Self:
@@ -227,7 +233,18 @@ class QuantilesAttributes(StatisticAttributes):
     )
     shares: list[Share] = Field(
         default_factory=list,
-        description="The shares of the levels in the budget, from the root, which add up to 1; by default equal.",
+        description="The shares of the levels in the budget, from the root, or of the quantiles of at, which add up to "
+        "1; by default equal.",
+    )
+    margins: Margins = Field(
+        Margins.SUMMED,
+        description="summed: only the trees of the cells by all variables are measured; fitted: those of the margins "
+        "too, with the hypercube's shares, and fitted together.",
+    )
+    at: list[Share] = Field(
+        default_factory=list,
+        description="Quantiles that are drawn by themselves, without a tree and with an epsilon. One or two are nearer "
+        "so, but they have no intervals, and neither others nor those of several cells together can be asked.",
     )
     published: list[Share] = Field(
         default=[Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)],
@@ -239,10 +256,15 @@ class QuantilesAttributes(StatisticAttributes):
     def _check_shares(self) -> Self:
         if self.shares and sum(self.shares) != 1:
             raise ValueError(f"shares: they add up to {sum(self.shares)}, not to 1")
-        if not all(0 < quantile < 1 for quantile in self.published):
-            raise ValueError("published: a quantile is above 0 and below 1")
-        if repeated := find_repeated([write_share(quantile) for quantile in self.published]):
-            raise ValueError(f"published: {repeated[0]} is named twice, to six digits")
+        for field, quantiles in (("published", self.published), ("at", self.at)):
+            if not all(0 < quantile < 1 for quantile in quantiles):
+                raise ValueError(f"{field}: a quantile is above 0 and below 1")
+            if repeated := find_repeated([write_share(quantile) for quantile in quantiles]):
+                raise ValueError(f"{field}: {repeated[0]} is named twice, to six digits")
+        if self.margins is Margins.INDEPENDENT:
+            raise ValueError("margins: trees are summed or fitted")
+        if self.at and (unused := self.model_fields_set & {"published", "branching", "margins", "products"}):
+            raise ValueError(f"at: the quantiles that are drawn are published, without a tree; drop {min(unused)}")
         return self
 
     @property
@@ -252,10 +274,14 @@ class QuantilesAttributes(StatisticAttributes):
             raise ValueError(f"grid: {self.grid} is not a number with at most {PLACES} decimals")
         return Grid(self.grid, *self.bounds)
 
-    def tree(self, weight: int) -> Tree:
-        """The levels with their budgets. Raises ValueError."""
+    def measured(self, weight: int) -> Tree | Chosen:
+        """The levels or quantiles with their budgets. Raises ValueError."""
         size = self.values.most - self.values.least + 1
         budget = self.epsilon or self.rho or Fraction(0)
+        if self.at:
+            if self.rho is not None:
+                raise ValueError("at: quantiles that are drawn by themselves have an epsilon; declare one, and no rho")
+            return Chosen.shared(size, self.at, budget, self.shares, weight)
         return Tree.shared(size, self.branching, budget, self.shares, gaussian=self.rho is not None, weight=weight)
 
 
@@ -305,7 +331,7 @@ class MomentsAttributes(StatisticAttributes):
             raise ValueError(f"widest: it is greater than 0, and not {self.widest}")
         return self
 
-    def moments(self, weight: int) -> Moments:
+    def measured(self, weight: int) -> Moments:
         """The sums with their budget. Raises ValueError."""
         budget = self.epsilon or self.rho or Fraction(0)
         return Moments(len(self.variables), self.steps, budget, self.rho is not None, weight)
@@ -451,7 +477,10 @@ class HypercubeAttributes(Part):
             moments = statistic.model_copy(update={"bounds": bounds})
         else:
             quantiles = {name.removeprefix("quantiles: "): statistic}
-        cells: dict[str, Any] = {"value": None, "margins": Margins.SUMMED, "shares": [], "cap": None, "products": []}
+        cells: dict[str, Any] = {"value": None, "margins": Margins.SUMMED, "shares": [], "cap": None}
+        cells["products"] = statistic.products
+        if isinstance(statistic, QuantilesAttributes) and statistic.margins is Margins.FITTED:
+            cells |= {"margins": Margins.FITTED, "shares": self.shares}
         noise = {"p_table": None, "consistency": Consistency.QUERY, "record_keys": None}
         own = {"epsilon": statistic.epsilon, "rho": statistic.rho, "quantiles": quantiles, "moments": moments}
         return self.model_copy(update=cells | noise | own)
@@ -538,10 +567,9 @@ class StatisticDeclaration(HypercubeDeclaration):
         """The variables whose statistic it is, in alphabetical order."""
         return sorted(self.hypercube.quantiles or self.attributes.variables)  # type: ignore[union-attr]
 
-    def measured(self, weight: int) -> Tree | Moments:
+    def measured(self, weight: int) -> Tree | Chosen | Moments:
         """What is measured in every cell, if a record has at most this weight in steps."""
-        declared = self.attributes
-        return declared.tree(weight) if isinstance(declared, QuantilesAttributes) else declared.moments(weight)
+        return self.attributes.measured(weight)
 
     def design(self, dataset: DatasetDeclaration, **sources: Any) -> Hypercube:
         """The hypercube whose budget and cells are those of the statistic."""

@@ -1,10 +1,12 @@
 """Quantiles and moments of the cells of a hypercube as one value, and the rules that it satisfies before anything runs.
 
-Each is a release like a hypercube: the cells are those of its table by all variables, and every cell has the nodes of a
-tree (`mechanisms.table_builder.quantiles`) or the components of moments (`mechanisms.table_builder.moments`).
+Each is a release like a hypercube: the cells are those of its table by all variables, or of all its margins too, and
+every cell has the nodes of a tree (`mechanisms.table_builder.quantiles`), the numbers that a quantile is drawn from
+(`mechanisms.table_builder.choosing`), or the components of moments (`mechanisms.table_builder.moments`).
 """
 
-from dataclasses import astuple, dataclass
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import sqrt
@@ -12,8 +14,11 @@ from typing import Any
 
 from assets.table_builder.declaration import Amount, MomentsAttributes, QuantilesAttributes, StatisticDeclaration
 from assets.table_builder.release import BETWEEN, MOST_CELLS, HypercubeRelease
-from mechanisms.accounting.specification import Specification
-from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
+from mechanisms.accounting.specification import Line, Specification
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace, Perturbation
+from mechanisms.sampling.quantiles import margin_of_error
+from mechanisms.table_builder.choosing import Chosen
+from mechanisms.table_builder.hypercube import Margins, Table
 from mechanisms.table_builder.moments import Moments, Scale
 from mechanisms.table_builder.quantiles import Tree
 
@@ -21,32 +26,60 @@ MOST_DESCRIBED = 5_000
 """The most cells of a hypercube with statistics: every cell is published with numbers that are derived one by one."""
 
 
+_OWN_TABLES = frozenset({"scales", "quantiles", "nodes", "statistics", "moments"})
 _OWN_COLUMNS = frozenset(
     {"place", "quantile", "statistic", "of", "coefficient", "interval_first", "interval_last", "at_bound"}
-    | {"first_factor", "second_factor", "sample_standard_error", "sample_lower", "sample_upper"}
+    | {"first_factor", "second_factor", "sample_standard_error", "sample_lower", "sample_upper", "records_off"}
 )
 
 
 @dataclass(frozen=True)
 class Part:
-    """What of every cell is measured with one distribution: the nodes of a level, or the components of moments.
+    """What of every cell of a table is measured with one distribution: the nodes of a level, the numbers that a
+    quantile is drawn from, or the components of moments.
 
     Attributes:
         name: in words, which also names its stream of noise.
         size: how many numbers every cell has.
         budget: exact ε or ρ for one record added or removed.
+        parameter: exact scale, or σ² of a Gaussian.
         step: what a number stands for, in records or units of the weight.
+        margin_at: by budget, the 90% margin of error in records or units of the weight.
     """
 
     name: str
+    table: Table
     size: int
     budget: Fraction
-    noise: DiscreteGaussian | DiscreteLaplace
+    noise: DiscreteGaussian | DiscreteLaplace | Perturbation
+    parameter: Fraction
     step: Fraction
+    margin_at: Callable[[Fraction], float]
 
     @property
     def deviation(self) -> float:
         return sqrt(self.noise.exact_variance)
+
+    @property
+    def margin(self) -> float:
+        return self.margin_at(self.budget)
+
+
+def _noisy_part(
+    name: str,
+    table: Table,
+    size: int,
+    budget: Fraction,
+    noise_at: Callable[[Fraction], DiscreteGaussian | DiscreteLaplace],
+    step: Fraction,
+) -> Part:
+    noise = noise_at(budget)
+    parameter = noise.variance if isinstance(noise, DiscreteGaussian) else noise.scale
+
+    def margin_at(other: Fraction) -> float:
+        return margin_of_error(noise_at(other)) * float(step)
+
+    return Part(name, table, size, budget, noise, parameter, step, margin_at)
 
 
 @dataclass(frozen=True)
@@ -61,10 +94,15 @@ class StatisticRelease(HypercubeRelease):
         for name in self.cube.variables:
             if name.casefold() in _OWN_COLUMNS:
                 self.refuse(f"variables: {name} is the name of a column that quantiles and moments use themselves")
+        for product in self.cube.products:
+            if product.name in _OWN_TABLES:
+                self.refuse(f"products: {product.name} is the name of another table")
         cells = self.cells_of(self.design.inner)
         if cells > MOST_DESCRIBED:
             self.refuse(f"{self.named}: a hypercube of {cells:,} cells; at most {MOST_DESCRIBED:,} are described")
-        if (numbers := cells * sum(part.size for part in self.parts)) > MOST_CELLS:
+        if self.design.margins is not Margins.SUMMED and self.structural_zeros:
+            self.refuse(f"{self.named}: margins: fitted: trees are not fitted with cells that are declared impossible")
+        if (numbers := sum(self.cells_of(part.table) * part.size for part in self.parts)) > MOST_CELLS:
             self.refuse(f"{self.named}: {numbers:,} numbers in all cells; at most {MOST_CELLS:,} are allowed")
         assert self.measured.bounded == self.design.bounded, "the charge is that of what is measured"
 
@@ -73,7 +111,8 @@ class StatisticRelease(HypercubeRelease):
         return self.declaration.statistic
 
     @cached_property
-    def measured(self) -> Tree | Moments:
+    def measured(self) -> Tree | Chosen | Moments:
+        """What every cell has; of trees of several tables, with the budget of all."""
         return self.declaration.measured(self.design.most)
 
     @property
@@ -101,13 +140,38 @@ class StatisticRelease(HypercubeRelease):
     def parts(self) -> list[Part]:
         measured, inner = self.measured, BETWEEN.join(self.design.inner)
         if isinstance(measured, Moments):
-            step = self.grid_step / self.measured.scale**2  # type: ignore[union-attr]
-            return [Part(f"{inner}, moments", measured.components, measured.budget, measured.noise, step)]
-        levels = zip(measured.sizes, measured.budgets, measured.noises, strict=True)
+            step, size = self.grid_step / measured.scale**2, measured.components
+            name, budget = f"{inner}, moments", measured.budget
+            return [_noisy_part(name, self.design.inner, size, budget, measured.noise_at, step)]
+        if isinstance(measured, Chosen):
+            return [self._chosen_part(measured, place) for place in range(len(measured.quantiles))]
         return [
-            Part(f"{inner}, level {level}", size, budget, noise, self.grid_step)
-            for level, (size, budget, noise) in enumerate(levels)
+            _noisy_part(f"{BETWEEN.join(table)}, level {level}", table, size, budget, tree.noise_at, self.grid_step)
+            for table, tree in self.trees.items()
+            for level, (size, budget) in enumerate(zip(tree.sizes, tree.budgets, strict=True))
         ]
+
+    def _chosen_part(self, chosen: Chosen, place: int) -> Part:
+        name = f"{BETWEEN.join(self.design.inner)}, quantile {chosen.quantiles[place]}"
+        step, error = self.grid_step, chosen.error(place)
+
+        def margin_at(budget: Fraction) -> float:
+            return chosen.margin(place, budget) * float(step)
+
+        own = chosen.numbers, chosen.budgets[place], error, 1 / chosen.rate(place), step
+        return Part(name, self.design.inner, *own, margin_at)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether quantiles are drawn by themselves, and not from trees."""
+        return isinstance(self.measured, Chosen)
+
+    @property
+    def trees(self) -> dict[Table, Tree]:
+        """By measured table, the tree of its cells."""
+        tree, design = self.measured, self.design
+        assert isinstance(tree, Tree)
+        return {table: tree.scaled(design.budget_of(table) / design.budget) for table in design.tables}
 
     @property
     def columns_read(self) -> tuple[str, ...]:
@@ -124,4 +188,15 @@ class StatisticRelease(HypercubeRelease):
     def specification(self) -> Specification:
         if self.withheld:
             return super().specification
-        return Specification(self.flavor(self.columns_read), self.design.bounded, self.measured.lines)
+        return Specification(self.flavor(self.columns_read), self.design.bounded, self.lines)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """By part, the loss for one record changed."""
+        if not isinstance(self.measured, Tree) or self.design.margins is Margins.SUMMED:
+            return self.measured.lines
+        return tuple(
+            replace(line, label=f"{BETWEEN.join(table)}, {line.label}")
+            for table, tree in self.trees.items()
+            for line in tree.lines
+        )

@@ -4,10 +4,12 @@ that add up, with the errors of the noise and of the sample.
 Everything follows from the published files, so everyone gets the same answer, and nothing is charged.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.release.published import ERRORS
-from assets.table_builder.asking import PLACES, Publication, Where, read_categories
+from assets.table_builder.asking import PLACES, Part, Publication, Where, read_categories
 from assets.table_builder.declaration import write_share
 from assets.table_builder.release import BETWEEN, TABLES
 from mechanisms.table_builder.asking import QuestionError
+from mechanisms.table_builder.choosing import Chosen
+from mechanisms.table_builder.fitted_trees import FittedTrees
 from mechanisms.table_builder.grid_values import Grid
-from mechanisms.table_builder.hypercube import Hypercube
+from mechanisms.table_builder.hypercube import Hypercube, Margins
+from mechanisms.table_builder.hypercube import Table as Variables
 from mechanisms.table_builder.moments import Derived, MeasuredMoments, Moments, Scale
-from mechanisms.table_builder.quantiles import NORMAL_90, FittedTree, Tree
+from mechanisms.table_builder.quantiles import NORMAL_90, FittedCounts, FittedTree, Tree
 
 SCALES, QUANTILES, NODES, STATISTICS, MOMENTS = TABLES_OF_STATISTICS = (
     "scales",
@@ -36,11 +41,12 @@ SCALES, QUANTILES, NODES, STATISTICS, MOMENTS = TABLES_OF_STATISTICS = (
 )
 """The tables that quantiles and moments publish besides those of hypercubes."""
 
-SAMPLE_ERROR, SAMPLE_LOWER, SAMPLE_UPPER, AT_BOUND = (
+SAMPLE_ERROR, SAMPLE_LOWER, SAMPLE_UPPER, AT_BOUND, RECORDS_OFF = (
     "sample_standard_error",
     "sample_lower",
     "sample_upper",
     "at_bound",
+    "records_off",
 )
 
 MEAN, DEVIATION, CORRELATION = "mean", "standard deviation", "correlation"
@@ -55,19 +61,21 @@ class PublishedStatistic:
 
     Attributes:
         cells: the cells as the publication of a hypercube, without numbers.
-        measured: what every cell has, with its noise.
+        measured: what every cell has, with its noise; of trees of several tables, with the budget of all.
         scales: by variable, its bounds and steps.
-        numbers: by part, the noisy numbers, shape (inner table's, size), in steps.
+        numbers: by part, the noisy numbers, shape (its table's, size), in steps; of a quantile that is drawn, 1 there.
         effect: how many times the variance of a sample is that of as many records as there are steps, at most.
         widest: the widest interval in multiples of the estimate, unless that is too uncertain; None for any.
+        step: what a step of a count stands for: 1 record, or the step of the weight's grid.
     """
 
     cells: Publication
-    measured: Tree | Moments
+    measured: Tree | Chosen | Moments
     scales: Mapping[str, Scale | Grid]
     numbers: Sequence[NDArray[np.int64]]
     effect: Fraction
     widest: Fraction | None = None
+    step: Fraction = Fraction(1)
 
     @property
     def variables(self) -> list[str]:
@@ -75,11 +83,33 @@ class PublishedStatistic:
 
     @property
     def has_quantiles(self) -> bool:
-        return isinstance(self.measured, Tree)
+        return not isinstance(self.measured, Moments)
+
+    @property
+    def drawn(self) -> tuple[Fraction, ...]:
+        """The quantiles that can be asked, if they are drawn by themselves."""
+        return self.measured.quantiles if isinstance(self.measured, Chosen) else ()
+
+    @cached_property
+    def _fitted(self) -> FittedTrees | None:
+        """The trees of several tables, if they are fitted together."""
+        tree, design = self.measured, self.cells.design
+        if not isinstance(tree, Tree) or design.margins is not Margins.FITTED:
+            return None
+        numbers, levels = iter(self.numbers), range(len(tree.sizes))
+        by_table = {table: [next(numbers) for _ in levels] for table in design.tables}
+        return FittedTrees(design, tree, [{table: by_table[table][level] for table in by_table} for level in levels])
 
     def variance(self, by: Sequence[str], where: Where) -> float:
-        """That of the noise of the sizes in an answer, in squared steps: of several publications, the least answers."""
-        cells = sum(int(part.question.cells.sum()) for part in self.cells.questions(by, where))
+        """That of the noise of the sizes in an answer, in squared steps: of several publications, the least answers. A
+        quantile that is drawn by itself comes first."""
+        questions = [part.question for part in self.cells.questions(by, where)]
+        if isinstance(self.measured, Chosen):
+            return 0.0
+        if self._fitted:
+            root = self._fitted.levels[0]
+            return sum(question.cells.size * root.variance(question.weights) for question in questions)
+        cells = sum(int(question.cells.sum()) for question in questions)
         if isinstance(self.measured, Moments):
             return cells * self.measured.deviation**2
         return cells * float(self.measured.noises[0].exact_variance)
@@ -88,18 +118,53 @@ class PublishedStatistic:
         """Quantiles of the variable by some variables of the cells, in the variable's unit, with the column `quantile`.
 
         Raises QuestionError as `Publication.ask`, and if these are not quantiles of the variable."""
-        tree, grid = self._require(Tree, [variable], "quantiles"), self.scales[variable]
+        measured, grid = self._require((Tree, Chosen), [variable], "quantiles"), self.scales[variable]
         assert isinstance(grid, Grid)
         if not all(0 < quantile < 1 for quantile in quantiles):
             raise QuestionError("a quantile is above 0 and below 1")
+        if isinstance(measured, Chosen):
+            return self._ask_drawn(measured, grid, quantiles, by, where)
 
-        def find(cells: int, numbers: Sequence[NDArray[np.int64]]) -> list[dict[str, Any]]:
-            fit = FittedTree(tree, tuple(part.astype(np.float64) for part in numbers), cells)
-            return [self._describe_quantile(fit, grid, quantile) for quantile in quantiles]
+        def fit(part: Part) -> Iterator[FittedCounts]:
+            if self._fitted:
+                yield from self._fitted.answer(part.question)
+                return
+            for cells, numbers in self._add_up(part):
+                yield FittedTree(measured, tuple(level.astype(np.float64) for level in numbers), cells)
+
+        def find(part: Part) -> Iterator[dict[str, Any]]:
+            for each in fit(part):
+                yield from (self._describe_quantile(each, grid, quantile) for quantile in quantiles)
 
         return self._ask(by, where, find, len(quantiles))
 
-    def _describe_quantile(self, fit: FittedTree, grid: Grid, quantile: Fraction) -> dict[str, Any]:
+    def _ask_drawn(
+        self, chosen: Chosen, grid: Grid, quantiles: Sequence[Fraction], by: Sequence[str], where: Where
+    ) -> pa.Table:
+        if unknown := [quantile for quantile in quantiles if quantile not in chosen.quantiles]:
+            drawn = ", ".join(map(write_share, chosen.quantiles))
+            raise QuestionError(f"the quantile {write_share(unknown[0])} is not published; only {drawn} of each cell")
+
+        def find(part: Part) -> Iterator[dict[str, Any]]:
+            if part.question.cells.max(initial=0) > 1:
+                raise QuestionError(
+                    "a quantile of several cells together does not follow from those of each; ask by all of "
+                    f"{', '.join(self.cells.design.sizes)}, or for one category of the others"
+                )
+            for _, numbers in self._add_up(part):
+                yield from (self._describe_drawn(chosen, grid, quantile, numbers) for quantile in quantiles)
+
+        return self._ask(by, where, find, len(quantiles))
+
+    def _describe_drawn(
+        self, chosen: Chosen, grid: Grid, quantile: Fraction, numbers: Sequence[NDArray[np.int64]]
+    ) -> dict[str, Any]:
+        place = chosen.quantiles.index(quantile)
+        off = ceil(chosen.margin(place) * float(self.step) * 10**PLACES) / 10**PLACES
+        estimate = float((grid.least + int(np.argmax(numbers[place]))) * grid.step)
+        return {"quantile": write_share(quantile), "estimate": estimate, RECORDS_OFF: off}
+
+    def _describe_quantile(self, fit: FittedCounts, grid: Grid, quantile: Fraction) -> dict[str, Any]:
         first, last = grid.least, grid.most - grid.least
         lower, upper = fit.interval(quantile)
         sample = fit.sample_interval(quantile, NORMAL_90, float(self.effect))
@@ -185,7 +250,7 @@ class PublishedStatistic:
             figures = dict.fromkeys(named)
         return [{**row, **figures}]
 
-    def _require(self, kind: type[Any], variables: Sequence[str], words: str) -> Any:
+    def _require(self, kind: type[Any] | tuple[type[Any], ...], variables: Sequence[str], words: str) -> Any:
         if not isinstance(self.measured, kind):
             raise QuestionError(f"the publication answers no questions for {words}")
         if unknown := [name for name in variables if name not in self.scales]:
@@ -198,8 +263,9 @@ class PublishedStatistic:
         moments, scales = self.measured, [scale for scale in self.scales.values() if isinstance(scale, Scale)]
         assert isinstance(moments, Moments)
 
-        def find_of(cells: int, numbers: Sequence[NDArray[np.int64]]) -> list[dict[str, Any]]:
-            return find(MeasuredMoments(moments, numbers[0], scales, cells, float(self.effect)))
+        def find_of(part: Part) -> Iterator[dict[str, Any]]:
+            for cells, numbers in self._add_up(part):
+                yield from find(MeasuredMoments(moments, numbers[0], scales, cells, float(self.effect)))
 
         return self._ask(by, where, find_of, lines)
 
@@ -207,23 +273,29 @@ class PublishedStatistic:
         self,
         by: Sequence[str],
         where: Where,
-        find: Callable[[int, Sequence[NDArray[np.int64]]], list[dict[str, Any]]],
+        find: Callable[[Part], Iterator[dict[str, Any]]],
         lines: int,
     ) -> pa.Table:
+        """The answer, of which `find` makes so many lines of every row of a part."""
         parts, figures = self.cells.questions(by, where), []
         for part in parts:
-            cells = part.question.cells.ravel()
-            summed = [part.question.add_up(self.cells.design.inner, numbers) for numbers in self.numbers]
-            flat = [numbers.reshape(-1, numbers.shape[-1]) for numbers in summed]
-            rows = [row for place in part.rows for row in find(int(cells[place]), [numbers[place] for numbers in flat])]
+            rows = list(find(part))
             if not rows:
                 raise QuestionError("no cell counts that is not declared impossible")
             figures.append({name: pa.array([row[name] for row in rows], _kind(name)) for name in rows[0]})
         return self.cells.tabulate(by, parts, figures, lines)
 
+    def _add_up(self, part: Part) -> Iterator[tuple[int, list[NDArray[np.int64]]]]:
+        """By row, how many inner cells are added up, and the sums of their numbers."""
+        question = part.question
+        summed = [question.add_up(self.cells.design.inner, numbers) for numbers in self.numbers]
+        cells, flat = question.cells.ravel(), [numbers.reshape(-1, numbers.shape[-1]) for numbers in summed]
+        for place in part.rows:
+            yield int(cells[place]), [numbers[place] for numbers in flat]
+
 
 def _kind(name: str) -> pa.DataType:
-    return pa.float64() if name in (*ERRORS, SAMPLE_ERROR, SAMPLE_LOWER, SAMPLE_UPPER) else pa.string()
+    return pa.float64() if name in (*ERRORS, SAMPLE_ERROR, SAMPLE_LOWER, SAMPLE_UPPER, RECORDS_OFF) else pa.string()
 
 
 def read_statistic(folder: Path) -> PublishedStatistic:
@@ -240,28 +312,40 @@ def _read(folder: Path) -> PublishedStatistic:
     tables.sort(key=lambda row: (len(row["table_name"]), row["table_name"]))
     scales = pq.read_table(folder / f"{SCALES}.parquet").to_pylist()
     texts, larger, places = read_categories(folder)
-    inner = tables[0]["table_name"].rpartition(",")[0].split(BETWEEN)
-    sizes = {name: len(texts[name]) for name in inner}
-    budgets = tuple(Fraction(row["budget"]) for row in tables)
+    by_table: dict[Variables, list[dict[str, Any]]] = {}
+    for row in tables:
+        by_table.setdefault(tuple(row["table_name"].rpartition(",")[0].split(BETWEEN)), []).append(row)
+    inner = max(by_table, key=len)
+    design = Hypercube({name: len(texts[name]) for name in inner}, Fraction(1))
+    budgets = {table: [Fraction(row["budget"]) for row in rows] for table, rows in by_table.items()}
+    total = [sum(levels, Fraction(0)) for levels in zip(*budgets.values(), strict=True)]
+    if tables[0]["margins"] == Margins.FITTED:
+        shares = {table: levels[0] / total[0] for table, levels in budgets.items()}
+        design = replace(design, margins=Margins.FITTED, shares=shares)
     gaussian, weight = "Gaussian" in tables[0]["noise"], tables[0]["most"]
-    measured: Tree | Moments
+    measured: Tree | Chosen | Moments
     of_quantiles = (folder / f"{NODES}.parquet").exists()
-    if of_quantiles:
-        measured = Tree(scales[0]["numbers"], scales[0]["branching"], budgets, gaussian, weight)
-        names, shapes = [row["table_name"] for row in tables], list(measured.sizes)
+    if not of_quantiles:
+        measured = Moments(len(scales), scales[0]["steps"], total[0], gaussian, weight)
+        shapes: Sequence[int] = [measured.components]
+    elif scales[0]["branching"] is None:
+        quantiles = tuple(Fraction(row["table_name"].rpartition(" ")[2]) for row in tables)
+        measured = Chosen(scales[0]["numbers"], quantiles, tuple(total), weight)
+        shapes = measured.sizes
     else:
-        measured = Moments(len(scales), scales[0]["steps"], budgets[0], gaussian, weight)
-        names, shapes = [tables[0]["table_name"]], [measured.components]
+        measured = Tree(scales[0]["numbers"], scales[0]["branching"], tuple(total), gaussian, weight)
+        shapes = measured.sizes
     rows = pq.read_table(folder / f"{NODES if of_quantiles else MOMENTS}.parquet")
-    design = Hypercube(sizes, Fraction(1))
-    possible = np.zeros(design.cells(design.inner), dtype=np.bool_)
+    possible = np.zeros(design.cells(inner), dtype=np.bool_)
     numbers = []
-    for name, size in zip(names, shapes, strict=True):
-        part = rows.filter(pc.equal(rows["table_name"], name))
-        whole = np.zeros((len(possible), size), dtype=np.int64)
-        whole[part["cell"].to_numpy(), part["place"].to_numpy()] = part["measured"].to_numpy()
-        possible[part["cell"].to_numpy()] = True
-        numbers.append(whole.reshape(*design.shape(design.inner), size))
+    for table in design.tables:
+        for row, size in zip(by_table[table], shapes, strict=True):
+            part = rows.filter(pc.equal(rows["table_name"], row["table_name"]))
+            whole = np.zeros((design.cells(table), size), dtype=np.int64)
+            whole[part["cell"].to_numpy(), part["place"].to_numpy()] = part["measured"].to_numpy()
+            if table == inner:
+                possible[part["cell"].to_numpy()] = True
+            numbers.append(whole.reshape(*design.shape(table), size))
     typed = {name: pa.array(values, pa.string()).cast(rows.schema.field(name).type) for name, values in texts.items()}
     shaped = None if possible.all() else possible.reshape(design.shape(design.inner))
     cells = Publication(design, typed | places, Fraction(1), tables[0]["counted"], {}, shaped, {}, larger)
@@ -273,7 +357,8 @@ def _read(folder: Path) -> PublishedStatistic:
         )
     widest = scales[0]["widest"]
     effect = Fraction(scales[0]["effect"])
-    return PublishedStatistic(cells, measured, known, numbers, effect, Fraction(widest) if widest else None)
+    step = Fraction(tables[0]["grid"])
+    return PublishedStatistic(cells, measured, known, numbers, effect, Fraction(widest) if widest else None, step)
 
 
 def answer(

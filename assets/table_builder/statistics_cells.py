@@ -11,8 +11,8 @@ from assets.measurement.grid import Query
 from assets.release.stage import store_rows
 from assets.table_builder.cells import CountsError, describe_records, read_cells
 from assets.table_builder.statistics import StatisticRelease
-from mechanisms.table_builder.moments import Scale
-from mechanisms.table_builder.quantiles import Tree
+from mechanisms.table_builder.choosing import FINEST, Chosen
+from mechanisms.table_builder.moments import Moments, Scale
 from resources.warehouse import Recipe, Session
 
 _LARGEST = 2**62
@@ -20,15 +20,14 @@ _DEVIATIONS = 50
 
 
 def queries_of(release: StatisticRelease) -> list[Query]:
-    cells = release.cells_of(release.design.inner)
-    return [Query(part.name, part.noise, cells * part.size) for part in release.parts]
+    return [Query(part.name, part.noise, release.cells_of(part.table) * part.size) for part in release.parts]
 
 
 def list_numbers(release: StatisticRelease) -> pa.Table:
     """All numbers of all cells in the order of the draw: the part's name, the cell's number and the number's place."""
-    cells = release.possible_in(release.design.inner)
     columns: dict[str, list[Any]] = {"table_name": [], "cell": [], "place": []}
     for part in release.parts:
+        cells = release.possible_in(part.table)
         columns["table_name"].append(pa.repeat(part.name, len(cells) * part.size))
         columns["cell"].append(pa.array(np.repeat(cells, part.size)))
         columns["place"].append(pa.array(np.tile(np.arange(part.size), len(cells))))
@@ -46,25 +45,32 @@ def numbers_recipe(session: Session, release: StatisticRelease) -> Recipe:
             "was charged"
         )
     reach = max(np.abs(part).sum(dtype=np.float64) for part in exact)
+    if isinstance(release.measured, Chosen):
+        reach *= 2 * FINEST
     if reach + _DEVIATIONS * max(part.deviation for part in release.parts) * len(possible) >= _LARGEST:
         raise CountsError(f"{release.schema}: the sums are too large to be measured; declare smaller bounds or steps")
     numbers = list_numbers(release)
+    values = [own[release.possible_in(part.table)].ravel() for part, own in zip(release.parts, exact, strict=True)]
     counts = numbers.add_column(0, "draw_order", pa.array(np.arange(len(numbers)))).append_column(
-        "count", pa.array(np.concatenate([part[possible].ravel() for part in exact]))
+        "count", pa.array(np.concatenate(values))
     )
     return store_rows(session, "counted", counts)
 
 
 def add_up_numbers(session: Session, release: StatisticRelease) -> list[NDArray[np.int64]]:
-    """By part, the exact numbers of all inner cells, shape (cells, size). Raises GridError for values outside the
-    domains, and CountsError for sums that 64 bits do not hold."""
-    cells, measured = release.design.cells(release.design.inner), release.measured
+    """By part, the exact numbers of all cells of its table, shape (cells, size). Raises GridError for values outside
+    the domains, and CountsError for sums that 64 bits do not hold."""
+    design, cells, measured = release.design, release.design.cells(release.design.inner), release.measured
     described = describe_records(session, release, release.amount, release.variables)
-    if isinstance(measured, Tree):
+    if not isinstance(measured, Moments):
         occupied = read_cells(session, release, "table_builder/leaves", **described, variable=release.variable)
         leaves = np.zeros((cells, measured.numbers), dtype=np.int64)
         leaves[occupied["cell"].to_numpy(), occupied["number"].to_numpy()] = occupied["count"].to_numpy()
-        return measured.add_up(leaves)
+        if isinstance(measured, Chosen):
+            return [leaves] * len(measured.quantiles)
+        shaped = leaves.reshape(*design.shape(design.inner), measured.numbers)
+        margins = [design.margin(shaped, table).reshape(-1, measured.numbers) for table in design.tables]
+        return [level for margin in margins for level in measured.add_up(margin)]
     scales: Sequence[Scale] = [*release.scales.values()]
     names = {"variables": release.variables, "scales": scales, "steps": measured.scale, "pairs": measured.pairs}
     occupied = read_cells(session, release, "table_builder/moments", **described, **names)

@@ -1,6 +1,6 @@
 """Quantiles and moments of the cells of a hypercube as a method, with their plan and their part of the certificate."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from assets.measurement.grid import Query
-from assets.measurement.method import plan_gate
+from assets.measurement.method import Batch, plan_gate
 from assets.planning.lines import budgets_for_margins
 from assets.release.columns import describe_columns, distinguish_columns
 from assets.release.draw import Inputs
@@ -32,10 +32,11 @@ from assets.table_builder.statistics_tables import (
 from assets.tabulation.asset import tables_gate
 from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS
+from mechanisms.sampling.goodness import find_misfits
 from mechanisms.sampling.noise import DiscreteGaussian
-from mechanisms.sampling.quantiles import margin_of_error
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.table_builder.choosing import NAME, Chosen
 from mechanisms.table_builder.hypercube import LARGEST_RATE
-from mechanisms.table_builder.moments import Moments
 from resources.warehouse import Session
 
 HAY = Paper(
@@ -44,22 +45,16 @@ HAY = Paper(
     "https://arxiv.org/abs/0904.0942",
 )
 
+PERMUTE_AND_FLIP = Paper(
+    "McKenna and Sheldon: Permute-and-Flip: A New Mechanism for Differentially Private Selection (2020)",
+    "https://arxiv.org/abs/2010.12603",
+)
+
 
 def statistic_lines(release: StatisticRelease) -> Iterator[Line]:
-    measured = release.measured
     for part, query in zip(release.parts, queries_of(release), strict=True):
-
-        def margin_at(budget: Fraction, step: Fraction = part.step) -> float:
-            one = (
-                replace(measured, budget=budget)
-                if isinstance(measured, Moments)
-                else replace(measured, budgets=(budget,) * len(measured.budgets))
-            )
-            noise = one.noise if isinstance(one, Moments) else one.noises[0]
-            return margin_of_error(noise) * float(step)
-
         error = part.deviation * float(part.step)
-        yield Line(part.name, release.quantity, part.budget, error, margin_at, query.cells)
+        yield Line(part.name, release.quantity, part.budget, error, part.margin_at, query.cells)
 
 
 def statistic_plan(release: StatisticRelease) -> Plan:
@@ -87,7 +82,7 @@ def statistic_statement(release: StatisticRelease, inputs: Inputs, output_versio
     of_cells = hypercube_statement(release, inputs, output_version)
     columns = release.known_columns
     words = distinguish_columns({name: columns[name] for name in release.columns_read})
-    gaussian = isinstance(release.parts[0].noise, DiscreteGaussian)
+    gaussian, chosen = isinstance(release.parts[0].noise, DiscreteGaussian), release.drawn
     bounds = [_describe_bounds(release, name, words[name]) for name in release.variables]
     return replace(
         of_cells,
@@ -97,20 +92,26 @@ def statistic_statement(release: StatisticRelease, inputs: Inputs, output_versio
             words=", ".join(words[name] for name in release.variables),
             by=[words[name] for name in release.cube.variables],
             scales=bounds,
+            chosen=chosen,
         ),
         parameters=(
-            *(parameter for parameter in of_cells.parameters if parameter.label in _KEPT),
-            Parameter("Bounds", tuple(f"{name}: {low} to {high}" for name, low, high in bounds), PROSE("Bounds")),
             *(
-                [Parameter("Levels", tuple(f"{part.name}: {part.budget}" for part in release.parts), PROSE("Levels"))]
-                if release.variable
-                else []
+                replace(parameter, value=NAME) if chosen and parameter.label == "Noise" else parameter
+                for parameter in of_cells.parameters
+                if parameter.label in _KEPT
             ),
+            Parameter("Bounds", tuple(f"{name}: {low} to {high}" for name, low, high in bounds), PROSE("Bounds")),
+            *([_describe_parts(release, chosen=chosen)] if release.variable else []),
         ),
-        loss_source=PROSE("statistic, loss source", release=release, gaussian=gaussian),
+        loss_source=PROSE("statistic, loss source", release=release, gaussian=gaussian, chosen=chosen),
         accuracy=_describe_accuracy(release),
-        papers=(HAY,) if release.variable else of_cells.papers,
+        papers=((PERMUTE_AND_FLIP if chosen else HAY),) if release.variable else of_cells.papers,
     )
+
+
+def _describe_parts(release: StatisticRelease, *, chosen: bool) -> Parameter:
+    label = "Quantiles" if chosen else "Levels"
+    return Parameter(label, tuple(f"{part.name}: {part.budget}" for part in release.parts), PROSE(label))
 
 
 _KEPT = ("Counted", "Variables", "Noise", "Added up", "Structural zeros")
@@ -128,7 +129,7 @@ def _describe_accuracy(release: StatisticRelease) -> Accuracy:
         for line in statistic_lines(release)
     ]
     return Accuracy(
-        summary=PROSE("statistic, accuracy"),
+        summary=PROSE("statistic, accuracy, drawn" if release.drawn else "statistic, accuracy"),
         columns=("Measured", "Numbers", "Standard error", "90% margin (±)"),
         rows=tuple(rows),
         note=PROSE("statistic, accuracy, note", release=release),
@@ -164,11 +165,33 @@ class StatisticMethod(TableBuilderMethod):
     def queries(self) -> Sequence[Query]:
         return queries_of(self.release)
 
+    def perturb(self, session: Session, key: bytes) -> Iterator[Batch]:
+        chosen = self.release.measured
+        if not isinstance(chosen, Chosen):
+            yield from super().perturb(session, key)
+            return
+        for place, batch in enumerate(self.exact(session)):
+            stream = RandomStream(key, f"{self.mechanism} {batch.query}")
+            drawn = chosen.draw_cells(batch.values.reshape(-1, chosen.numbers), place, stream)
+            yield replace(batch, values=drawn.ravel())
+
+    def unlikely(self, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:
+        chosen = self.release.measured
+        if not isinstance(chosen, Chosen):
+            return super().unlikely(pairs)
+        checked = {}
+        for place, batches in enumerate(pairs):
+            exact, drawn = (batch.values.reshape(-1, chosen.numbers) for batch in batches)
+            checked[batches[0].query] = chosen.check_cells(exact, place, drawn)
+        return find_misfits(checked)
+
     def described_cells(self) -> list[pa.Table]:
         return [pa.table({name: values}) for name, values in categories(self.release)]
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
         design = self.release.design
+        if len(design.tables) > 1:
+            raise ValueError("margins: the levels of all fitted tables share one budget; ask for a total instead")
         most = LARGEST_RATE * design.sensitivity**2
         budgets = budgets_for_margins(statistic_lines(self.release), margins, most, as_shares=True)
         total = sum(budgets.values(), Fraction())
@@ -194,5 +217,5 @@ class StatisticMethod(TableBuilderMethod):
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         parts = len(self.release.parts)
         return super().charge_facts(inputs) | {
-            "measured_tables": (parts, "Number of measured levels, or 1 for moments")
+            "measured_tables": (parts, "Number of measured levels or drawn quantiles, or 1 for moments")
         }

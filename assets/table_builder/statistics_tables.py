@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assets.conventions import preview
 from assets.measurement.grid import GridCounts
 from assets.release.columns import ARROW, title_columns
 from assets.release.published import ERRORS, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.release.stage import store_rows
-from assets.table_builder.asking import ESTIMATED, Publication, round_to_decimals
+from assets.table_builder.asking import ESTIMATED, Publication, Where, round_to_decimals
 from assets.table_builder.cells import categories
 from assets.table_builder.declaration import MomentsAttributes, QuantilesAttributes, write_share
 from assets.table_builder.statement import PROSE
@@ -27,6 +28,7 @@ from assets.table_builder.statistics_asking import (
     MOMENTS,
     NODES,
     QUANTILES,
+    RECORDS_OFF,
     SAMPLE_ERROR,
     SAMPLE_LOWER,
     SAMPLE_UPPER,
@@ -39,13 +41,14 @@ from assets.table_builder.tables import (
     as_table,
     describe_planned,
     describe_planned_tables,
+    describe_product,
     find_geography,
     planned_tables,
     round_figure,
 )
-from mechanisms.sampling.noise import DiscreteGaussian
-from mechanisms.sampling.quantiles import margin_of_error
+from mechanisms.table_builder.hypercube import Margins
 from mechanisms.table_builder.moments import Moments
+from mechanisms.table_builder.quantiles import Tree
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
@@ -68,8 +71,7 @@ PRECISE = pa.decimal128(38, 8)
 
 def planned_statistic(release: StatisticRelease) -> dict[Table, pa.Table]:
     rows = []
-    for part, query, line in zip(release.parts, queries_of(release), release.measured.lines, strict=True):
-        noise, step = part.noise, float(part.step)
+    for part, query, line in zip(release.parts, queries_of(release), release.lines, strict=True):
         rows.append(
             {
                 "table_name": part.name,
@@ -78,13 +80,13 @@ def planned_statistic(release: StatisticRelease) -> dict[Table, pa.Table]:
                 "budget": str(part.budget),
                 "charged": str(release.charged(line.loss)),
                 "noise": query.noise,
-                "parameter": str(noise.variance if isinstance(noise, DiscreteGaussian) else noise.scale),
+                "parameter": str(part.parameter),
                 "margins": release.design.margins.value,
                 "grid": round_figure(float(release.grid_step)),
                 "least": release.design.least,
                 "most": release.design.most,
-                "standard_error": round_figure(part.deviation * step),
-                "margin": round_figure(margin_of_error(noise) * step),
+                "standard_error": round_figure(part.deviation * float(part.step)),
+                "margin": round_figure(part.margin),
             }
         )
     return planned_tables(release, rows) | {release.public(SCALES): as_table(list(_scale_rows(release)), SCALE_COLUMNS)}
@@ -96,7 +98,7 @@ def _scale_rows(release: StatisticRelease) -> Sequence[Mapping[str, Any]]:
         (name,), grid = release.variables, declared.values
         bounds = {"variable": name, "least": str(grid.lower), "most": str(grid.upper), "grid": str(grid.step)}
         size = grid.most - grid.least + 1
-        return [bounds | shared | {"numbers": size, "branching": declared.branching}]
+        return [bounds | shared | {"numbers": size, "branching": None if declared.at else declared.branching}]
     assert isinstance(declared, MomentsAttributes)
     shared |= {"widest": str(declared.widest)} if declared.widest is not None else {}
     return [
@@ -110,27 +112,28 @@ def _scale_rows(release: StatisticRelease) -> Sequence[Mapping[str, Any]]:
 def statistic_recipes(session: Session, method: GridCounts[Any]) -> Mapping[Table, Recipe]:
     """The recipes of the noisy numbers as they are published, and of what follows from them for every cell."""
     release: StatisticRelease = method.release
-    design, possible = release.design, release.possible_in(release.design.inner)
-    shape, known = design.shape(design.inner), dict(categories(release))
-    places = dict(zip(design.inner, np.unravel_index(np.arange(design.cells(design.inner)), shape), strict=True))
+    design, known = release.design, dict(categories(release))
     numbers, rows = [], []
-    for level, (part, batch) in enumerate(zip(release.parts, method.stored(session), strict=True)):
-        whole = np.zeros((design.cells(design.inner), part.size), dtype=np.int64)
+    for part, batch in zip(release.parts, method.stored(session), strict=True):
+        shape, possible = design.shape(part.table), release.possible_in(part.table)
+        places = dict(zip(part.table, np.unravel_index(np.arange(design.cells(part.table)), shape), strict=True))
+        whole = np.zeros((design.cells(part.table), part.size), dtype=np.int64)
         whole[possible] = batch.values.reshape(-1, part.size)
         numbers.append(whole.reshape(*shape, part.size))
         cells = np.repeat(possible, part.size)
-        rows.append(
-            pa.table(
-                {
-                    "table_name": pa.repeat(part.name, len(cells)),
-                    "cell": pa.array(cells),
-                    "place": pa.array(np.tile(np.arange(part.size), len(possible))),
-                    **{name: known[name].take(pa.array(places[name][cells])) for name in release.cube.variables},
-                    **_describe_places(release, level, len(possible)),
-                    "measured": pa.array(batch.values),
-                }
-            )
-        )
+        described: dict[str, pa.Array] = {
+            "table_name": pa.repeat(part.name, len(cells)),
+            "cell": pa.array(cells),
+            "place": pa.array(np.tile(np.arange(part.size), len(possible))),
+        }
+        for name in release.cube.variables:
+            nulls = pa.nulls(len(cells), known[name].type)
+            described[name] = known[name].take(pa.array(places[name][cells])) if name in places else nulls
+        for name in release.cube.variables if design.margins is not Margins.SUMMED else ():
+            described[f"{name}_total"] = pa.repeat(name not in places, len(cells))
+        described |= _describe_places(release, part.size, len(possible))
+        table = pa.table(described | {"measured": pa.array(batch.values)})
+        rows.append(table.filter(pc.equal(table["measured"], 1)) if release.drawn else table)
     masked = release.possible if release.structural_zeros else None
     larger = {}
     for name, (variable, lies_in) in release.larger_places.items():
@@ -141,17 +144,23 @@ def statistic_recipes(session: Session, method: GridCounts[Any]) -> Mapping[Tabl
     declared = release.declaration.attributes
     widest = declared.widest if isinstance(declared, MomentsAttributes) else None
     scales = {release.variable.column: release.variable.grid} if release.variable else release.scales
-    published = PublishedStatistic(cells_of, release.measured, scales, numbers, release.effect, widest)
-    by = release.cube.variables
-    if isinstance(declared, QuantilesAttributes):
-        figures = published.quantiles(release.variables[0], declared.published, by, {})
-        made = {NODES: pa.concat_tables(rows), QUANTILES: _as_decimals(figures, ESTIMATED)}
-    else:
-        made = {MOMENTS: pa.concat_tables(rows), STATISTICS: _as_decimals(published.summary(by, {}), PRECISE)}
+    published = PublishedStatistic(
+        cells_of, release.measured, scales, numbers, release.effect, widest, release.grid_step
+    )
+
+    def ask(by: Sequence[str], where: Where) -> pa.Table:
+        if isinstance(declared, QuantilesAttributes):
+            shares = declared.at or declared.published
+            return _as_decimals(published.quantiles(release.variables[0], shares, by, where), ESTIMATED)
+        return _as_decimals(published.summary(by, where), PRECISE)
+
+    name, of_numbers = (QUANTILES, NODES) if release.variable else (STATISTICS, MOMENTS)
+    made = {of_numbers: pa.concat_tables(rows), name: ask(release.cube.variables, {})}
+    made |= {f"product_{product.name}": ask(product.by, product.where) for product in release.cube.products}
     return {release.public(name): store_rows(session, f"made_{name}", table) for name, table in made.items()}
 
 
-def _describe_places(release: StatisticRelease, level: int, cells: int) -> dict[str, pa.Array]:
+def _describe_places(release: StatisticRelease, size: int, cells: int) -> dict[str, pa.Array]:
     """What the numbers of a cell are: the ends of intervals, or the factors of products."""
     if isinstance(release.measured, Moments):
         names = ["", *release.variables]
@@ -161,10 +170,12 @@ def _describe_places(release: StatisticRelease, level: int, cells: int) -> dict[
             for column, places in zip(("first_factor", "second_factor"), factors, strict=True)
         }
     assert release.variable is not None
-    grid, tree = release.variable.grid, release.measured
-    width = tree.branching ** (len(tree.sizes) - 1 - level)
-    firsts = np.arange(tree.sizes[level]) * width
-    lasts = np.minimum(firsts + width, tree.numbers) - 1
+    grid, measured = release.variable.grid, release.measured
+    width = 1
+    if isinstance(measured, Tree):
+        width = measured.branching ** (len(measured.sizes) - 1 - measured.sizes.index(size))
+    firsts = np.arange(size) * width
+    lasts = np.minimum(firsts + width, measured.numbers) - 1
     step = float(grid.step)
     return {
         name: round_to_decimals(np.tile((grid.least + ends) * step, cells))
@@ -192,8 +203,8 @@ def _label_values(release: StatisticRelease) -> dict[str, dict[str, str]]:
     """By column that says what an estimate is, its values in words."""
     declared = release.declaration.attributes
     if isinstance(declared, QuantilesAttributes):
-        shares = {write_share(share): f"{float(100 * share):g}% of the records" for share in declared.published}
-        return {"quantile": shares}
+        shares = declared.at or declared.published
+        return {"quantile": {write_share(share): f"{float(100 * share):g}% of the records" for share in shares}}
     words = title_columns({name: release.known_columns[name] for name in release.variables})
     of = [(name,) for name in words] + list(combinations(words, 2))
     return {
@@ -218,14 +229,20 @@ def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
         SAMPLE_ERROR, "decimal", "Standard error of the sample, without the noise", required=False, error_of="estimate"
     )
     if of_quantiles:
-        described = [
-            PublishedColumn("quantile", "string", "The share of the records up to the estimate", labels["quantile"]),
-            *errors,
-            sample,
-            PublishedColumn(SAMPLE_LOWER, "decimal", "Lower end of the 90% interval of the sample"),
-            PublishedColumn(SAMPLE_UPPER, "decimal", "Upper end of the 90% interval of the sample"),
-            PublishedColumn(AT_BOUND, "string", "Which ends of the interval are bounds of the variable"),
-        ]
+        share = PublishedColumn("quantile", "string", "The share of the records up to the estimate", labels["quantile"])
+        off = "By fewer records, or units of the weight, is the estimate off, with a probability of at least 90%"
+        if release.drawn:
+            estimate = PublishedColumn("estimate", "decimal", "Estimate, as drawn", unit=unit)
+            described = [share, estimate, PublishedColumn(RECORDS_OFF, "decimal", off)]
+        else:
+            described = [
+                share,
+                *errors,
+                sample,
+                PublishedColumn(SAMPLE_LOWER, "decimal", "Lower end of the 90% interval of the sample"),
+                PublishedColumn(SAMPLE_UPPER, "decimal", "Upper end of the 90% interval of the sample"),
+                PublishedColumn(AT_BOUND, "string", "Which ends of the interval are bounds of the variable"),
+            ]
         keys: tuple[str, ...] = ("quantile",)
         noisy = [
             PublishedColumn("interval_first", "decimal", "The least number of the interval"),
@@ -244,29 +261,47 @@ def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
             PublishedColumn("second_factor", "string", "The second factor; empty for 1"),
         ]
     name, numbers = (QUANTILES, NODES) if of_quantiles else (STATISTICS, MOMENTS)
+    texts = [f"{text}, drawn" if release.drawn else text for text in (name, numbers)]
+    words = "1: the number that is drawn" if release.drawn else "Noisy number in steps, as drawn; it may be negative"
+    cells_of_tables = cells
+    if release.design.margins is not Margins.SUMMED:
+        cells_of_tables = [
+            describe_column(name, release.columns[name], f"{name}_total") for name in release.cube.variables
+        ]
+        noisy = [
+            *(
+                PublishedColumn(f"{name}_total", "boolean", f"Whether the row is a total over {name}")
+                for name in release.cube.variables
+            ),
+            *noisy,
+        ]
     return [
         PublishedTable(
             name,
             release.title,
-            f"{release.description} {PROSE(name, **kinds)}".strip(),
+            f"{release.description} {PROSE(texts[0], **kinds)}".strip(),
             release.public(name),
             (*cells, *described),
             (*release.cube.variables, *keys),
             geography=find_geography(release, release.cube.variables),
-            interval=PROSE(f"interval, {name}"),
+            interval="" if release.drawn else PROSE(f"interval, {name}"),
+        ),
+        *(
+            describe_product(release, product, described, keys, "" if release.drawn else PROSE(f"interval, {name}"))
+            for product in release.cube.products
         ),
         PublishedTable(
             numbers,
             f"{release.title}: noisy numbers",
-            PROSE(numbers, **kinds),
+            PROSE(texts[1], **kinds),
             release.public(numbers),
             (
                 PublishedColumn("table_name", "string", "What is measured of every cell"),
                 PublishedColumn("cell", "integer", "Number of the cell"),
                 PublishedColumn("place", "integer", "Number of the interval or product, from 0"),
-                *cells,
+                *cells_of_tables,
                 *noisy,
-                PublishedColumn("measured", "integer", "Noisy number in steps, as drawn; it may be negative"),
+                PublishedColumn("measured", "integer", words),
             ),
             ("table_name", "cell", "place"),
         ),

@@ -162,11 +162,17 @@ class Question:
         return np.asarray(counts * float(noise.exact_variance)), least, greatest
 
     @cached_property
-    def _fitted_variance(self) -> float:
+    def weights(self) -> dict[str, Floats]:
+        """By variable, the weights of its categories in a cell of the sub-table, which are equal for all but their
+        order."""
         weights = {name: np.zeros(size) for name, size in self.hypercube.sizes.items()}
         for name, places in self.chosen.items():
             weights[name][list(places[:1] if name in self.by else places)] = 1.0
-        return self._fit.variance(weights)
+        return weights
+
+    @cached_property
+    def _fitted_variance(self) -> float:
+        return self._fit.variance(self.weights)
 
     @cached_property
     def _fit(self) -> Fit:

@@ -71,32 +71,36 @@ class Fit:
     def inner(self, measured: Mapping[Table, NDArray[np.int64]]) -> Floats:
         """The fitted inner table, in steps of the grid like the measurements, of shape `hypercube.shape(table)`. Raises
         NotFittedError if there are structural zeros and conjugate gradients do not converge."""
-        cube = np.zeros(tuple(size + 1 for size in self._sizes))
-        for table in self.hypercube.tables:
-            counts = np.asarray(measured[table], dtype=np.float64)
-            if self.possible is not None:
-                counts = np.where(self.hypercube.margin(self.possible, table), counts, 0.0)
-            place = tuple(slice(size) if name in table else size for name, size in self.hypercube.sizes.items())
-            cube[place] = counts * self._precision[table]
-        right = _each_axis(_join, cube)
+        right = self._weigh(measured)
         if self.possible is None:
-            return self._through(right, self._inverse)
+            return self._through(right, self.inverse)
         return self._reduced(right, self.possible)
+
+    def interactions(self, measured: Mapping[Table, NDArray[np.int64]]) -> Iterator[Floats]:
+        """By subset S of the variables, P_S of the fitted inner table, if there are no structural zeros. Further axes
+        of the measurements, behind those of the tables, stay. The errors of different interactions are uncorrelated;
+        those of one have the covariances P_S/λ_S, with the `inverse` of λ_S."""
+        right = self._weigh(measured)
+        cube = self._each_axis(_split, right)
+        for inside, factor in zip(self._subsets, self.inverse, strict=True):
+            pairs = zip(inside, self._sizes, strict=True)
+            place = tuple(slice(size) if taken else slice(size, size + 1) for taken, size in pairs)
+            yield np.broadcast_to(cube[place] * factor, right.shape)
 
     def variance(self, weights: Mapping[str, Floats]) -> float:
         """The variance of a product query of the fitted inner table; with structural zeros, an upper bound of it. By
         variable, `weights` has a vector with a weight for each category; other variables are summed over."""
+        pairs = zip(self.norms(weights), self._eigenvalues, strict=True)
+        return float(sum(norm / eigenvalue for norm, eigenvalue in pairs))
+
+    def norms(self, weights: Mapping[str, Floats]) -> list[float]:
+        """qᵀP_S q of a product query by subset S."""
         squares, sums = np.ones(len(self._sizes)), np.ones(len(self._sizes))
         for place, (name, size) in enumerate(self.hypercube.sizes.items()):
             vector = np.asarray(weights.get(name, np.ones(size)), dtype=np.float64)
             sums[place] = vector.sum() ** 2 / size
             squares[place] = max(0.0, float(vector @ vector) - sums[place]) if size > 1 else 0.0
-        return float(
-            sum(
-                np.where(inside, squares, sums).prod() / eigenvalue
-                for inside, eigenvalue in zip(self._subsets, self._eigenvalues, strict=True)
-            )
-        )
+        return [float(np.where(inside, squares, sums).prod()) for inside in self._subsets]
 
     def error(self, chosen: Sequence[int]) -> Iterator[Term]:
         """The error of a sum of fitted cells, as a linear combination of the measurements' noises. `chosen` says by
@@ -105,7 +109,7 @@ class Fit:
         The coefficient of the cell c of y_T is 1/σ_T² times (M_T H⁻¹ q)_c. It depends only on whether c is among the
         chosen categories of each variable, so there are at most 3^k different ones.
         """
-        inverse = np.array(self._inverse).reshape((2,) * len(chosen))
+        inverse = np.array(self.inverse).reshape((2,) * len(chosen))
         for table in self.hypercube.tables:
             coefficients, times = inverse * self._precision[table], np.ones((1,) * len(chosen), dtype=np.int64)
             for axis, (name, size) in enumerate(self.hypercube.sizes.items()):
@@ -151,16 +155,34 @@ class Fit:
         ]
 
     @cached_property
-    def _inverse(self) -> list[float]:
+    def inverse(self) -> list[float]:
+        """1/λ_S by subset."""
         return [1 / eigenvalue for eigenvalue in self._eigenvalues]
+
+    def _weigh(self, measured: Mapping[Table, NDArray[np.int64]]) -> Floats:
+        """The right-hand side Σ_T M_Tᵀ y_T / σ_T²."""
+        further = np.shape(measured[self.hypercube.inner])[len(self._sizes) :]
+        cube = np.zeros((*(size + 1 for size in self._sizes), *further))
+        for table in self.hypercube.tables:
+            counts = np.asarray(measured[table], dtype=np.float64)
+            if self.possible is not None:
+                counts = np.where(self.hypercube.margin(self.possible, table), counts, 0.0)
+            place = tuple(slice(size) if name in table else size for name, size in self.hypercube.sizes.items())
+            cube[place] = counts * self._precision[table]
+        return self._each_axis(_join, cube)
+
+    def _each_axis(self, change: Callable[[Floats, int], Floats], array: Floats) -> Floats:
+        for axis in range(len(self._sizes)):
+            array = change(array, axis)
+        return array
 
     def _through(self, inner: Floats, factors: list[float]) -> Floats:
         """Σ_S f_S P_S, applied to an inner table."""
-        cube = _each_axis(_split, inner)
+        cube = self._each_axis(_split, inner)
         for inside, factor in zip(self._subsets, factors, strict=True):
             place = (slice(size) if taken else size for taken, size in zip(inside, self._sizes, strict=True))
             cube[tuple(place)] *= factor
-        return _each_axis(_join, cube)
+        return self._each_axis(_join, cube)
 
     def _reduced(self, right: Floats, possible: NDArray[np.bool_]) -> Floats:
         """The solution of H x = right in which all impossible cells are 0."""
@@ -170,7 +192,7 @@ class Fit:
 
         residual = np.where(possible, right, 0.0)
         fitted = np.zeros_like(residual)
-        better = within(residual, self._inverse)
+        better = within(residual, self.inverse)
         direction, size = better, float((residual * better).sum())
         enough = ACCURACY**2 * size
         for _ in range(ITERATIONS):
@@ -180,16 +202,10 @@ class Fit:
             pace = size / float((direction * image).sum())
             fitted = fitted + pace * direction
             residual = residual - pace * image
-            better = within(residual, self._inverse)
+            better = within(residual, self.inverse)
             size, before = float((residual * better).sum()), size
             direction = better + size / before * direction
         raise NotFittedError(f"the fit under structural zeros did not converge in {ITERATIONS:,} iterations")
-
-
-def _each_axis(change: Callable[[Floats, int], Floats], array: Floats) -> Floats:
-    for axis in range(array.ndim):
-        array = change(array, axis)
-    return array
 
 
 def _join(array: Floats, axis: int) -> Floats:

@@ -122,9 +122,12 @@ class Moments:
     @property
     def noise(self) -> DiscreteGaussian | DiscreteLaplace:
         """The noise of every component."""
+        return self.noise_at(self.budget)
+
+    def noise_at(self, budget: Fraction) -> DiscreteGaussian | DiscreteLaplace:
         if self.gaussian:
-            return DiscreteGaussian(self.components * Fraction(self.scale) ** 4 * self.weight**2 / (2 * self.budget))
-        return DiscreteLaplace(self.components * Fraction(self.scale) ** 2 * self.weight / self.budget)
+            return DiscreteGaussian(self.components * Fraction(self.scale) ** 4 * self.weight**2 / (2 * budget))
+        return DiscreteLaplace(self.components * Fraction(self.scale) ** 2 * self.weight / budget)
 
     @property
     def deviation(self) -> float:

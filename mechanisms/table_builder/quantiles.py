@@ -21,8 +21,9 @@ For F(y), the sum of the leaves up to y, subtrees before y have a = 1 and those 
 node of each level remains. F(y) - qN has the variance (a - q)²τ² + V of the root.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, sqrt
@@ -58,8 +59,7 @@ class Tree:
     weight: int = 1
 
     def __post_init__(self) -> None:
-        if not 2 <= self.numbers <= MOST_NUMBERS:
-            raise ValueError(f"grid: a variable has from 2 to {MOST_NUMBERS:,} numbers, not {self.numbers:,}")
+        require_numbers(self.numbers)
         if self.branching < 2:
             raise ValueError(f"branching: a node has 2 children or more, not {self.branching}")
         if len(self.budgets) != len(self.sizes) or min(self.budgets) <= 0:
@@ -79,6 +79,10 @@ class Tree:
         by_level = tuple(budget * share for share in shares or [Fraction(1, levels)] * levels)
         return cls(numbers, branching, by_level, **others)
 
+    def scaled(self, share: Fraction) -> "Tree":
+        """The same tree with a share of its budget."""
+        return replace(self, budgets=tuple(budget * share for budget in self.budgets))
+
     @property
     def unbounded(self) -> PureLoss | ConcentratedLoss:
         total = sum(self.budgets, Fraction(0))
@@ -93,9 +97,13 @@ class Tree:
     @cached_property
     def noises(self) -> tuple[DiscreteGaussian | DiscreteLaplace, ...]:
         """The noise of a node by level."""
+        return tuple(map(self.noise_at, self.budgets))
+
+    def noise_at(self, budget: Fraction) -> DiscreteGaussian | DiscreteLaplace:
+        """The noise of a node with this budget."""
         if self.gaussian:
-            return tuple(DiscreteGaussian(self.weight**2 / (2 * budget)) for budget in self.budgets)
-        return tuple(DiscreteLaplace(self.weight / budget) for budget in self.budgets)
+            return DiscreteGaussian(self.weight**2 / (2 * budget))
+        return DiscreteLaplace(self.weight / budget)
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -138,65 +146,17 @@ class Tree:
         return np.arange(0, size, self.branching)
 
 
-@dataclass(frozen=True)
-class FittedTree:
-    """The fit of measured counts, by level with shape (nodes,), each the sum of so many measured cells. Noise and tree
-    are public, so it is post-processing."""
+class FittedCounts(ABC):
+    """Fitted counts of the numbers of a tree, and their errors. Noise and tree are public: it is post-processing."""
 
     tree: Tree
-    measured: tuple[Floats, ...]
-    cells: int = 1
+    leaves: Floats
+    """The fitted counts of the numbers, which may be negative."""
+    total: float
 
-    @cached_property
-    def _below(self) -> list[tuple[Floats, Floats]]:
-        """z and τ² by level, from the root."""
-        tree = self.tree
-        variances = [self.cells * float(noise.exact_variance) for noise in tree.noises]
-        levels = [(self.measured[-1], np.full(tree.numbers, variances[-1]))]
-        for level in range(len(tree.sizes) - 2, -1, -1):
-            firsts = tree.first_children(tree.sizes[level + 1])
-            total, spread = (np.add.reduceat(part, firsts) for part in levels[-1])
-            both = 1 / (1 / variances[level] + 1 / spread)
-            levels.append((both * (self.measured[level] / variances[level] + total / spread), both))
-        return levels[::-1]
-
-    @cached_property
-    def leaves(self) -> Floats:
-        """The fitted counts of the numbers, which may be negative."""
-        (above, _), *levels = self._below
-        for estimate, variance in levels:
-            firsts = self.tree.first_children(len(estimate))
-            total, spread = (np.add.reduceat(part, firsts) for part in (estimate, variance))
-            parents = np.arange(len(estimate)) // self.tree.branching
-            above = estimate + ((above - total) / spread)[parents] * variance
-        return above
-
-    @cached_property
-    def total(self) -> float:
-        return float(self._below[0][0][0])
-
-    @cached_property
-    def _prefixes(self) -> tuple[Floats, Floats]:
-        """a and V at the root of the sum of the leaves up to each number."""
-        numbers = np.arange(self.tree.numbers)
-        share, rest = np.ones(self.tree.numbers), np.zeros(self.tree.numbers)
-        for _, variance in self._below[:0:-1]:
-            parents = numbers // self.tree.branching
-            firsts = self.tree.first_children(len(variance))
-            whole = np.add.reduceat(variance, firsts)[parents]
-            before = np.concatenate([[0.0], np.cumsum(variance)])
-            left = before[numbers] - before[firsts][parents]
-            own = variance[numbers]
-            moment = left + share * own
-            share, rest = moment / whole, rest + left + share**2 * own - moment**2 / whole
-            numbers = parents
-        return share, rest
-
+    @abstractmethod
     def deviation(self, quantile: Fraction) -> Floats:
         """The standard deviation of F(y) - qN by number y; with q = 0, that of F(y)."""
-        share, rest = self._prefixes
-        root = self._below[0][1][0]
-        return np.sqrt(np.maximum((share - float(quantile)) ** 2 * root + rest, 0))
 
     @property
     def _rounding(self) -> float:
@@ -233,6 +193,91 @@ class FittedTree:
         possible = np.flatnonzero((off >= -most) & np.append(True, off[:-1] <= most[:-1]))
         found = np.append(possible, self.quantile(quantile))
         return int(found.min()), int(found.max())
+
+
+@dataclass(frozen=True)
+class FittedTree(FittedCounts):
+    """The fit of measured counts, by level with shape (nodes,), each the sum of so many measured cells, or with noise
+    of these variances."""
+
+    tree: Tree
+    measured: tuple[Floats, ...]
+    cells: int = 1
+    variances: tuple[float, ...] = ()
+
+    @cached_property
+    def _below(self) -> list[tuple[Floats, Floats]]:
+        """z and τ² by level, from the root."""
+        tree = self.tree
+        variances = self.variances or [self.cells * float(noise.exact_variance) for noise in tree.noises]
+        levels = [(self.measured[-1], np.full(tree.numbers, variances[-1]))]
+        for level in range(len(tree.sizes) - 2, -1, -1):
+            firsts = tree.first_children(tree.sizes[level + 1])
+            total, spread = (np.add.reduceat(part, firsts) for part in levels[-1])
+            both = 1 / (1 / variances[level] + 1 / spread)
+            levels.append((both * (self.measured[level] / variances[level] + total / spread), both))
+        return levels[::-1]
+
+    @cached_property
+    def leaves(self) -> Floats:  # type: ignore[override]
+        (above, _), *levels = self._below
+        for estimate, variance in levels:
+            firsts = self.tree.first_children(len(estimate))
+            total, spread = (np.add.reduceat(part, firsts) for part in (estimate, variance))
+            parents = np.arange(len(estimate)) // self.tree.branching
+            above = estimate + ((above - total) / spread)[parents] * variance
+        return above
+
+    @cached_property
+    def total(self) -> float:  # type: ignore[override]
+        return float(self._below[0][0][0])
+
+    @cached_property
+    def _prefixes(self) -> tuple[Floats, Floats]:
+        """a and V at the root of the sum of the leaves up to each number."""
+        numbers = np.arange(self.tree.numbers)
+        share, rest = np.ones(self.tree.numbers), np.zeros(self.tree.numbers)
+        for _, variance in self._below[:0:-1]:
+            parents = numbers // self.tree.branching
+            firsts = self.tree.first_children(len(variance))
+            whole = np.add.reduceat(variance, firsts)[parents]
+            before = np.concatenate([[0.0], np.cumsum(variance)])
+            left = before[numbers] - before[firsts][parents]
+            own = variance[numbers]
+            moment = left + share * own
+            share, rest = moment / whole, rest + left + share**2 * own - moment**2 / whole
+            numbers = parents
+        return share, rest
+
+    def deviation(self, quantile: Fraction) -> Floats:
+        share, rest = self._prefixes
+        root = self._below[0][1][0]
+        return np.sqrt(np.maximum((share - float(quantile)) ** 2 * root + rest, 0))
+
+
+@dataclass(frozen=True)
+class FittedSum(FittedCounts):
+    """The sum of fits with uncorrelated errors."""
+
+    tree: Tree
+    parts: Sequence[FittedTree]
+
+    @cached_property
+    def leaves(self) -> Floats:  # type: ignore[override]
+        return np.sum([part.leaves for part in self.parts], axis=0)
+
+    @cached_property
+    def total(self) -> float:  # type: ignore[override]
+        return sum(part.total for part in self.parts)
+
+    def deviation(self, quantile: Fraction) -> Floats:
+        return np.sqrt(np.sum([part.deviation(quantile) ** 2 for part in self.parts], axis=0))
+
+
+def require_numbers(numbers: int) -> None:
+    """Raise ValueError unless a variable can have so many numbers."""
+    if not 2 <= numbers <= MOST_NUMBERS:
+        raise ValueError(f"grid: a variable has from 2 to {MOST_NUMBERS:,} numbers, not {numbers:,}")
 
 
 def find_sizes(numbers: int, branching: int) -> tuple[int, ...]:

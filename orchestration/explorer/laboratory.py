@@ -14,7 +14,15 @@ import streamlit as st
 from assets.laboratory.evaluation import ANY_SIZE, BASELINE, MEASURES, NONMODAL, UNIQUE
 from assets.laboratory.points import Exact
 from assets.laboratory.results import ERROR, LINKING, SUBSETS, find_most_successful
-from orchestration.explorer.display import COLORS, choose, make_legend, show_chart_with_table, split_page, wrap_title
+from orchestration.explorer.display import (
+    COLORS,
+    choose,
+    make_legend,
+    show_chart_with_table,
+    split_page,
+    wrap,
+    wrap_title,
+)
 from orchestration.explorer.settings import read_settings
 from orchestration.explorer.words import escape
 
@@ -22,6 +30,8 @@ RISKS = ("accuracy", "gain", "precision", "confirmed", "named")
 _GUESSER = "share of others"
 _LEGEND = 30
 """The height of a line of the legend, in pixels."""
+_LABEL = 20
+"""How many letters a line of a point's label has."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _COLUMNS = {
     "Method": "method",
@@ -58,7 +68,7 @@ def show() -> None:
         measures = [each for each in RISKS if any(row["measure"] == each for row in rows)]
         risk = choose("Risk", dict(zip(measures, measures, strict=True)), link, "risk", name)
         st.caption(escape(f"{subset}: {SUBSETS[subset]}. {risk}: {MEASURES[risk]}."))
-        for file in ("results.csv", "dictionary.csv"):
+        for file in ("results.csv", "results.parquet", "dictionary.csv"):
             st.download_button(f"Download {file}", (found[name].parent / file).read_bytes(), file)
     st.query_params.from_dict(link)
     described = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
@@ -88,7 +98,7 @@ def list_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk:
                     "method": named[0], "parameters": named[1], "error": error, "error_se": error_se, "risk": value,
                     "risk_se": value_se, "difference": y["difference"], "attack": y["attack"], "persons": y["persons"],
                     "low": value - value_se, "high": value + value_se, "left": error - error_se,
-                    "right": error + error_se,
+                    "right": error + error_se, "label": "\n".join(wrap(named[1], _LABEL)),
                 }
             )  # fmt: skip
     return points
@@ -120,8 +130,13 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
             shape=alt.Shape("method:N", sort=methods, legend=None, scale=alt.Scale(domain=methods, range=shapes)),
             tooltip=[alt.Tooltip(name) for name in shown],
         ),
-        base.mark_text(align="left", dx=7, dy=-6, fontSize=11).encode(x=x, y=y, text="parameters:N"),
     ]
+    # The labels of points on the right are left of them, so that none is cut.
+    middle = max(point["error"] for point in points) / 2
+    look: dict[str, Any] = {"dy": -6, "fontSize": 11, "lineBreak": "\n"}
+    for align, shift, side in (("left", 7, f"datum.error <= {middle}"), ("right", -7, f"datum.error > {middle}")):
+        label = base.mark_text(**look, align=align, dx=shift).transform_filter(side)  # type: ignore[arg-type]
+        layers.append(label.encode(x=x, y=y, text="label:N"))
     lines = {"no protection": next((point["risk"] for point in points if point["method"] == Exact.method), None)}
     if risk == "gain":
         lines["no gain"] = 0.0
@@ -130,11 +145,13 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
         lines["a guesser who knows all others of the block"] = guesser.get((BASELINE, subset, size, _GUESSER))
     for words, value in lines.items():
         if value is not None:
-            line = alt.Chart(pd.DataFrame([{"risk": value, "words": words}]))
+            # Who is often right is on the left of the picture, and who is not, on the right.
+            look |= {"align": "right", "dx": 0} if words == Exact.method else {"align": "left", "dx": 4}
+            line = alt.Chart(pd.DataFrame([{"risk": value, "words": "\n".join(wrap(words, _LABEL))}]))
             layers.append(line.mark_rule(strokeDash=[5, 4], color="#444444").encode(y="risk:Q"))
             layers.append(
-                line.mark_text(align="right", dy=-6, fontSize=11, color="#222222").encode(
-                    x=alt.value("width"), y="risk:Q", text="words:N"
+                line.mark_text(**look, color="#222222").encode(
+                    x=alt.value("width" if words == Exact.method else 0), y="risk:Q", text="words:N"
                 )
             )
     words = "; ".join(f"{each['method']} {each['parameters']}: {each['risk']:.3f}" for each in points)

@@ -3,7 +3,7 @@
 All choices are in the address of the page, so that whoever opens it sees the same answer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +29,16 @@ _WORDS = {
 }
 
 
+_ABOUT_ERRORS = (
+    "The standard error and the interval, from lower to upper, are those of the noise. The error of the sample stands "
+    "beside them."
+)
+_ABOUT_DRAWN = (
+    "The estimate is drawn by itself. With a probability of at least 90%, it is off by fewer records than stated. How "
+    "far it is from the quantile depends on the records."
+)
+
+
 def answers_questions(release: str) -> bool:
     return (find_published() / release / "scales.parquet").exists()
 
@@ -40,7 +50,7 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
         published, write = _read(folder, (folder / "SHA256SUMS").stat().st_mtime_ns)
         asked = [QUANTILE] if published.has_quantiles else [SUMMARY, CORRELATION, REGRESSION]
         question = choose("Question", {name: _WORDS[name] for name in asked}, link, "question", scope)
-        arguments = _choose_arguments(question, list(published.variables), link, scope)
+        arguments = _choose_arguments(question, published, link, scope)
         categories = published.cells.categories
         rows_by = {TOTAL: "All together", **{name: name.replace("_", " ") for name in categories}}
         by = choose("One row for each", rows_by, link, "by", scope)
@@ -66,10 +76,7 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
                 for row in answer.to_pylist()
             ]
         )
-        st.caption(
-            "The standard error and the interval, from lower to upper, are those of the noise. The error of the sample "
-            "stands beside them."
-        )
+        st.caption(_ABOUT_DRAWN if published.drawn else _ABOUT_ERRORS)
 
 
 @lru_cache(maxsize=8)
@@ -78,11 +85,14 @@ def _read(folder: Path, changed: int) -> tuple[Any, Callable[[str, Any], str]]:
     return TableBuilder.read_statistic(folder), TableBuilder.describe_categories(folder, codes=False)
 
 
-def _choose_arguments(question: str, variables: Sequence[str], link: dict[str, str], scope: str) -> list[Any]:
-    named = {name: name.replace("_", " ") for name in variables}
+def _choose_arguments(question: str, published: Any, link: dict[str, str], scope: str) -> list[Any]:
+    named = {name: name.replace("_", " ") for name in published.variables}
     if question == SUMMARY:
         return []
     one = choose("Variable", named, link, "variable", scope)
+    if question == QUANTILE and published.drawn:
+        shares = {str(quantile): f"{float(100 * quantile):g}% of the records" for quantile in published.drawn}
+        return [one, [Fraction(choose("Quantile", shares, link, "share", scope))]]
     if question == QUANTILE:
         first = int(read_link("share", list(map(str, range(1, 100))), "50"))
         share = int(st.number_input("Share of the records up to it (%)", 1, 99, first, key=f"{scope}share"))

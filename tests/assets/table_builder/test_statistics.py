@@ -70,6 +70,7 @@ COLUMNS: dict[str, Any] = {
     "place": {"type": "string", "source": "county", "values": list(COUNTIES)},
     **{name: {"type": "integer", "source": "hours", "values": list(range(10, 71))} for name in ("number", "scaled_1")},
 }
+PRODUCT = {"name": "of_the_north", "by": ["region"], "where": {"county": ["Brent", "Cairn"]}}
 INCOME = {"bounds": [0, 12_000], "grid": 100, "branching": 5}
 CUBE: dict[str, Any] = {
     "name": "work",
@@ -79,14 +80,30 @@ CUBE: dict[str, Any] = {
     "moments": ["income", "hours"],
 }
 """The noise at ε = 400 is so small that what is published is nearly exact."""
+WITH_PRODUCTS = CUBE | {
+    "quantiles": {"income": INCOME | {"products": [PRODUCT]}},
+    "moments": {"variables": CUBE["moments"], "products": [PRODUCT]},
+}
+FURTHER: dict[str, Any] = {
+    "name": "further",
+    "variables": ["county", "text"],
+    "epsilon": 400,
+    "quantiles": {
+        "income": {"bounds": [0, 12_000], "grid": 100, "at": ["1/2", "1/10"], "shares": ["1/3", "2/3"]},
+        "hours": {"bounds": [0, 80], "grid": 1, "branching": 9, "margins": "fitted"},
+    },
+}
+"""Quantiles that are drawn by themselves, and those of trees of all margins. Text and county are equal, so that the
+other six of nine cells are empty."""
+DRAWN = "village/tables_further_income_quantiles"
 WEIGHT = {"weight": {"column": "weight", "grid": "0.5", "most": 2}}
 
 
-def components_of(root: Path, cube: Mapping[str, Any] = CUBE) -> tuple[Any, list[Any]]:
-    """The dataset, and the components of a hypercube and its statistics."""
+def components_of(root: Path, *cubes: Mapping[str, Any]) -> tuple[Any, list[Any]]:
+    """The dataset, and the components of hypercubes and their statistics; of `CUBE` by default."""
     units = {"path": str(root / "units.csv"), "columns": COLUMNS}
     declared = small_dataset(root, units=units, persons=None, cap=100_000)
-    return declared, list(hypercubes(declared.name, cube))
+    return declared, list(hypercubes(declared.name, *(cubes or (CUBE,))))
 
 
 def release_of(root: Path, name: str, cube: Mapping[str, Any] = CUBE) -> Any:
@@ -101,7 +118,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     root = tmp_path_factory.mktemp("statistics") / "release"
     root.mkdir()
     write_csv(root / "units.csv", ROWS)
-    declared, (cube, *statistics) = components_of(root)
+    declared, (cube, *components) = components_of(root, WITH_PRODUCTS, FURTHER)
+    statistics = [component for component in components if component.declaration.name != "tables_further"]
     made: Deployed = deploy(root, declared, *statistics, cube)
     stages = [stage for stage in to_publication(made.context.method) if stage != "cef"]
     made.run_assets(made.key("cef"), *(component.key(stage) for component in statistics for stage in stages))
@@ -109,8 +127,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     return made
 
 
-def read(published: Deployed, name: str) -> PublishedStatistic:
-    return read_statistic(published.release.folder.with_name(f"tables_work_{name}"))
+def read(published: Deployed, name: str, cube: str = "work") -> PublishedStatistic:
+    return read_statistic(published.release.folder.with_name(f"tables_{cube}_{name}"))
 
 
 def true_values(county: str, names: Sequence[str], cube: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -168,9 +186,8 @@ def test_each_statistic_is_a_draw_and_a_charge_of_its_own(published: Deployed) -
         for entry in published.ledger
         if entry.kind == RESERVE
     }
-    assert charged == {
-        f"tables_work_{name}": PureLoss(Fraction(800)).as_record() for name in ("income_quantiles", "moments")
-    }
+    statistics = ("work_income_quantiles", "work_moments", "further_income_quantiles", "further_hours_quantiles")
+    assert charged == {f"tables_{name}": PureLoss(Fraction(800)).as_record() for name in statistics}
     alone, both = (
         release_of(published.root, "", cube)
         for cube in (CUBE, {name: CUBE[name] for name in ("name", "variables", "epsilon")})
@@ -203,6 +220,15 @@ def test_what_is_published_is_near_the_records_and_what_is_asked(published: Depl
     assert {
         (row["county"], row["statistic"], row["of"]): float(row["estimate"]) for row in statistics
     } == pytest.approx({(row["county"], row["statistic"], row["of"]): row["estimate"] for row in summary}, abs=1e-8)
+    north: dict[str, Any] = {"county": ["Brent", "Cairn"]}
+    shares = [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)]
+    answers = tree.quantiles("income", shares, ["region"], north), moments.summary(["region"], north)
+    for name, answer in zip(("income_quantiles", "moments"), answers, strict=True):
+        folder = published.release.folder.with_name(f"tables_work_{name}")
+        product = pq.read_table(folder / "of_the_north.parquet")
+        published_ones = sorted(map(float, product["estimate"].to_pylist()))
+        assert published_ones == pytest.approx(sorted(answer["estimate"].to_pylist()))
+        assert set(product["region"].to_pylist()) == {"N"}
     for county in COUNTIES:
         values, _ = true_values(county, ["income"], CUBE)
         rounded = np.minimum((values[:, 0] + 50) // 100 * 100, 12_000)
@@ -235,6 +261,60 @@ def test_cells_add_up_before_their_statistics_are_made(published: Deployed) -> N
         row for row in moments.summary([], {}).to_pylist() if (row["statistic"], row["of"]) == ("mean", "income")
     )
     assert mean["estimate"] == pytest.approx(np.minimum(every, 12_000).mean(), abs=5)
+
+
+def test_a_quantile_that_is_drawn_by_itself_is_that_of_each_cell_and_of_no_sum(published: Deployed) -> None:
+    """Also: its two quantiles share the budget as declared, and the loss, the number of a draw and the bound of its
+    error are what a reader gets. Wrong programs: one that adds up draws, and one that answers another quantile."""
+    drawn, ends = read(published, "income_quantiles", "further"), {"text": ["Avon"]}
+    assert drawn.drawn == (Fraction(1, 2), Fraction(1, 10))
+    release: StatisticRelease = release_of(published.root, "_income_quantiles", FURTHER)
+    assert [line.loss for line in release.specification.lines] == [PureLoss(Fraction(800 * part, 3)) for part in (1, 2)]
+    # A weight of up to 4 steps of 1/2: a quarter of λ, for scores of half a unit.
+    weighted: StatisticRelease = release_of(published.root, "_income_quantiles", FURTHER | WEIGHT)
+    assert weighted.parts[0].margin == pytest.approx(2 * release.parts[0].margin)
+    for county in COUNTIES:
+        values = np.minimum((true_values(county, ["income"], CUBE)[0][:, 0] + 50) // 100 * 100, 12_000)
+        rows = drawn.quantiles("income", drawn.drawn, [], {"county": [county], "text": [county]}).to_pylist()
+        wanted = [np.quantile(values, share, method="inverted_cdf") for share in (0.5, 0.1)]
+        assert [(row["quantile"], row["estimate"]) for row in rows] == list(zip(["0.5", "0.1"], wanted, strict=True))
+        # λ = 400/3 and 2 · 400/3 · 5/9 for the budgets 400/3 and 800/3.
+        margins = [np.log(5 * 120) / rate for rate in (400 / 3, 800 / 3 / 1.8)]
+        assert [row["records_off"] for row in rows] == pytest.approx(margins, abs=1e-4)
+    table = pq.read_table(published.release.folder.with_name("tables_further_income_quantiles") / "quantiles.parquet")
+    asked = drawn.quantiles("income", drawn.drawn, ["county", "text"], {}).to_pylist()
+    assert len(table) == len(asked) == 18
+    assert {(row["county"], row["text"], row["quantile"], float(row["estimate"])) for row in table.to_pylist()} == {
+        (row["county"], row["text"], row["quantile"], row["estimate"]) for row in asked
+    }
+    with pytest.raises(QuestionError, match=r"a quantile of several cells together does not follow .* county, text"):
+        drawn.quantiles("income", [Fraction(1, 2)], ["county"], {})
+    with pytest.raises(QuestionError, match=r"the quantile 0\.25 is not published; only 0\.5, 0\.1 of each cell"):
+        drawn.quantiles("income", [Fraction(1, 4)], ["county"], ends)
+
+
+def test_trees_of_margins_are_measured_apart_and_fitted_together(published: Deployed) -> None:
+    """Their counts are those of plain counting, every answer is near the records, and sums of cells have less noise
+    than the sum of as many cells' noise."""
+    fitted = read(published, "hours_quantiles", "further")
+    release = release_of(published.root, "_hours_quantiles", FURTHER)
+    assert len(release.parts) == 9
+    assert {line.loss for line in release.specification.lines} == {PureLoss(Fraction(800, 9))}
+    assert [line.label for line in release.specification.lines][3:5] == ["county, level 0", "county, level 1"]
+    with published.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        numbers = add_up_numbers(session, release)
+    assert [part.shape for part in numbers[::3]] == [(9, 1), (3, 1), (3, 1)]
+    hours = {county: true_values(county, ["hours"], CUBE)[0][:, 0].astype(int) for county in COUNTIES}
+    for place, county in enumerate(COUNTIES):
+        assert numbers[5][place].tolist() == np.bincount(hours[county], minlength=81).tolist()
+        for by, where in (([], {"county": [county]}), (["text"], {"text": [county]})):
+            (row,) = fitted.quantiles("hours", [Fraction(1, 2)], by, where).to_pylist()
+            assert row["lower"] <= np.quantile(hours[county], 0.5, method="inverted_cdf") <= row["upper"]
+            assert row["upper"] - row["lower"] <= 3
+    one = fitted.variance([], {"county": ["Avon"], "text": ["Avon"]})
+    assert fitted.variance(["county"], {}) < 3 * 3 * one
+    (every,) = fitted.quantiles("hours", [Fraction(9, 10)], [], {}).to_pylist()
+    assert every["estimate"] == np.quantile(np.concatenate(list(hours.values())), 0.9, method="inverted_cdf")
 
 
 @pytest.mark.parametrize(
@@ -270,9 +350,9 @@ def ask(published: Deployed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
     """The command on the publication, which returns its exit code and what it prints."""
     hypercube = "village/tables_work"
     names = [hypercube, f"{hypercube}_income_quantiles", f"{hypercube}_moments"]
-    components = {name: SimpleNamespace(named=name, of=hypercube) for name in names}
+    components = {name: SimpleNamespace(named=name, of=hypercube) for name in [*names, DRAWN]}
     deployed = SimpleNamespace(
-        releases=lambda name: list(components.values()) if name == "village/tables" else [components[name]],
+        releases=lambda name: [components[each] for each in (names if name == "village/tables" else [name])],
         declared=([], components),
         published=published.release.published,
         public_key=public_key(published.context.custody),
@@ -328,6 +408,12 @@ def test_the_command_answers_the_same_for_everyone(ask: Callable[..., Any], publ
     code, printed = ask("village/tables_work_moments", "--correlate", "income,hours", "--where", "county=Avon")
     assert code == 0
     assert "sample standard error" in printed
+    code, printed = ask(DRAWN, "--median", "income", "--by", "county,text", "--json")
+    drawn = read(published, "income_quantiles", "further").quantiles("income", half, ["county", "text"], {})
+    assert json.loads(printed) == {"from": [DRAWN], "rows": drawn.to_pylist()}
+    code, printed = ask(DRAWN, "--median", "income", "--by", "county")
+    assert code != 0
+    assert "Error: a quantile of several cells together does not follow from those of each" in printed
 
 
 def page() -> None:
@@ -352,6 +438,13 @@ def test_the_page_answers_as_the_command(published: Deployed, tmp_path: Path, mo
     test.run()
     assert not test.exception
     wanted = tree.quantiles("income", [Fraction(9, 10)], ["county"], {})
+    assert list(test.table[0].value["estimate"]) == [f"{row:,.0f}" for row in wanted["estimate"].to_pylist()]
+    test = AppTest.from_function(page, default_timeout=600)
+    test.query_params |= {"release": DRAWN, "table": "?", "by": "county", "text": "Avon", "share": "1/10"}
+    test.run()
+    drawn = read(published, "income_quantiles", "further")
+    wanted = drawn.quantiles("income", [Fraction(1, 10)], ["county"], {"text": ["Avon"]})
+    assert not test.exception
     assert list(test.table[0].value["estimate"]) == [f"{row:,.0f}" for row in wanted["estimate"].to_pylist()]
     test = AppTest.from_function(page, default_timeout=600)
     test.query_params |= {"release": "village/tables_work_moments", "table": "?", "question": "regression"}
@@ -442,6 +535,37 @@ def test_altered_tables_fail_their_gates(published: Deployed, statement: str, ga
         put_back(published)
 
 
+@pytest.mark.parametrize(
+    ("name", "statement", "gates"),
+    [
+        (
+            "income",
+            "UPDATE noisy_measurements SET count = 1 WHERE draw_order < 9",
+            {"settled", "replay", "tables_as_made", "noise_as_declared"},
+        ),
+        ("income", "UPDATE nodes SET place = place + 1 WHERE cell = 0", {"tables_as_made"}),
+        ("hours", "UPDATE nodes SET measured = measured + 1 WHERE county_total AND place = 3", {"tables_as_made"}),
+    ],
+)
+def test_altered_draws_and_trees_of_margins_fail_their_gates(
+    published: Deployed, name: str, statement: str, gates: set[str]
+) -> None:
+    """Also: unaltered, they fail none, and their tables are described."""
+    declared, components = components_of(published.root, FURTHER)
+    component = components[1 if name == "income" else 2]
+    method = component.method(component.release(declared, published.root / "published"))
+    further = replace(published, context=replace(published.context, method=method))
+    if name == "hours" or "noisy" in statement:
+        assert failing(further) == set()
+        assert undescribed(tables_of(further), "table_builder") == []
+    table = statement.split()[1]
+    executes(statement.replace(table, f'public."{method.release.schema}".{table}', 1))(further)
+    try:
+        assert failing(further) >= gates
+    finally:
+        put_back(published)
+
+
 def quantiles(**changes: Any) -> dict[str, Any]:
     return {"quantiles": {"income": INCOME | changes}}
 
@@ -476,6 +600,28 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "bounds that are none": (
         {"moments": {"variables": ["hours"], "bounds": {"hours": [1, 1]}}},
         "the lower one is below",
+    ),
+    "a drawn quantile with a tree": (quantiles(at=["1/2"]), "at: the quantiles that are drawn are published, without"),
+    "a drawn quantile of all": (
+        {"quantiles": {"income": {"bounds": [0, 12_000], "grid": 100, "at": [1]}}},
+        "at: a quantile is above 0 and below 1",
+    ),
+    "a product with a name of ours": (
+        {"moments": {"variables": ["hours"], "products": [PRODUCT | {"name": "statistics"}]}},
+        "products: statistics is the name of another table",
+    ),
+    "a product of another variable": (
+        {"moments": {"variables": ["hours"], "products": [PRODUCT | {"by": ["tenure"]}]}},
+        "of_the_north: by: tenure is not among the variables",
+    ),
+    "a drawn quantile with a rho": (
+        {"epsilon": None, "rho": 1, "quantiles": {"income": {"bounds": [0, 12_000], "grid": 100, "at": ["1/2"]}}},
+        "at: quantiles that are drawn by themselves have an epsilon",
+    ),
+    "trees that do not agree": (quantiles(margins="independent"), "margins: trees are summed or fitted"),
+    "fitted trees with impossible cells": (
+        {"variables": ["county", "region"]} | quantiles(margins="fitted"),
+        "trees are not fitted with cells that are declared impossible",
     ),
     "a variable with a name of ours": ({"variables": ["place"]}, "variables: place is the name of a column"),
     "hidden counts": ({"suppress_below": 5}, "suppress_below hides"),
