@@ -322,7 +322,9 @@ def test_further_places_are_counted_from_the_published_records(altered: DHCDeplo
     tree = SimpleNamespace(get_all_components=lambda kind: [each for each in components if isinstance(each, kind)])
     context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=altered.root, component_tree=tree))
     declared = {"name": "places", "dataset": "town", "of": "dhc", "title": "Places", "tables": ["P12", "P13", "P16"]}
-    component = Retabulation.resolve_from_yaml(yaml.safe_dump({**declared, "geographies": {"place": ["PLACEFP"]}}))
+    component = Retabulation.resolve_from_yaml(
+        yaml.safe_dump({**declared, "geographies": {"group": ["TABTRACTCE", "TABBLKGRPCE"]}})
+    )
     definitions = dg.Definitions.merge(altered.definitions, component.build_defs(context))
     stages = ("geography", "tables", "publication")
     replace(altered, definitions=definitions).run_assets(*(dg.AssetKey(["town", "places", stage]) for stage in stages))
