@@ -29,7 +29,7 @@ test: $(READY)      ## every claim, on a part of the cases: four minutes on two 
 	@$(PYTEST) -m "not deep and not prove and not fault" $(TESTS)
 
 test-deep: $(READY) ## what CI runs: those tests and more cases, kinds of release and walks in the browser
-	@$(PYTEST) -m "not prove and not fault" $(TESTS)
+	@$(PYTEST) -m "not prove and not fault" --durations=30 --durations-min=4 $(TESTS)
 
 prove: $(READY)     ## exhaustive grids, many draws, a hundred examples; of a mechanism: make prove TESTS=tests/mechanisms/phsafe
 	@$(PYTEST) -m prove $(TESTS)

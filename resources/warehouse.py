@@ -318,8 +318,11 @@ class Session:
 
     def columns(self, table: Table | Fragment) -> dict[str, str]:
         """Names and DuckDB types of a table's columns, in order; empty if there is no such table."""
-        if isinstance(table, Table) and table.zone not in self.zones:
-            return {}
+        if isinstance(table, Fragment):
+            return self._describe(table)
+        return self.compute_once(("columns", table), partial(self._describe, table)) if table.zone in self.zones else {}
+
+    def _describe(self, table: Table | Fragment) -> dict[str, str]:
         with self.translate_errors(_COLUMNS):
             try:
                 described = self._connection.execute(render(_COLUMNS, {"table": table})).fetchall()

@@ -173,7 +173,8 @@ def read_truths(session: Session, declaration: LaboratoryDeclaration, dataset: D
     tracts = list_tracts(session, dataset)
     number = min(declaration.tracts, len(tracts))
     chosen = [tracts[place * len(tracts) // number] for place in range(number)]
-    return {"".join(names): Truth(read_tract(session, dataset, TIERS[declaration.tier], names)) for names in chosen}
+    tier, groups = TIERS[declaration.tier], declaration.codes_of_groups
+    return {"".join(names): Truth(read_tract(session, dataset, tier, names, groups)) for names in chosen}
 
 
 def _read_current(session: Session, table: Table, digests: Mapping[str, str]) -> pa.Table:

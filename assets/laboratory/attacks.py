@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from assets.laboratory.publication import (
     NONE,
+    Choice,
     Guesses,
     NamedPersons,
     Publication,
@@ -16,6 +17,7 @@ from assets.laboratory.publication import (
     split_frames,
 )
 from mechanisms.races import SIX_RACES
+from mechanisms.risk.linear import Sums, estimate_shares, estimate_types, observe_interval
 from mechanisms.risk.matching import find_modes, match_in_two_passes, match_persons
 from mechanisms.risk.posterior import GaussianLaw, Law, expect_shares, expect_shares_of_pairs
 from mechanisms.risk.reconstruction import NotSolvedError, System, find_likeliest, measure_variability
@@ -29,6 +31,8 @@ _LEAST = 0.5
 """The persons in a tract that a category is given in a prior if none are published."""
 _DIFFERENCE = 2
 """Hispanic persons of a race are the difference of two published counts."""
+_STEPS_AROUND, _STEPS = 20, 5
+"""Steps towards the likeliest shares: of the tract, and of a block, whose shares stay near those of the tract."""
 _LEAST_WEIGHT = 5.0
 """How many persons of the block the tract's shares count for in a prior, if a block's counts are hardly perturbed."""
 
@@ -40,6 +44,9 @@ def link(publication: Publication, persons: NamedPersons) -> Guesses:
     """Race and ethnicity of named persons, of whom block and frame are known: from exact tables by reconstruction and
     matching, from microdata by matching, from perturbed counts and from measurements by their posterior. Whom it cannot
     match gets the mode of the block."""
+    if publication.tier.of_types:
+        known = persons.count(len(publication.counts), len(publication.tier.frames))
+        return Guesses(_estimate(publication, known)[persons.block, persons.frame], np.full(len(persons.block), NONE))
     known = publication.add_up(persons.count(len(publication.counts), len(publication.tier.frames)))
     frame = persons.frame
     if publication.moves is not None:
@@ -82,9 +89,14 @@ def guess_likeliest(publication: Publication, persons: NamedPersons) -> Guesses:
 
 def guess_by_margin(publication: Publication, persons: NamedPersons) -> Guesses:
     """A guess from the published shares of the block alone, without linking anybody."""
-    margins = np.maximum(_margins(publication), 0)
+    if publication.tier.of_types:
+        known = persons.count(len(publication.counts), len(publication.tier.frames))
+        margins = (_estimate(publication, known) * known[..., None]).sum(axis=1)
+    else:
+        margins = np.maximum(_margins(publication), 0)
     sums = margins.sum(axis=1, keepdims=True)
-    shares = np.where(sums > 0, margins / np.maximum(1, sums), _find_modes(publication))
+    modes = find_modes(margins, margins.sum(axis=0)) if publication.tier.of_types else _find_modes(publication)
+    shares = np.where(sums > 0, margins / np.maximum(1, sums), modes)
     return Guesses(shares[persons.block], np.full(len(persons.block), NONE))
 
 
@@ -146,6 +158,57 @@ def _reconstruct(publication: Publication) -> Counts:
         system = System.of(tier, counts)
         histograms[block, system.types] = system.reconstruct()
     return histograms.reshape(-1, *tier.shape)
+
+
+def _estimate(publication: Publication, known: Counts) -> Shares:
+    """The shares of a record of each frame of a block, from sums over many types: linearly, with a prior from
+    what is published of the tract. Where a category's total decided on its table, so does the decision tell of it."""
+    tier, law, choice = publication.tier, publication.law, publication.choice
+    cells = np.arange(len(tier.table_of_cell))
+    variances = np.broadcast_to(law.variance, cells.shape) if isinstance(law, GaussianLaw) else np.zeros(len(cells))
+    everywhere = cells[tier.table_of_cell == 0] if tier.thresholds else cells
+    possible = np.ones(tier.shape) if tier.possible is None else tier.possible
+    flat = possible / possible.sum(axis=1, keepdims=True)
+    shares = np.zeros((len(known), *tier.shape))
+    for place, persons in enumerate(known):
+        present = persons > 0
+        if not present.any():
+            continue
+        own, persons = tier.factors[:, present], persons[present]
+        around = Sums(
+            own[everywhere], publication.totals[place][everywhere], variances[everywhere] * publication.blocks
+        )
+        prior = estimate_shares(around, persons * publication.blocks, flat[present], _STEPS_AROUND)
+        chosen = cells if publication.published is None else np.flatnonzero(publication.published[place])
+        sums = Sums(own[chosen], publication.counts[place][chosen], variances[chosen])
+        if choice is not None:
+            sums = _observe_choices(publication, choice, place, sums, (persons, prior))
+        prior = estimate_shares(sums, persons, prior, _STEPS)
+        shares[place, present] = estimate_types(sums, persons, prior) / persons[:, None]
+    return shares
+
+
+def _observe_choices(
+    publication: Publication, choice: Choice, place: int, sums: Sums, known: tuple[Counts, Shares]
+) -> Sums:
+    """Add what it tells of a category's total that it has its table, and no other or none; as a noisy total."""
+    tier, (persons, prior) = publication.tier, known
+    ends = [-np.inf, *(threshold - 0.5 for threshold in tier.thresholds), np.inf]
+    assert publication.published is not None
+    for category in range(len(tier.groups)):
+        total = np.zeros((len(persons), tier.shape[1]))
+        total[:, category] = 1
+        mean = float((persons * prior[:, category]).sum())
+        variance = float((persons * prior[:, category] * (1 - prior[:, category])).sum())
+        tables = tier.table_of_cell[publication.published[place] & (tier.category_of_cell == category)]
+        detail = int(tables[0]) if len(tables) else 0
+        events = [(choice.variance, (ends[detail], ends[detail + 1]))]
+        if not len(tables) and choice.above is not None:
+            events.append((choice.second, (-np.inf, choice.above + 0.5)))
+        for noise, interval in events:
+            if observed := observe_interval(mean, variance, noise, interval):
+                sums = sums.also(total, *observed)
+    return sums
 
 
 def _match(publication: Publication, known: Counts) -> Shares:

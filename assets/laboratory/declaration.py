@@ -1,11 +1,12 @@
 """The fields of a laboratory in YAML, but for its methods, which `orchestration.components.laboratory` knows."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from assets.cef.census import RACE_CODES
 from assets.laboratory.points import Exact, Point
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Declaration, describe_field
@@ -29,11 +30,12 @@ class LaboratoryDeclaration(Declaration):
     dataset: str = Field(description="The name of a synthetic dataset in the layout of the census.")
     title: str = Field(min_length=1, description="The comparison's name in words.")
     description: str = Field("", description="What is compared, and why.")
-    tier: Literal["T1", "T2", "T3"] = Field(
+    tier: Literal["T1", "T2", "T3", "T4-households", "T4-groups"] = Field(
         description="Which tables are published of each block, the same of all methods. T1: race and ethnicity, of all "
         "and of adults (P1 to P4). T2: these, and sex by age, also by race (P12, P12A to P12I, P14). T3: these, and of "
-        "the tract sex by single years of age, also by race (PCT12, PCT12A to PCT12O). T2 and T3 need a dataset with "
-        "detailed_codes, which have the sex."
+        "the tract sex by single years of age, also by race (PCT12, PCT12A to PCT12O). T4-households: PHSafe's tables "
+        "of households. T4-groups: SafeTab-P's tables of regional groups of race. T2, T3 and T4-groups need a dataset "
+        "with detailed_codes."
     )
     tracts: int = Field(
         5, ge=1, le=1000, strict=True, description="The number of tracts, spread over all of the dataset."
@@ -59,6 +61,11 @@ class LaboratoryDeclaration(Declaration):
     @abstractmethod
     def grid(self) -> Sequence[Point]:
         """The points of all methods, besides no protection."""
+
+    @property
+    @abstractmethod
+    def codes_of_groups(self) -> Mapping[str, int]:
+        """By code of race, the number of the group of `T4-groups` that it is in."""
 
     @classmethod
     def named(cls, given: Any) -> str:
@@ -103,7 +110,13 @@ class LaboratoryDeclaration(Declaration):
             )
         units, persons = (dataset.tables.get(name) for name in ("units", "persons"))
         needed = {"RTYPE", "TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"}
-        of_persons = {"QAGE", "CENRACE", "CENHISP"} | (set() if self.tier == "T1" else {"QSEX"})
+        of_persons = {"QAGE"}
+        if self.tier == "T4-households":
+            needed |= {"TEN", "HHT", "HHT2", "HHRACE", "HHSPAN"}
+        elif self.tier == "T4-groups":
+            of_persons |= {"QSEX", *RACE_CODES}
+        else:
+            of_persons |= {"CENRACE", "CENHISP"} | (set() if self.tier == "T1" else {"QSEX"})
         columns = set(units.columns if units else ()), set(persons.columns if persons else ())
         if missing := sorted((needed - columns[0]) | (of_persons - columns[1])):
             raise DeclarationError(f"{where}: {dataset.name} has no {', '.join(missing)}, which tier {self.tier} needs")

@@ -16,6 +16,7 @@ from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publicati
 from assets.laboratory.records import Tract
 from mechanisms.risk.baselines import guess_by_mode, guess_by_share
 from mechanisms.risk.matching import measure_agreement, measure_agreement_within_a_year
+from mechanisms.risk.posterior import GaussianLaw
 from mechanisms.risk.reconstruction import System, measure_variability
 from mechanisms.risk.tiers import OUTSIDE, RACES, Counts, Shares
 
@@ -106,6 +107,7 @@ class Truth:
         subsets = {ALL: everybody, MODAL: modal, NONMODAL: ~modal}
         if tract.tier.name != "T1":
             subsets[UNIQUE] = ~modal & unique
+        if tract.tier.name in ("T2", "T3"):
             subsets[DETERMINED] = subsets[UNIQUE] & self.determined[tract.place]
         return subsets
 
@@ -197,6 +199,10 @@ def measure_gain(
     yield from _measure_targets(truth, targets, attack, "gain", gains)
 
 
+_PUBLISHED = ("counts", "places", "around", "published")
+"""All of a publication that depends on the records of a method without randomness."""
+
+
 def measure_differences(
     truth: Truth, targets: NDArray[np.int64], published: Publication, publish: Callable[[Tract], Publication]
 ) -> Iterator[Measure]:
@@ -212,7 +218,7 @@ def measure_differences(
             changed = tract.category.copy()
             changed[target] = category
             world = publish(replace(tract, category=changed))
-            if all(np.array_equal(getattr(world, name), getattr(published, name)) for name in ("counts", "places")):
+            if all(np.array_equal(getattr(world, name), getattr(published, name)) for name in _PUBLISHED):
                 left.append(category)
         right[place] = (tract.category[target] in left) / max(1, len(left))
     yield from _measure_targets(truth, targets, DIFFERENCE, "accuracy", right)
@@ -285,13 +291,15 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
     """The errors of what is published: of tables, those of P1 to P4; of types, the same tables as sums."""
     tier, true = truth.tract.tier, truth.counts
     published = tier.tabulate(publication.estimates) if publication.by_type else publication.counts
-    tables = np.isin(tier.table_of_cell, [list(tier.tables).index(name) for name in ("P1", "P2", "P3", "P4")])
-    exact = tier.tabulate(true)
-    for level, ours, theirs in (("block", published, exact), ("tract", published.sum(0)[None], exact.sum(0)[None])):
-        errors, classes = (
-            np.abs(ours - theirs)[:, tables],
-            np.searchsorted(_CELL_SIZES, theirs[:, tables], side="right") - 1,
-        )
+    names = [name for name in ("P1", "P2", "P3", "P4") if name in tier.tables] or list(tier.tables)
+    tables = np.isin(tier.table_of_cell, [list(tier.tables).index(name) for name in names])
+    exact, offered = tier.tabulate(true), publication.published
+    levels = [("block", published, exact, np.broadcast_to(tables, exact.shape) if offered is None else offered)]
+    if offered is None:
+        levels.append(("tract", published.sum(0)[None], exact.sum(0)[None], tables[None]))
+    for level, ours, theirs, chosen_cells in levels:
+        errors = np.abs(ours - theirs)[chosen_cells]
+        classes = np.searchsorted(_CELL_SIZES, theirs[chosen_cells], side="right") - 1
         for number in range(len(_CELL_SIZES)):
             if (chosen := classes == number).any():
                 subset = f"cells of a {level}, {_name_class(_CELL_SIZES, number)}"
@@ -304,6 +312,8 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
         chosen = truth.around > 0
         value, size = float(np.abs(publication.around[:1] - truth.around)[chosen].mean()), int(chosen.sum())
         yield Measure(TABLES, "cells of the tract's tables, not 0", ANY_SIZE, "mean absolute error", value, size)
+    if "P1" not in tier.tables:
+        return
     margins = _margin(tier.table_of_cell, list(tier.tables), published)
     persons = true.sum(axis=(1, 2))
     distances = 0.5 * np.abs(_shares(margins) - _shares(true.sum(axis=1))).sum(axis=1)
@@ -318,26 +328,36 @@ def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterat
     if law is not None and ratios is None:
         tract, tier = truth.tract, truth.tract.tier
         first, other = pairs[tract.category[pairs[:, 0]] != tract.category[pairs[:, 1]]].T
+        if tier.possible is not None:
+            there_can_be = tier.possible[tract.frame[first], tract.category[other]]
+            first, other = first[there_can_be], other[there_can_be]
         place, frame, publication = tract.place[first], tract.frame[first], draw.publication
         types = [frame * tier.shape[1] + tract.category[persons] for persons in (first, other)]
         if publication.by_type:
-            moves = [(publication.counts, truth.counts, place, types)]
+            moves = [(publication.counts, truth.counts, place, types, np.ones_like(place))]
         else:
             exact = tier.tabulate(truth.counts)
-            moves = [(publication.counts, exact, place, [cells[each] for each in types]) for cells in tier.cells]
+            moves = [
+                (publication.counts, exact, place, [cells[each] for each in types], weight[types[0]])
+                for cells, weight in zip(tier.cells, tier.weight, strict=True)
+            ]
         if tier.of_tract is not None and publication.around is not None and truth.around is not None:
             whole = publication.around[:1], truth.around, np.zeros_like(place)
-            moves += [(*whole, [cells[each] for each in types]) for cells in tier.of_tract.tables.cells]
+            moves += [
+                (*whole, [cells[each] for each in types], np.ones_like(place)) for cells in tier.of_tract.tables.cells
+            ]
         ratios = np.zeros(len(first))
         with np.errstate(invalid="ignore"):
-            for published, exact, rows, (left, entered) in moves:
+            for published, exact, rows, (left, entered), weight in moves:
                 published, exact = (counts.reshape(len(counts), -1) for counts in (published, exact))
                 for cells, step in ((left, -1), (entered, 1)):
                     chosen = np.flatnonzero((left != entered) & (cells != OUTSIDE))
                     at = rows[chosen], cells[chosen]
                     count, each = exact[at], np.arange(len(chosen))
-                    likely = law.log_likelihoods(published[at], int(count.max(initial=0)) + 1)
-                    ratios[chosen] += likely[each, count] - likely[each, count + step]
+                    steps = step * weight[chosen]
+                    own = law.at(cells[chosen]) if isinstance(law, GaussianLaw) else law
+                    likely = own.log_likelihoods(published[at], int(np.maximum(count, count + steps).max(initial=0)))
+                    ratios[chosen] += likely[each, count] - likely[each, count + steps]
     if ratios is None or not len(ratios):
         return
     sizes = np.abs(ratios)

@@ -26,7 +26,7 @@ from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 
-VERSION = 5
+VERSION = 6
 """Increase it when the same records, parameters and key would give other measures."""
 
 _PAIRS = 500
@@ -74,7 +74,8 @@ def _measure_tract(
         worlds = lambda tract: part.point.draw(tract, key).publication  # noqa: E731
         few = targets[:: -(-len(targets) // _DIFFERENCES) or 1]
         yield from measure_differences(truth, few, draw.publication, worlds)
-    if draw.publication.law is None and draw.publication.places is None:
+    reconstructed = draw.publication.law is None and draw.publication.places is None
+    if reconstructed and not truth.tract.tier.of_types:
         found = attacker.reconstruct(draw.publication, certain=part.draw == 1)
         yield from measure_reconstruction(truth, "reconstruct", found)
     without = remove_each(truth, part.point, key, targets)

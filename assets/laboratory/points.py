@@ -17,7 +17,7 @@ from assets.laboratory.publication import Publication
 from assets.laboratory.records import Tract
 from assets.release.declaration import Part
 from mechanisms.risk.posterior import Law, RoundedLaw
-from mechanisms.risk.tiers import REDISTRICTING, Counts
+from mechanisms.risk.tiers import REDISTRICTING, TIERS, Counts
 
 _NOT_PLAIN = re.compile(r"[^a-z0-9.]+")
 
@@ -86,7 +86,13 @@ class Point(ABC):
         totals = np.broadcast_to(counts.sum(axis=0), counts.shape)
         of_tract = None if around is None else np.broadcast_to(around, (tract.blocks, around.shape[1]))
         named = tract.tier.name, self.method, self.parameters
-        return Publication(*named, counts, totals, tract.blocks, law, around=of_tract)
+        published = None
+        if tract.tier.thresholds and law is None:
+            published = tract.tier.choose(counts)
+            # Totals of what is published in more detail are sums.
+            published_or_sum = published | (np.arange(counts.shape[1]) < len(tract.tier.groups))
+            counts, totals = (np.where(published_or_sum, each, 0) for each in (counts, totals))
+        return Publication(*named, counts, totals, tract.blocks, law, around=of_tract, published=published)
 
 
 def count_cells(tract: Tract) -> Counts:
@@ -144,7 +150,7 @@ class Exact(Point):
     """Exact tables of the records: no protection, an end of every picture."""
 
     method = "no protection"
-    tiers = ("T1", "T2", "T3")
+    tiers = tuple(TIERS)
     random = False
     parameters = ""
 

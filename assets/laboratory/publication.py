@@ -33,6 +33,25 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A first noisy total of each category decides on its table; without a second one above a least, none is published.
+
+    Attributes:
+        variance: σ² of the first one.
+        second: that of the second one.
+        above: what the second one must exceed; None if every one is published.
+    """
+
+    variance: float
+    second: float
+    above: int | None
+
+
+_OF_BLOCKS = ("counts", "totals", "around", "published")
+"""What a publication has in a row for each block."""
+
+
+@dataclass(frozen=True)
 class Publication:
     """What is published of the blocks of a tract.
 
@@ -50,6 +69,8 @@ class Publication:
             and persons by row; None if none were, or by what nobody knows beforehand.
         around: the counts of the cells of the tract's tables, for each block, shape (blocks, cells); None in a tier
             without such tables.
+        published: which cells are published of each block, shape (blocks, cells); None if all are. Others are 0.
+        choice: how it was chosen which cells are published, if from noisy totals.
     """
 
     tier_name: str
@@ -63,6 +84,8 @@ class Publication:
     places: NDArray[np.int64] | None = None
     moves: Callable[[NDArray[np.int64], NDArray[np.int64], Counts], NDArray[np.int64]] | None = None
     around: Counts | None = None
+    published: NDArray[np.bool_] | None = None
+    choice: Choice | None = None
 
     @property
     def tier(self) -> Tier:
@@ -76,7 +99,7 @@ class Publication:
     @property
     def has_perturbed_tables(self) -> bool:
         """Whether single counts tell less than all tables of a block together."""
-        return self.law is not None and not self.by_type
+        return self.law is not None and not self.by_type and not self.tier.of_types
 
     @property
     def links_blocks(self) -> bool:
@@ -117,9 +140,10 @@ class Publication:
             replace(query, counts=query.counts[places], totals=query.totals[places]) for query in self.measured
         )
         together = None if self.places is None else np.unique(self.places[places], return_inverse=True)[1]
-        around = None if self.around is None else self.around[places]
-        taken = replace(self, counts=self.counts[places], totals=self.totals[places], measured=measured)
-        return replace(taken, places=together, around=around)
+        taken: dict[str, Any] = {
+            name: None if getattr(self, name) is None else getattr(self, name)[places] for name in _OF_BLOCKS
+        }
+        return replace(self, measured=measured, places=together, **taken)
 
     @staticmethod
     def join(publications: Sequence["Publication"]) -> "Publication":
@@ -133,17 +157,16 @@ class Publication:
             )
             for queries in zip(*(publication.measured for publication in publications), strict=True)
         )
-        counts, totals = (
-            np.concatenate([getattr(publication, name) for publication in publications])
-            for name in ("counts", "totals")
-        )
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(publication, name) for publication in publications])
+            for name in _OF_BLOCKS
+            if getattr(first, name) is not None
+        }
         together, number = [], 0
         for places in (publication.places for publication in publications if publication.places is not None):
             together.append(places + number)
             number += int(places.max()) + 1
-        around = [publication.around for publication in publications if publication.around is not None]
-        of_tract, of_places = (np.concatenate(parts) if parts else None for parts in (around, together))
-        return replace(first, counts=counts, totals=totals, measured=measured, around=of_tract, places=of_places)
+        return replace(first, measured=measured, places=np.concatenate(together) if together else None, **joined)
 
 
 def split_frames(tier: Tier, frames: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -3,14 +3,32 @@
 The process of attacks imports this module as little as it could open the records.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from assets.cef.census import RACE_CODES
 from assets.release.dataset import DatasetDeclaration
-from mechanisms.risk.tiers import AGE_STARTS, RACES, REDISTRICTING, WITH_TRACT, YEAR_STARTS, Counts, Tier
+from mechanisms.races import SIX_RACES
+from mechanisms.risk.tiers import (
+    AGE_STARTS,
+    DETAILED_GROUPS,
+    GROUP_AGES,
+    HOUSEHOLDS,
+    MOST_PERSONS,
+    RACES,
+    REDISTRICTING,
+    YEAR_STARTS,
+    Counts,
+    Tier,
+    number_household,
+)
 from resources.warehouse import Session
 
 Codes = NDArray[np.int64]
@@ -25,7 +43,7 @@ class Tract:
         block_group: by block, its block group; ascending; shape (blocks,).
         quarters: by household, whether it is group quarters.
         household: by person, the household; shape (persons,).
-        adult: by person, whether 18 or older.
+        adult: by person, whether 18 or older; the adults, if records are households.
         frame, category: by person, as the tier numbers them.
     """
 
@@ -35,14 +53,15 @@ class Tract:
     block_group: Codes
     quarters: NDArray[np.bool_]
     household: Codes
-    adult: NDArray[np.bool_]
+    adult: NDArray[Any]
     frame: Codes
     category: Codes
 
     @cached_property
     def sizes(self) -> Counts:
         """The persons of each household."""
-        return np.bincount(self.household, minlength=len(self.block))
+        of_records = None if self.tier.sizes is None else self.tier.sizes[self.frame]
+        return np.bincount(self.household, weights=of_records, minlength=len(self.block)).astype(np.int64)
 
     @cached_property
     def adults(self) -> Counts:
@@ -83,25 +102,59 @@ def list_tracts(session: Session, dataset: DatasetDeclaration) -> list[tuple[str
     return session.rows("laboratory/tracts", units=units, persons=persons)
 
 
-def read_tract(session: Session, dataset: DatasetDeclaration, tier: Tier, names: tuple[str, str, str]) -> Tract:
-    units, persons = dataset.cef_tables()
-    values = dict(zip(("state", "county", "tract"), names, strict=True))
+def read_tract(
+    session: Session,
+    dataset: DatasetDeclaration,
+    tier: Tier,
+    names: tuple[str, str, str],
+    groups: Mapping[str, int] | None = None,
+) -> Tract:
+    """The records of a tract. `groups` has the numbers of groups that codes of race are in, for a tier of groups."""
+    tables = dict(zip(("units", "persons"), dataset.cef_tables(), strict=True))
+    values: dict[str, Any] = dict(zip(("state", "county", "tract"), names, strict=True))
+    if tier is HOUSEHOLDS:
+        return _read_households(session.arrow("laboratory/households", values | {"most": MOST_PERSONS}, **tables))
     by_sex = tier is not REDISTRICTING
-    read = session.arrow("laboratory/persons", values, units=units, persons=persons, sex=by_sex)
+    if tier is DETAILED_GROUPS:
+        codes = pa.table({"code": list(groups or {}), "number": list((groups or {}).values())})
+        names_of = {"groups": session.register("groups", codes), "columns": list(RACE_CODES)}
+        read = session.arrow("laboratory/groups", values, **names_of, **tables)
+        none = len(tier.categories) - 1
+        read = read.set_column(read.column_names.index("category"), "category", pc.fill_null(read["category"], none))
+    else:
+        read = session.arrow("laboratory/persons", values, sex=by_sex, **tables)
     column = {name: read[name].to_numpy().astype(np.int64) for name in read.column_names}
     adult = column["age"] >= 18
-    starts = YEAR_STARTS if tier is WITH_TRACT else AGE_STARTS
+    starts = {"T3": YEAR_STARTS, "T4-groups": GROUP_AGES[0]}.get(tier.name, AGE_STARTS)
     group = np.searchsorted(starts, column["age"], side="right") - 1
     frame = column["sex"] * len(starts) + group if by_sex else adult.astype(np.int64)
     _, first = np.unique(column["unit"], return_index=True)
+    blocks = int(column["block"].max()) + 1
     return Tract(
         tier,
-        int(column["block"].max()) + 1,
+        blocks,
         column["block"][first],
         column["block_group"][np.unique(column["block"], return_index=True)[1]],
         column["quarters"][first] == 1,
         column["unit"],
         adult,
         frame,
-        column["hispanic"] * RACES + column["race"],
+        column["category"] if tier is DETAILED_GROUPS else column["hispanic"] * RACES + column["race"],
+    )
+
+
+def _read_households(read: pa.Table) -> Tract:
+    """Each record is a household of its own."""
+    column = {name: read[name].to_numpy().astype(np.int64) for name in read.column_names}
+    persons, minors, blocks = column["persons"], column["minors"], int(column["block"].max()) + 1
+    return Tract(
+        HOUSEHOLDS,
+        blocks,
+        column["block"],
+        column["block_group"][np.unique(column["block"], return_index=True)[1]],
+        np.zeros(len(persons), dtype=np.bool_),
+        np.arange(len(persons)),
+        persons - minors,
+        number_household(persons, minors, column["tenure"]),
+        (column["type"] * 2 + column["hispanic"]) * (len(SIX_RACES) + 1) + column["race"],
     )

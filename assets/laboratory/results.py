@@ -96,7 +96,7 @@ def draw_pictures(results: pa.Table, declaration: LaboratoryDeclaration) -> dict
     guesser = found.get(("", "", BASELINE, subset, ANY_SIZE, "share of others"))
     pictures = {}
     for name, title, measure, line in (
-        ("accuracy", "Persons whose race and ethnicity the attacker names rightly", "accuracy", guesser),
+        ("accuracy", f"{_GUESSED.get(declaration.tier, _OF_PERSONS)} the attacker names rightly", "accuracy", guesser),
         ("gain", "What taking part adds to that share", "gain", {"value": 0.0}),
     ):
         points = {}
@@ -117,6 +117,12 @@ def draw_pictures(results: pa.Table, declaration: LaboratoryDeclaration) -> dict
 def find_most_successful(rows: Iterable[Row | None]) -> Row | None:
     return max(filter(None, rows), key=lambda row: float(row["value"]), default=None)
 
+
+_OF_PERSONS = "Persons whose race and ethnicity"
+_GUESSED = {
+    "T4-households": "Households whose type, and the householder's race and ethnicity,",
+    "T4-groups": "Persons whose regional group of race",
+}
 
 _KEY = ("method", "parameters", "attack", "subset", "block_size")
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from assets.laboratory.points import Grid, Moved, Moving, Point
 from assets.laboratory.records import Tract
 from assets.release.numbers import SwapRate
+from mechanisms.risk.tiers import TIERS
 from mechanisms.sampling.stream import RandomStream
 
 
@@ -22,7 +23,7 @@ class PairSwapped(Moving):
     rate: Fraction
 
     method = "pair swapping of 2010"
-    tiers = ("T1", "T2", "T3")
+    tiers = tuple(TIERS)
 
     @property
     def parameters(self) -> str:

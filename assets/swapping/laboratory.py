@@ -14,6 +14,7 @@ from assets.laboratory.points import Grid, Moved, Moving
 from assets.laboratory.records import Tract
 from assets.release.declaration import Part
 from assets.release.numbers import SwapRate
+from mechanisms.risk.tiers import TIERS
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.likelihood import compute_log_ratios
 from mechanisms.swapping.loss import theorem_1
@@ -39,7 +40,7 @@ class Swapped(Moving):
     second_rate: Fraction | None = None
 
     method = "swapping"
-    tiers = ("T1", "T2", "T3")
+    tiers = tuple(TIERS)
 
     @property
     def parameters(self) -> str:

@@ -208,6 +208,11 @@ class StatisticAttributes(Part):
         description="How many times the variance of the sample is that of as many records drawn independently, for the "
         "sampling errors beside the answers.",
     )
+    products: list[SubTableDeclaration] = Field(
+        default_factory=list,
+        description="Tables to publish by some of the variables, at no cost: quantiles, or means, deviations and "
+        "correlations, of cells that add up.",
+    )
 
     @model_validator(mode="after")
     def _check_budget(self) -> Self:
@@ -258,7 +263,7 @@ class QuantilesAttributes(StatisticAttributes):
                 raise ValueError(f"{field}: {repeated[0]} is named twice, to six digits")
         if self.margins is Margins.INDEPENDENT:
             raise ValueError("margins: trees are summed or fitted")
-        if self.at and (unused := self.model_fields_set & {"published", "branching", "margins"}):
+        if self.at and (unused := self.model_fields_set & {"published", "branching", "margins", "products"}):
             raise ValueError(f"at: the quantiles that are drawn are published, without a tree; drop {min(unused)}")
         return self
 
@@ -472,7 +477,8 @@ class HypercubeAttributes(Part):
             moments = statistic.model_copy(update={"bounds": bounds})
         else:
             quantiles = {name.removeprefix("quantiles: "): statistic}
-        cells: dict[str, Any] = {"value": None, "margins": Margins.SUMMED, "shares": [], "cap": None, "products": []}
+        cells: dict[str, Any] = {"value": None, "margins": Margins.SUMMED, "shares": [], "cap": None}
+        cells["products"] = statistic.products
         if isinstance(statistic, QuantilesAttributes) and statistic.margins is Margins.FITTED:
             cells |= {"margins": Margins.FITTED, "shares": self.shares}
         noise = {"p_table": None, "consistency": Consistency.QUERY, "record_keys": None}

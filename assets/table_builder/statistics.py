@@ -26,6 +26,7 @@ MOST_DESCRIBED = 5_000
 """The most cells of a hypercube with statistics: every cell is published with numbers that are derived one by one."""
 
 
+_OWN_TABLES = frozenset({"scales", "quantiles", "nodes", "statistics", "moments"})
 _OWN_COLUMNS = frozenset(
     {"place", "quantile", "statistic", "of", "coefficient", "interval_first", "interval_last", "at_bound"}
     | {"first_factor", "second_factor", "sample_standard_error", "sample_lower", "sample_upper", "records_off"}
@@ -93,6 +94,9 @@ class StatisticRelease(HypercubeRelease):
         for name in self.cube.variables:
             if name.casefold() in _OWN_COLUMNS:
                 self.refuse(f"variables: {name} is the name of a column that quantiles and moments use themselves")
+        for product in self.cube.products:
+            if product.name in _OWN_TABLES:
+                self.refuse(f"products: {product.name} is the name of another table")
         cells = self.cells_of(self.design.inner)
         if cells > MOST_DESCRIBED:
             self.refuse(f"{self.named}: a hypercube of {cells:,} cells; at most {MOST_DESCRIBED:,} are described")

@@ -15,7 +15,7 @@ from assets.measurement.grid import GridCounts
 from assets.release.columns import ARROW, title_columns
 from assets.release.published import ERRORS, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.release.stage import store_rows
-from assets.table_builder.asking import ESTIMATED, Publication, round_to_decimals
+from assets.table_builder.asking import ESTIMATED, Publication, Where, round_to_decimals
 from assets.table_builder.cells import categories
 from assets.table_builder.declaration import MomentsAttributes, QuantilesAttributes, write_share
 from assets.table_builder.statement import PROSE
@@ -41,6 +41,7 @@ from assets.table_builder.tables import (
     as_table,
     describe_planned,
     describe_planned_tables,
+    describe_product,
     find_geography,
     planned_tables,
     round_figure,
@@ -146,12 +147,16 @@ def statistic_recipes(session: Session, method: GridCounts[Any]) -> Mapping[Tabl
     published = PublishedStatistic(
         cells_of, release.measured, scales, numbers, release.effect, widest, release.grid_step
     )
-    by = release.cube.variables
-    if isinstance(declared, QuantilesAttributes):
-        figures = published.quantiles(release.variables[0], declared.at or declared.published, by, {})
-        made = {NODES: pa.concat_tables(rows), QUANTILES: _as_decimals(figures, ESTIMATED)}
-    else:
-        made = {MOMENTS: pa.concat_tables(rows), STATISTICS: _as_decimals(published.summary(by, {}), PRECISE)}
+
+    def ask(by: Sequence[str], where: Where) -> pa.Table:
+        if isinstance(declared, QuantilesAttributes):
+            shares = declared.at or declared.published
+            return _as_decimals(published.quantiles(release.variables[0], shares, by, where), ESTIMATED)
+        return _as_decimals(published.summary(by, where), PRECISE)
+
+    name, of_numbers = (QUANTILES, NODES) if release.variable else (STATISTICS, MOMENTS)
+    made = {of_numbers: pa.concat_tables(rows), name: ask(release.cube.variables, {})}
+    made |= {f"product_{product.name}": ask(product.by, product.where) for product in release.cube.products}
     return {release.public(name): store_rows(session, f"made_{name}", table) for name, table in made.items()}
 
 
@@ -280,6 +285,10 @@ def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
             (*release.cube.variables, *keys),
             geography=find_geography(release, release.cube.variables),
             interval="" if release.drawn else PROSE(f"interval, {name}"),
+        ),
+        *(
+            describe_product(release, product, described, keys, "" if release.drawn else PROSE(f"interval, {name}"))
+            for product in release.cube.products
         ),
         PublishedTable(
             numbers,

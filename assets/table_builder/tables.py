@@ -231,7 +231,10 @@ def _show(release: HypercubeRelease, row: Mapping[str, Any]) -> tuple[str, str, 
 
 
 def published_tables(release: HypercubeRelease) -> list[PublishedTable]:
-    products = (_describe_product(release, product) for product in release.cube.products)
+    interval = PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval")
+    products = (
+        describe_product(release, product, _figures(release), (), interval) for product in release.cube.products
+    )
     return [_describe_hypercube(release), *products, *describe_planned_tables(release)]
 
 
@@ -303,7 +306,14 @@ def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
     )
 
 
-def _describe_product(release: HypercubeRelease, product: SubTableDeclaration) -> PublishedTable:
+def describe_product(
+    release: HypercubeRelease,
+    product: SubTableDeclaration,
+    figures: Sequence[PublishedColumn],
+    keys: tuple[str, ...],
+    interval: str,
+) -> PublishedTable:
+    """A product with its figures, of which keys tell several of one cell apart."""
     counted = "; ".join(
         f"{name}: {', '.join('no value' if value is None else str(value) for value in values)}"
         for name, values in product.where.items()
@@ -313,10 +323,10 @@ def _describe_product(release: HypercubeRelease, product: SubTableDeclaration) -
         product.title or product.name.replace("_", " "),
         "Built from the hypercube, at no further loss." + (f" Counted are only {counted}." if counted else ""),
         release.public(f"product_{product.name}"),
-        (*(describe_column(name, release.known_columns[name]) for name in product.by), *_figures(release)),
-        tuple(product.by),
+        (*(describe_column(name, release.known_columns[name]) for name in product.by), *figures),
+        (*product.by, *keys),
         geography=_nested(release, product.by) or find_geography(release, product.by),
-        interval=PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval"),
+        interval=interval,
     )
 
 

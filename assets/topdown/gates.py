@@ -3,11 +3,12 @@
 Those on estimates are evaluated at every level, by SQL alone, and share no code with the estimation.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
@@ -325,12 +326,16 @@ def _find_inner_problems(session: Session, release: TopDownRelease, table: Redis
     yield from count_problem(int(places), f"{table.name}: places that differ from the sums over the places in them")
 
 
-def _list_rules(one: RedistrictingTable, other: RedistrictingTable) -> Iterator[tuple[str, str]]:
+def _list_rules(one: RedistrictingTable, other: RedistrictingTable) -> Sequence[tuple[str, str]]:
     """Cells of one table, each with the smallest cell of the other table that contains it; equal cells contain each
     other."""
     if one.schema is not other.schema:
-        return
+        return ()
+    outside = ~np.array([whole.counted for whole in other.cells])
+    sizes = np.count_nonzero(~outside, axis=1)
+    rules = []
     for cell in one.cells:
-        wholes = [whole for whole in other.cells if not (cell.counted & ~whole.counted).any()]
-        if wholes:
-            yield cell.name, min(wholes, key=lambda whole: whole.counted.sum()).name
+        wholes = np.flatnonzero(~outside[:, cell.counted].any(axis=1))
+        if len(wholes):
+            rules.append((cell.name, other.cells[wholes[sizes[wholes].argmin()]].name))
+    return rules

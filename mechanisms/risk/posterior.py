@@ -51,16 +51,21 @@ class LaplaceLaw:
 
 @dataclass(frozen=True)
 class GaussianLaw:
-    """Normal noise of a variance, also of estimates that are no integers."""
+    """Normal noise of a variance, also of estimates that are no integers; or of one variance for each cell."""
 
-    variance: float
+    variance: float | NDArray[np.float64]
+
+    def at(self, cells: NDArray[np.int64]) -> "GaussianLaw":
+        """That of some cells."""
+        return self if isinstance(self.variance, float) else GaussianLaw(self.variance[cells])
 
     def log_likelihoods(self, published: Counts | Shares, most: int) -> Shares:
-        return np.asarray(-((published[..., None] - np.arange(most + 1)) ** 2) / (2 * self.variance))
+        variance = np.asarray(self.variance)[..., None]
+        return np.asarray(-((published[..., None] - np.arange(most + 1)) ** 2) / (2 * variance))
 
     @property
     def standard_deviation(self) -> float:
-        return float(np.sqrt(self.variance))
+        return float(np.sqrt(np.max(self.variance)))
 
 
 @dataclass(frozen=True)

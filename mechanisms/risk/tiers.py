@@ -4,7 +4,7 @@ Two publications can be compared only within a tier, because finer types or furt
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -40,6 +40,14 @@ class Tier:
         frames: the values, in words, of what an attacker knows beforehand.
         tables: by name, the cell of every type, shape (frames, categories); `OUTSIDE` if the table does not count it.
         of_tract: the tables that are published of the whole tract alone, if there are any.
+        categories: the values, in words, of what an attacker wants to know.
+        weights: by name of a table, how much a record of each frame counts, shape (frames,); 1 if it is left out.
+        possible: the types that there can be, shape (frames, categories).
+        sizes: by frame, the persons of a record; 1 if it is left out.
+        thresholds: if the tables have the same content in more and more detail, of which one is published of each
+            category: the least totals of all but the first.
+        of_types: whether tables of a block count many types together, and leave open which; its records may then be
+            households, and linear estimates take the place of reconstruction.
     """
 
     name: str
@@ -47,6 +55,12 @@ class Tier:
     frames: tuple[str, ...]
     tables: Mapping[str, NDArray[np.int32]]
     of_tract: "TractTables | None" = None
+    categories: tuple[str, ...] = CATEGORIES
+    weights: Mapping[str, Counts] = field(default_factory=dict)
+    possible: NDArray[np.bool_] | None = None
+    sizes: Counts | None = None
+    thresholds: tuple[int, ...] = ()
+    of_types: bool = False
 
     @cached_property
     def cells(self) -> NDArray[np.int32]:
@@ -63,19 +77,59 @@ class Tier:
         """The position of each cell's table, shape (cells,)."""
         return np.repeat(np.arange(len(self.tables)), [int(cells.max()) + 1 for cells in self.tables.values()])
 
+    @cached_property
+    def weight(self) -> Counts:
+        """By table and type, shape (tables, types), how much a record counts in its cell."""
+        ones = np.ones(len(self.frames), dtype=np.int64)
+        of_frames = np.array([self.weights.get(name, ones) for name in self.tables])
+        return np.repeat(of_frames, len(self.categories), axis=1)
+
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.frames), len(CATEGORIES)
+        return len(self.frames), len(self.categories)
+
+    @cached_property
+    def factors(self) -> NDArray[np.float64]:
+        """How much a record of each type counts in each cell, shape (cells, frames, categories)."""
+        factors = np.zeros((len(self.table_of_cell), self.cells.shape[1]))
+        for cells, weight in zip(self.cells, self.weight, strict=True):
+            inside = np.flatnonzero(cells != OUTSIDE)
+            factors[cells[inside], inside] = weight[inside]
+        return factors.reshape(-1, *self.shape)
+
+    @property
+    def category_of_cell(self) -> NDArray[np.int64]:
+        """Of tables of each category by itself, that of each cell, shape (cells,)."""
+        widths = [(int(cells.max()) + 1) // len(self.groups) for cells in self.tables.values()]
+        return np.concatenate([np.repeat(np.arange(len(self.groups)), width) for width in widths])
 
     def tabulate(self, histograms: Counts) -> Counts:
         """The counts of all tables, shape (blocks, cells), of histograms, shape (blocks, frames, categories)."""
         types = histograms.reshape(len(histograms), -1)
         counts = np.zeros((len(histograms), len(self.table_of_cell)), dtype=histograms.dtype)
         block, kind = np.nonzero(types)
-        for cells in self.cells[:, kind]:
+        for cells, weight in zip(self.cells[:, kind], self.weight[:, kind], strict=True):
             inside = cells != OUTSIDE
-            np.add.at(counts, (block[inside], cells[inside]), types[block[inside], kind[inside]])
+            np.add.at(counts, (block[inside], cells[inside]), (types[block, kind] * weight)[inside])
         return counts
+
+    def choose(self, counts: Counts) -> NDArray[np.bool_]:
+        """Which cells are published of counts, shape (blocks, cells): of each category, those of the table in the
+        detail that its total has reached."""
+        chosen = np.ones_like(counts, dtype=np.bool_)
+        if self.thresholds:
+            details, first = np.searchsorted(self.thresholds, counts[:, : len(self.groups)], side="right"), 0
+            for detail, cells in enumerate(self.tables.values()):
+                of_table = int(cells.max()) + 1
+                width = of_table // len(self.groups)
+                chosen[:, first : first + of_table] = np.repeat(details == detail, width, axis=1)
+                first += of_table
+        return chosen
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The categories that tables count, if not all; they are the first ones."""
+        return self.categories[: int(next(iter(self.tables.values())).max()) + 1]
 
 
 @dataclass(frozen=True)
@@ -188,4 +242,122 @@ _BY_YEAR = TractTables(
 WITH_TRACT = _summarize("T3", "the same, and single years of age by tract", YEAR_STARTS, _BY_YEAR)
 """The tables of T2 of a block, and PCT12 and PCT12A to PCT12O of the tract."""
 
-TIERS = {tier.name: tier for tier in (REDISTRICTING, SUMMARY_FILE, WITH_TRACT)}
+HOUSEHOLD_TYPES = (
+    "married couple",
+    *("cohabiting couple, family", "cohabiting couple, no family"),
+    *("man alone", "man with relatives", "man with others"),
+    *("woman alone", "woman with relatives", "woman with others"),
+)
+"""The types of households; a man or woman without a spouse or partner."""
+MOST_PERSONS = 10
+"""PHSafe counts no more persons of a household."""
+TENURES = ("mortgage", "owned free and clear", "rented")
+
+
+def number_household(persons: Counts, minors: Counts, tenure: Counts) -> Counts:
+    """The frames of households by their persons, from 1, minors, and tenure."""
+    return (persons * (persons + 1) // 2 - 1 + minors) * len(TENURES) + tenure
+
+
+def _describe_households() -> Tier:
+    """PHSafe's tables of households, by the householder's race and ethnicity, but for those of relatives and children.
+
+    Each is a pair of a run and a set of iterations: of everybody, A to G, or H and I. A record is a household.
+    """
+    frames = [
+        (persons, minors, tenure)
+        for persons in range(1, MOST_PERSONS + 1)
+        for minors in range(persons + 1)
+        for tenure in range(len(TENURES))
+    ]
+    persons, minors, tenure = np.array(frames).T
+    kind, ethnicity, race = (
+        part.ravel() for part in np.indices((len(HOUSEHOLD_TYPES), 2, len(SIX_RACES) + 1)).astype(np.int64)
+    )
+    hispanic = ethnicity == 1
+    iterations = {
+        "*": np.zeros_like(race),
+        "A-G": race,
+        "H,I": np.where(hispanic, 0, np.where(race == 0, 1, OUTSIDE)),
+    }
+    family, alone = np.isin(kind, (0, 1, 4, 7)), np.isin(kind, (3, 6))
+    everybody, ones, whole = np.ones_like(family), np.ones_like(persons), np.zeros_like(persons)
+    runs = (
+        ("PH1_num, under 18", minors, whole, everybody),
+        ("PH1_num, 18 and over", persons - minors, whole, everybody),
+        ("PH1_denom", ones, whole, everybody),
+        ("PH5_denom", ones, whole, family),
+        ("PH7", persons, tenure, everybody),
+        ("PH8_denom", ones, tenure // 2, everybody),
+    )
+    tables, weights = {}, {}
+    for name, weight, part, members in runs:
+        for code, iteration in iterations.items():
+            number = int(iteration.max()) + 1
+            cells = np.where(members & (iteration != OUTSIDE), part[:, None] * number + iteration, OUTSIDE)
+            tables[f"{name} {code}"], weights[f"{name} {code}"] = cells.astype(np.int32), weight
+    of_kind = np.array([0, 1, 1, 2, 3, 3, 4, 5, 5])[kind]
+    tables["PH2 *"] = np.broadcast_to(of_kind, (len(frames), len(kind))).astype(np.int32)
+    weights["PH2 *"] = persons
+    tables = {
+        name: np.where(weights[name][:, None] > 0, cells, OUTSIDE).astype(np.int32) for name, cells in tables.items()
+    }
+    races = [*(f"{race} alone" for race in SIX_RACES), "two or more races"]
+    return Tier(
+        "T4-households",
+        "tables of households by the householder's race and ethnicity",
+        tuple(f"{size} persons, {of_them} under 18, {TENURES[number]}" for size, of_them, number in frames),
+        tables,
+        categories=tuple(
+            f"{HOUSEHOLD_TYPES[number]}, {races[of_race]}, {'Hispanic' if of_ethnicity else 'not Hispanic'}"
+            for number, of_ethnicity, of_race in zip(kind, hispanic, race, strict=True)
+        ),
+        weights=weights,
+        possible=(persons == 1)[:, None] == alone,
+        sizes=persons,
+        of_types=True,
+    )
+
+
+HOUSEHOLDS = _describe_households()
+
+REGIONAL_GROUPS = (
+    *("European", "Middle Eastern or North African", "Other White"),
+    *("Sub-Saharan African", "Caribbean", "Other Black or African American"),
+    *("Alaska Native", "American Indian", "Canadian Indian and French American Indian", "Central American Indian"),
+    *("Mexican Indian", "South American Indian", "Caribbean Indian", "Mesoamerican Indian"),
+    *("East Asian", "Central Asian", "South Asian", "Southeast Asian", "Other Asian"),
+    *("Polynesian", "Micronesian", "Melanesian"),
+)
+"""The regional groups of SafeTab that somebody is in alone, in the order of their codes."""
+GROUP_AGES = (_P12_STARTS, (0, 18, 45, 65), (0, 5, 18, 25, 35, 45, 55, 65, 75))
+"""The first ages of the finest age groups of SafeTab-P, and of those of its first two details."""
+
+
+def _describe_groups() -> Tier:
+    """SafeTab-P's tables of regional groups: the total, or sex by 4, 9 or 23 age groups. Its own thresholds would leave
+    nothing but totals of blocks."""
+    finest, *_ = GROUP_AGES
+    sex, age = (part.ravel() for part in np.indices((len(_SEXES), len(finest))))
+    group = np.arange(len(REGIONAL_GROUPS) + 1)
+    tables = {"total": np.broadcast_to(group, (len(sex), len(group)))}
+    for starts in (*GROUP_AGES[1:], finest):
+        cell = sex * len(starts) + (np.searchsorted(starts, np.array(finest), side="right") - 1)[age]
+        tables[f"sex by {len(starts)} age groups"] = group * len(_SEXES) * len(starts) + cell[:, None]
+    return Tier(
+        "T4-groups",
+        "totals, or sex by age, of regional groups of race",
+        _name_frames(finest),
+        {
+            name: np.where(group < len(REGIONAL_GROUPS), cells, OUTSIDE).astype(np.int32)
+            for name, cells in tables.items()
+        },
+        categories=(*REGIONAL_GROUPS, "none of these alone"),
+        thresholds=(10, 30, 100),
+        of_types=True,
+    )
+
+
+DETAILED_GROUPS = _describe_groups()
+
+TIERS = {tier.name: tier for tier in (REDISTRICTING, SUMMARY_FILE, WITH_TRACT, HOUSEHOLDS, DETAILED_GROUPS)}

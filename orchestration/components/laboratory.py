@@ -12,9 +12,11 @@ from assets.coarsening.laboratory import CoarseningGrid
 from assets.laboratory.declaration import LaboratoryDeclaration
 from assets.laboratory.points import Point, RoundingGrid, Then
 from assets.pair_swapping.laboratory import PairSwappingGrid
+from assets.phsafe.laboratory import PHSafeGrid
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.release import DeclarationError
+from assets.safetab.laboratory import SafeTabGrid, list_codes
 from assets.suppression.laboratory import SuppressionGrid
 from assets.swapping.laboratory import SwappingGrid
 from assets.table_builder.laboratory import HypercubeGrid, PTableGrid
@@ -41,6 +43,12 @@ class Methods(Part):
         None, description="Hypercubes with noise; in tier T2, tables with noise."
     )
     p_tables: PTableGrid | SkipJsonSchema[None] = Field(None, description="Perturbation tables.")
+    phsafe: PHSafeGrid | SkipJsonSchema[None] = Field(
+        None, description="PHSafe's tables of households, tier T4-households."
+    )
+    safetab: SafeTabGrid | SkipJsonSchema[None] = Field(
+        None, description="SafeTab-P's tables of regional groups, tier T4-groups."
+    )
     rounding: RoundingGrid | SkipJsonSchema[None] = Field(None, description="Rounding to multiples.")
     coarsening: CoarseningGrid | SkipJsonSchema[None] = Field(
         None, description="Coarsening of blocks, and of rare combinations."
@@ -73,6 +81,10 @@ class LaboratoryAttributes(LaboratoryDeclaration):
     @property
     def grid(self) -> Sequence[Point]:
         return self.methods.points
+
+    @property
+    def codes_of_groups(self) -> Mapping[str, int]:
+        return list_codes() if self.tier == "T4-groups" else {}
 
 
 @dataclass

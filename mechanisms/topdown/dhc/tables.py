@@ -7,7 +7,7 @@ documentation were not at hand, rows follow from a table's title and its number 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -277,6 +277,7 @@ _TENURES = {"Owner occupied:": _OWNED, "Renter occupied:": _RENTED}
 _Condition = Callable[[HouseholdType], bool]
 
 
+@cache
 def _having(*conditions: _Condition) -> tuple[int, ...]:
     """The household types that meet all conditions."""
     return tuple(code for code, each in enumerate(TYPES) if all(condition(each) for condition in conditions))

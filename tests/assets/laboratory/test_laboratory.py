@@ -188,6 +188,10 @@ def _require_results(folder: Path) -> None:
         ({"methods": {"suppression": {"rules": [{"threshold": 4, "width": 3}]}}}, "width: at most 2"),
         ({"methods": {"coarsening": {"thresholds": [{"place": 5, "least": 6}]}}}, "least"),
         ({"tier": "T5"}, "tier"),
+        ({"tier": "T4-groups"}, "methods: hypercube is not built for tier T4-groups"),
+        ({"methods": {"phsafe": {"factors": [1]}}}, "PHSafe is not built for tier T1; it is for T4-households"),
+        ({"tier": "T4-households", "methods": {"safetab": {"factors": [1]}}}, "SafeTab-P is not built for tier T4-hou"),
+        ({"methods": {"safetab": {"factors": [0]}}}, "factors"),
         ({"draws": 0}, "draws"),
         ({"attacks": {"link": "a:b"}}, "a built-in attack has this name"),
         ({"attacks": {"mine": "no import path"}}, "attacks.mine"),
@@ -215,5 +219,8 @@ def test_only_synthetic_records_with_the_columns_of_the_tier_are_taken(tmp_path:
     ):
         with pytest.raises(DeclarationError, match=says):
             declare(tier="T2", methods=methods).dataset({"town": dataset})
+    with pytest.raises(DeclarationError, match=r"has no QRACE1, .*, which tier T4-groups needs"):
+        declare(tier="T4-groups", methods=methods).dataset({"town": dataset})
+    declare(tier="T4-households", methods=methods).dataset({"town": dataset})
     with pytest.raises(DeclarationError, match="there is no dataset town"):
         declare().dataset({"village": town()})

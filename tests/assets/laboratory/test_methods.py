@@ -1,5 +1,6 @@
 """How each method publishes a tract: what it holds, and that a missing person changes nothing else."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -20,13 +21,18 @@ from assets.laboratory.evaluation import (
 )
 from assets.laboratory.grid import remove_each
 from assets.laboratory.points import Exact, Moving, Point, Rounded, Then
+from assets.laboratory.publication import Guesses, Publication
+from assets.laboratory.records import Tract
 from assets.pair_swapping.laboratory import PairSwapped
+from assets.phsafe.laboratory import PHSafe
+from assets.safetab.laboratory import SafeTab
 from assets.suppression.laboratory import Suppressed
 from assets.swapping.laboratory import Swapped
 from assets.table_builder.laboratory import NoisyHypercube, PerturbedCounts
 from assets.topdown.laboratory import TopDown
-from mechanisms.risk.posterior import LaplaceLaw
-from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE, WITH_TRACT
+from mechanisms.risk.baselines import guess_by_share
+from mechanisms.risk.posterior import GaussianLaw, LaplaceLaw
+from mechanisms.risk.tiers import DETAILED_GROUPS, HOUSEHOLDS, REDISTRICTING, SUMMARY_FILE, WITH_TRACT, Tier
 from mechanisms.suppression.linked import SUPPRESSED, count_narrow
 from mechanisms.table_builder.p_table import PTable
 from tests.assets.laboratory.test_attacks import KEY, Blank, find, make_truth
@@ -265,3 +271,107 @@ def test_zeros_and_totals_of_suppressed_tables_give_unique_persons_away(t2: Trut
     exact, suppressed = (find(measure_guesses(t2, "", link(each, t2.file)), UNIQUE, "accuracy") for each in draws)
     likeliest = find(measure_guesses(t2, "", guess_likeliest(draws[1], t2.file)), UNIQUE, "accuracy")
     assert min(suppressed, likeliest) > 0.8 * exact
+
+
+def make_truth_of_types(tier: Tier, records: int = 160, blocks: int = 5) -> Truth:
+    """Records of a few possible types, each a household of its own; blocks differ in their categories."""
+    rng = np.random.default_rng(8)
+    block = rng.integers(0, blocks, records)
+    frame = rng.choice(20, records)
+    common = rng.integers(0, 6, (blocks, 3))
+    category = common[block, rng.choice(3, records, p=[0.6, 0.3, 0.1])]
+    if tier is HOUSEHOLDS:
+        # A man alone, and a married couple, each of a race.
+        category = np.where(np.array(tier.sizes)[frame] == 1, 42 + category, category)
+    else:
+        category = np.where(category == 5, len(tier.groups), category)
+    alone, none = np.arange(records), np.zeros(records, dtype=bool)
+    adult = np.ones(records, dtype=np.int64)
+    return Truth(Tract(tier, blocks, block, np.arange(blocks) // 3, none, alone, adult, frame, category))
+
+
+def find_right(truth: Truth, publication: Publication) -> float:
+    guesses = Guesses.of(link(publication, truth.file), len(truth.tract.frame), truth.tract.tier.shape[1])
+    return find(measure_guesses(truth, "link", guesses), ALL, "accuracy")
+
+
+@pytest.mark.parametrize(
+    ("tier", "points"),
+    [
+        (HOUSEHOLDS, [PHSafe(Fraction(10**6)), PHSafe(Fraction(1000)), PHSafe(Fraction(1))]),
+        (DETAILED_GROUPS, [SafeTab(Fraction(10**4)), SafeTab(Fraction(50)), SafeTab(Fraction(1))]),
+    ],
+    ids=["households", "groups"],
+)
+def test_records_of_tables_of_types_are_linked_less_with_less_budget(tier: Tier, points: Sequence[Point]) -> None:
+    """Told apart from: tables whose detail follows from the records and not from noise, an attack that does not read
+    the tables, and a missing record that changes noise."""
+    truth = make_truth_of_types(tier)
+    exact = Exact().draw(truth.tract, KEY).publication
+    swapped = Swapped(Fraction(9, 10), BY_PERSONS).draw(truth.tract, KEY).publication
+    drawn = [point.draw(truth.tract, KEY).publication for point in points]
+    right = [find_right(truth, publication) for publication in (exact, *drawn)]
+    assert right[0] == pytest.approx(right[1], abs=0.03)
+    assert right[1] > right[2] > right[3]
+    assert right[0] > find_right(truth, swapped)
+    guesser = guess_by_share(truth.tract.place, truth.tract.category, tier.shape[1]).mean()
+    assert right[3] < guesser < right[0]
+    person = int(np.argmax(truth.tract.category != 22))
+    without = points[0].publish_without(truth.tract, person, KEY)
+    changed = (drawn[0].counts != without.counts).any(axis=1)
+    assert np.array_equal(np.flatnonzero(changed), [truth.tract.block[person]])
+    nothing = np.zeros_like(exact.counts)
+    ignored = replace(exact, counts=nothing, totals=nothing, law=GaussianLaw(1e12))
+    flat = tier.possible if tier.possible is not None else np.ones(tier.shape)
+    chance = (1 / flat.sum(axis=1))[truth.tract.frame].mean()
+    assert find_right(truth, replace(ignored, published=None)) == pytest.approx(chance, rel=0.01)
+
+
+def test_phsafe_measures_with_the_noise_of_the_2020_census_for_states() -> None:
+    truth = make_truth_of_types(HOUSEHOLDS)
+    draw = PHSafe(Fraction(1)).draw(truth.tract, KEY)
+    errors = draw.publication.counts - HOUSEHOLDS.tabulate(truth.counts)
+    law = draw.publication.law
+    assert isinstance(law, GaussianLaw)
+    deviation = np.sqrt(np.broadcast_to(law.variance, HOUSEHOLDS.table_of_cell.shape))
+    names = np.array(list(HOUSEHOLDS.tables))[HOUSEHOLDS.table_of_cell]
+    for name, expected in (("PH1_denom A-G", 68 / 1.645), ("PH7 *", 200 / 1.645), ("PH8_denom H,I", 200 / 1.645)):
+        assert set(np.round(deviation[names == name], 0)) == {round(expected)}
+    of_couples = deviation[names == "PH2 *"]
+    assert of_couples[0] == pytest.approx(of_couples[2] * np.sqrt(2))
+    assert (errors / deviation).std() == pytest.approx(1, abs=0.1)
+    pairs = np.random.default_rng(1).integers(0, 160, (200, 2))
+    ratios = {row.measure: row.value for row in measure_ratios(truth, draw, pairs)}
+    assert 0.01 < ratios["ln ratio, median"] < ratios["ln ratio, greatest"] < 3
+
+
+def test_safetab_publishes_each_group_in_the_detail_of_its_first_noisy_total() -> None:
+    """Told apart from: the total beside its parts, totals that suppression leaves out, and an attack that learns
+    nothing from a group that is not published."""
+    truth = make_truth_of_types(DETAILED_GROUPS, 1000)
+    published = SafeTab(Fraction(2000)).draw(truth.tract, KEY).publication
+    mask, tier = published.published, DETAILED_GROUPS
+    assert mask is not None
+    exact = tier.tabulate(truth.counts)
+    details = np.full((5, 22), -1)
+    for detail in range(4):
+        for group in range(22):
+            of_group = mask[:, (tier.table_of_cell == detail) & (tier.category_of_cell == group)]
+            assert np.all(of_group.all(axis=1) == of_group.any(axis=1))
+            details[of_group.any(axis=1), group] = detail
+    totals = exact[:, :22]
+    expected = np.searchsorted(tier.thresholds, totals, side="right")
+    assert (details[totals > 9] == expected[totals > 9]).mean() > 0.8
+    assert set(np.unique(details)) == {-1, 2, 3}
+    assert not totals[details == -1].any()
+    assert not published.counts[:, 22:][~mask[:, 22:]].any()
+    # A group that is left out of a block is not among those who are in no other group there.
+    group, counts, left = int(totals[0].argmax()), published.counts.copy(), mask.copy()
+    left[0, tier.category_of_cell == group] = False
+    counts[0, tier.category_of_cell == group] = 0
+    hidden = replace(published, counts=counts, published=left)
+    shares = [
+        link(each, truth.file).shares[truth.tract.place == 0, group].mean()
+        for each in (hidden, replace(hidden, choice=None))
+    ]
+    assert shares[0] < 0.7 * shares[1]

@@ -70,6 +70,7 @@ COLUMNS: dict[str, Any] = {
     "place": {"type": "string", "source": "county", "values": list(COUNTIES)},
     **{name: {"type": "integer", "source": "hours", "values": list(range(10, 71))} for name in ("number", "scaled_1")},
 }
+PRODUCT = {"name": "of_the_north", "by": ["region"], "where": {"county": ["Brent", "Cairn"]}}
 INCOME = {"bounds": [0, 12_000], "grid": 100, "branching": 5}
 CUBE: dict[str, Any] = {
     "name": "work",
@@ -79,6 +80,10 @@ CUBE: dict[str, Any] = {
     "moments": ["income", "hours"],
 }
 """The noise at ε = 400 is so small that what is published is nearly exact."""
+WITH_PRODUCTS = CUBE | {
+    "quantiles": {"income": INCOME | {"products": [PRODUCT]}},
+    "moments": {"variables": CUBE["moments"], "products": [PRODUCT]},
+}
 FURTHER: dict[str, Any] = {
     "name": "further",
     "variables": ["county", "text"],
@@ -113,7 +118,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     root = tmp_path_factory.mktemp("statistics") / "release"
     root.mkdir()
     write_csv(root / "units.csv", ROWS)
-    declared, (cube, *components) = components_of(root, CUBE, FURTHER)
+    declared, (cube, *components) = components_of(root, WITH_PRODUCTS, FURTHER)
     statistics = [component for component in components if component.declaration.name != "tables_further"]
     made: Deployed = deploy(root, declared, *statistics, cube)
     stages = [stage for stage in to_publication(made.context.method) if stage != "cef"]
@@ -215,6 +220,15 @@ def test_what_is_published_is_near_the_records_and_what_is_asked(published: Depl
     assert {
         (row["county"], row["statistic"], row["of"]): float(row["estimate"]) for row in statistics
     } == pytest.approx({(row["county"], row["statistic"], row["of"]): row["estimate"] for row in summary}, abs=1e-8)
+    north: dict[str, Any] = {"county": ["Brent", "Cairn"]}
+    shares = [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)]
+    answers = tree.quantiles("income", shares, ["region"], north), moments.summary(["region"], north)
+    for name, answer in zip(("income_quantiles", "moments"), answers, strict=True):
+        folder = published.release.folder.with_name(f"tables_work_{name}")
+        product = pq.read_table(folder / "of_the_north.parquet")
+        published_ones = sorted(map(float, product["estimate"].to_pylist()))
+        assert published_ones == pytest.approx(sorted(answer["estimate"].to_pylist()))
+        assert set(product["region"].to_pylist()) == {"N"}
     for county in COUNTIES:
         values, _ = true_values(county, ["income"], CUBE)
         rounded = np.minimum((values[:, 0] + 50) // 100 * 100, 12_000)
@@ -256,6 +270,9 @@ def test_a_quantile_that_is_drawn_by_itself_is_that_of_each_cell_and_of_no_sum(p
     assert drawn.drawn == (Fraction(1, 2), Fraction(1, 10))
     release: StatisticRelease = release_of(published.root, "_income_quantiles", FURTHER)
     assert [line.loss for line in release.specification.lines] == [PureLoss(Fraction(800 * part, 3)) for part in (1, 2)]
+    # A weight of up to 4 steps of 1/2: a quarter of λ, for scores of half a unit.
+    weighted: StatisticRelease = release_of(published.root, "_income_quantiles", FURTHER | WEIGHT)
+    assert weighted.parts[0].margin == pytest.approx(2 * release.parts[0].margin)
     for county in COUNTIES:
         values = np.minimum((true_values(county, ["income"], CUBE)[0][:, 0] + 50) // 100 * 100, 12_000)
         rows = drawn.quantiles("income", drawn.drawn, [], {"county": [county], "text": [county]}).to_pylist()
@@ -588,6 +605,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a drawn quantile of all": (
         {"quantiles": {"income": {"bounds": [0, 12_000], "grid": 100, "at": [1]}}},
         "at: a quantile is above 0 and below 1",
+    ),
+    "a product with a name of ours": (
+        {"moments": {"variables": ["hours"], "products": [PRODUCT | {"name": "statistics"}]}},
+        "products: statistics is the name of another table",
+    ),
+    "a product of another variable": (
+        {"moments": {"variables": ["hours"], "products": [PRODUCT | {"by": ["tenure"]}]}},
+        "of_the_north: by: tenure is not among the variables",
     ),
     "a drawn quantile with a rho": (
         {"epsilon": None, "rho": 1, "quantiles": {"income": {"bounds": [0, 12_000], "grid": 100, "at": ["1/2"]}}},

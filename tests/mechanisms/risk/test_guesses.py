@@ -2,14 +2,24 @@
 for it."""
 
 from itertools import permutations, product
+from math import erf as _erf
 from math import factorial, prod
 
 import numpy as np
 import pytest
 
 from mechanisms.risk.baselines import guess_by_mode, guess_by_share
+from mechanisms.risk.linear import Sums, estimate_shares, estimate_types, observe_interval
 from mechanisms.risk.matching import match_in_two_passes, match_persons, measure_agreement_within_a_year
-from mechanisms.risk.posterior import LaplaceLaw, Law, RoundedLaw, TabulatedLaw, expect_shares, expect_shares_of_pairs
+from mechanisms.risk.posterior import (
+    GaussianLaw,
+    LaplaceLaw,
+    Law,
+    RoundedLaw,
+    TabulatedLaw,
+    expect_shares,
+    expect_shares_of_pairs,
+)
 from mechanisms.risk.reconstruction import NotSolvedError, find_likeliest
 from mechanisms.risk.tiers import OUTSIDE
 
@@ -81,6 +91,8 @@ def test_someone_who_is_alone_is_guessed_from_the_others_elsewhere_and_ties_are_
     assert guess_by_mode(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), 2)[0] == 0.5
 
 
+erf = np.vectorize(_erf)
+
 LAWS: list[tuple[Law, list[int]]] = [
     (LaplaceLaw(0.7), [2, 0, -1, 3]),
     # One person fewer than the attacker knows of, and hardly any noise: the world without a target.
@@ -132,6 +144,42 @@ def test_posterior_shares_of_pairs_are_those_of_bayes_over_all_compositions() ->
     )  # fmt: skip
     enumerated = (weights @ compositions / weights.sum() / persons).reshape(2, 2)
     assert expect_shares_of_pairs(likely, of_second, prior, persons) == pytest.approx(enumerated)
+
+
+def test_the_linear_estimate_is_near_the_posterior_and_leaves_the_prior_if_nothing_is_published() -> None:
+    """Told apart from: what is published of each category by itself, without the prior or without n."""
+    prior, published, persons = np.array([0.5, 0.3, 0.2]), np.array([14, 12, 6]), 30
+    factors = np.eye(3)[:, None, :]
+    sums = Sums(factors, published.astype(float), np.full(3, 9.0))
+    found = estimate_types(sums, np.array([persons]), prior[None])[0]
+    assert found == pytest.approx(persons * expect_shares(GaussianLaw(9.0), published, prior, persons), abs=0.2)
+    assert np.abs(found - published).max() > 0.5
+    nothing = Sums(factors, published.astype(float), np.full(3, 1e12))
+    assert estimate_shares(nothing, np.array([persons]), prior[None], 20)[0] == pytest.approx(prior, abs=1e-5)
+    # Of 2 households of 3 persons and 3 of 1, 5 persons and 3 households are of the first category: one and two.
+    weighted = np.array([[[3.0, 0], [1, 0]], [[1, 0], [1, 0]]])
+    both = Sums(weighted, np.array([5.0, 3]), np.zeros(2))
+    assert estimate_types(both, np.array([2, 3]), np.full((2, 2), 0.5))[:, 0] == pytest.approx([1, 2], abs=0.05)
+    assert estimate_shares(both, np.array([2, 3]), np.full((2, 2), 0.5), 20)[0, 0] == pytest.approx(0.58, abs=0.05)
+
+
+@pytest.mark.parametrize("ends", [(-np.inf, 3.5), (3.5, 9.5), (9.5, np.inf), (60.0, 70.0)])
+def test_an_interval_of_a_noisy_total_tells_as_much_as_the_noisy_total_in_its_place(ends: tuple[float, float]) -> None:
+    """Moments by enumeration. Told apart from: the middle of the interval, and an interval of the count itself."""
+    mean, variance, noise = 6.0, 8.0, 5.0
+    counts = np.linspace(-30, 45, 7501)
+    likely = [erf((end - counts[:, None]) / np.sqrt(2 * noise)).ravel() for end in ends]
+    weights = np.exp(-((counts - mean) ** 2) / (2 * variance)) * (likely[1] - likely[0])
+    observed = observe_interval(mean, variance, noise, ends)
+    if ends[0] > 50:
+        assert observed is None, "nothing is made of what cannot happen"
+        return
+    expected = (weights * counts).sum() / weights.sum()
+    spread = (weights * (counts - expected) ** 2).sum() / weights.sum()
+    assert observed is not None
+    precision = 1 / variance + 1 / observed[1]
+    assert (mean / variance + observed[0] / observed[1]) / precision == pytest.approx(expected, abs=1e-3)
+    assert 1 / precision == pytest.approx(spread, abs=1e-3)
 
 
 @pytest.mark.parametrize("law", [law for law, _ in LAWS])

@@ -1,0 +1,30 @@
+-- The households of a tract, in an order that follows from their values: block, block
+-- group (its code is the first digit of the block's), unit, persons and minors, of whom no more than a number count, tenure, type, family or not, and the
+-- householder's race and ethnicity as numbers from 0.
+SELECT
+    dense_rank() OVER (ORDER BY TABBLK) - 1 AS block,
+    dense_rank() OVER (ORDER BY left(TABBLK, 1)) - 1 AS block_group,
+    row_number() OVER (ORDER BY MAFID) - 1 AS unit,
+    least(persons, $most) AS persons,
+    least(minors, $most) AS minors,
+    CASE TEN WHEN '1' THEN 0 WHEN '2' THEN 1 ELSE 2 END AS tenure,
+    CASE
+        WHEN HHT2 IN ('01', '02') THEN 0
+        WHEN HHT2 IN ('03', '04') THEN CASE WHEN HHT IN ('2', '3') THEN 1 ELSE 2 END
+        WHEN HHT2 = '09' THEN 3
+        WHEN HHT2 IN ('10', '11') THEN 4
+        WHEN HHT2 = '12' THEN 5
+        WHEN HHT2 = '05' THEN 6
+        WHEN HHT2 IN ('06', '07') THEN 7
+        ELSE 8
+    END AS type,
+    least(HHRACE::BIGINT - 1, 6) AS race,
+    HHSPAN::BIGINT - 1 AS hispanic
+FROM {{ units }}
+JOIN (
+    SELECT MAFID, count(*) AS persons, count(*) FILTER (QAGE < 18) AS minors
+    FROM {{ persons }}
+    GROUP BY MAFID
+) USING (MAFID)
+WHERE TABBLKST = $state AND TABBLKCOU = $county AND TABTRACTCE = $tract AND RTYPE = '2' AND HHT <> '0'
+ORDER BY ALL
