@@ -48,7 +48,7 @@ SUBSETS: Mapping[str, str] = {
     ALL: "everybody in the tract",
     MODAL: "persons who have the most frequent category of their block",
     NONMODAL: "all others",
-    UNIQUE: "of these, persons who alone have their sex and age in the block",
+    UNIQUE: "of these, those who alone have in the block what the attacker knows beforehand; in T3 by group of ages",
     DETERMINED: "of these, persons in blocks whose exact tables only one set of records has",
 }
 
