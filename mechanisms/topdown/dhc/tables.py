@@ -443,12 +443,8 @@ def _plain(where: Where, attribute: str, parts: Mapping[str, Sequence[int]]) -> 
     yield from _split(_TOTAL, where, attribute, parts)
 
 
-def _is_of(attribute: str, value: int) -> _Condition:
-    return lambda each: getattr(each, attribute) == value
-
-
-_SIZES = {
-    f"{size}-{'or-more-' if size == 7 else ''}person household": _having(_is_of("size", size)) for size in range(1, 8)
+_SIZES = {f"{n}-person household": _having(lambda each, n=n: each.size == n) for n in range(1, 7)} | {
+    "7-or-more-person household": _having(lambda each: each.size == 7)
 }
 _VACANT = {
     label: (code,)
@@ -465,7 +461,7 @@ _OWNERS = {
 }
 _COUPLES: dict[str, dict[str, Sequence[int]]] = {
     f"{label}:": {
-        f"{sexes} couple": _having(_is_of("couple", couple))
+        f"{sexes} couple": _having(lambda each, couple=couple: each.couple == couple)
         for sexes, couple in (("Opposite-sex", opposite), ("Same-sex", same))
     }
     for label, opposite, same in (
