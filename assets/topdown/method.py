@@ -49,6 +49,7 @@ from assets.topdown.tables import build_microdata, build_redistricting
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
+from mechanisms.topdown.redistricting import REDISTRICTING
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, store_parts
@@ -205,4 +206,5 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return [name_leaning(self.release, spreads)] if spreads else []
 
     def errors(self, session: Session) -> Accuracy | None:
-        return describe_errors(session, self.release) if self.release.declaration.replicates else None
+        declared = self.release.declaration.replicates
+        return describe_errors(session, self.release, declared, REDISTRICTING) if declared else None

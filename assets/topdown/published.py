@@ -124,7 +124,7 @@ def describe_errors(
     return PublishedTable(
         stored.name,
         f"Errors of {name}: {title}",
-        texts("errors", table=name),
+        texts("errors", table=name, median=kind != "integer"),
         stored,
         (
             _level(release),

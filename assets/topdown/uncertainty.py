@@ -5,7 +5,7 @@ gate makes the tables again.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.conventions import preview
+from assets.release.prose import Prose
 from assets.release.statement import Accuracy
 from assets.tabulation.asset import build_tables
 from assets.topdown.histograms import read_counts
@@ -208,16 +209,20 @@ def preview_summary(session: Session, release: TreeRelease, first: str) -> dg.Me
     )
 
 
-def describe_errors(session: Session, release: TopDownRelease) -> Accuracy:
+def describe_errors(
+    session: Session, release: TreeRelease, replicates: int, tables: Collection[str], texts: Prose = TEXTS
+) -> Accuracy:
+    """The errors of some tables by level and size of cell, for the certificate."""
     rows = session.rows("warehouse/all", source=release.public(SUMMARY))
     return Accuracy(
-        summary=TEXTS("accuracy in the certificate", replicates=release.declaration.replicates),
+        summary=texts("accuracy in the certificate", replicates=replicates),
         columns=("Table", "Level", "Published count", "Cells", "Mean absolute error", "Bias"),
         rows=tuple(
             (table, words(level), describe_size(least, most), cells, float(error), float(bias))
             for table, level, least, most, cells, error, bias in rows
+            if table in tables
         ),
-        note=TEXTS("accuracy in the certificate, note"),
+        note=texts("accuracy in the certificate, note"),
     )
 
 

@@ -27,7 +27,7 @@ from assets.topdown.histograms import read_counts, stage_level
 from assets.topdown.spine import read_tree, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
-from mechanisms.topdown.dhc.levels import Level, plan_levels
+from mechanisms.topdown.dhc.levels import plan_levels
 from mechanisms.topdown.dhc.tables import MEDIAN_AGES
 from mechanisms.topdown.schema import DETAILED, Counts
 from resources.warehouse import Session
@@ -83,7 +83,7 @@ def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
                 yield Figure(level.name, name, POST_PROCESSED, error, places)
             stored = Stored(session, release, SCHEMAS[histogram], level)
             for query in queries:
-                errors = _compare_answers(stored, query, level, exact, estimates)
+                errors = compare_answers(stored, query, exact, estimates)
                 for source, error in zip((RAW, POST_PROCESSED), errors, strict=True):
                     yield Figure(level.name, query, source, error, places)
 
@@ -100,14 +100,12 @@ def _compare_tables(name: str, exact: Counts, estimates: Counts, places: int) ->
     return float(np.mean([abs(one - other) for one, other in both])) if both else None
 
 
-def _compare_answers(
-    stored: Stored, query: str, level: Level, exact: Counts, estimates: Counts
-) -> Sequence[float | None]:
+def compare_answers(stored: Stored, query: str, exact: Counts, estimates: Counts) -> Sequence[float | None]:
     """The mean absolute errors of measurements and of estimates, over the cells that were measured; None if no place of
     the level was."""
     marginal = stored.schema.marginal(query)
     sums, answers = np.zeros(2, dtype=np.int64), 0
-    for place in np.flatnonzero(level.runs >= 0).tolist():
+    for place in stored.places(query):
         cells, noisy = stored.find(query, place)
         truth = exact.answer(marginal, place, place + 1)[0, cells]
         for source, own in enumerate((noisy, estimates.answer(marginal, place, place + 1)[0, cells])):

@@ -158,6 +158,10 @@ class Stored:
     def __len__(self) -> int:
         return len(self._place)
 
+    def places(self, query: str) -> list[int]:
+        """Those with answers to the query. Estimation may read none of siblings without anybody."""
+        return [number for of, number in self._place if of == query]
+
     def find(self, query: str, number: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The cells of a place, and its answers."""
         at = self._place.get((query, number), -1)

@@ -18,6 +18,7 @@ from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Fact, release_hook, session_hook, statement_hook
 from assets.release.microdata import Microdata
 from assets.release.release import Release
+from assets.release.statement import Accuracy
 from assets.tabulation.asset import TABLES
 from assets.topdown.dhc.accuracy import build_dhc_accuracy
 from assets.topdown.dhc.gates import dhc_gates
@@ -37,11 +38,12 @@ from assets.topdown.dhc.recount import list_microdata
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.dhc.statement import dhc_statement
-from assets.topdown.dhc.uncertainty import build_dhc_uncertainty
+from assets.topdown.dhc.uncertainty import build_dhc_uncertainty, list_first_tables
 from assets.topdown.plan import allocations_for
 from assets.topdown.release import PLACES, REPLICATES, SPINE, UNCERTAINTY
 from assets.topdown.replicates import build_replicates
 from assets.topdown.spine import SpineError, build_spine, placement, read_tree
+from assets.topdown.uncertainty import describe_errors
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, VERSION
@@ -204,6 +206,10 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
         ]
         answers = sum(number for _, number in counted.values())
         return {"answers": answers, "measured": preview(["histogram", "level", "places", "answers"], shown)}
+
+    def errors(self, session: Session) -> Accuracy | None:
+        release, declared = self.release, self.release.declaration.replicates
+        return describe_errors(session, release, declared, list_first_tables(release), TEXTS) if declared else None
 
 
 def histograms_recipe(session: Session, release: DHCRelease) -> Recipe:

@@ -30,7 +30,7 @@ from resources.warehouse import Recipe, Session
 
 
 def build_dhc_uncertainty(release: DHCRelease) -> dg.AssetsDefinition:
-    first = next(name for name in table_names(release) if name not in MEDIAN_AGES)
+    first, *_ = list_first_tables(release)
     return build_tables(
         release,
         [REPLICATES],
@@ -40,6 +40,12 @@ def build_dhc_uncertainty(release: DHCRelease) -> dg.AssetsDefinition:
         lambda session: {"errors by level": preview_summary(session, release, first)},
         stage=UNCERTAINTY,
     )
+
+
+def list_first_tables(release: DHCRelease) -> Sequence[str]:
+    """The first published table of counts of each histogram."""
+    counted = {describe_table(name)[3]: name for name in reversed(table_names(release)) if name not in MEDIAN_AGES}
+    return list(counted.values())[::-1]
 
 
 def uncertainty_recipes(session: Session, release: DHCRelease) -> dict[Table, Recipe]:

@@ -246,6 +246,10 @@ WRONG = {
         f"the query {PERSON_QUERIES[0]} has no share",
     ),
     "a product that there is not": ({"products": ["P99"]}, "there is no product P99"),
+    "replicates of medians alone": (
+        {"products": ["P13", "persons"], "replicates": 2},
+        "the errors of tables of counts",
+    ),
     "more replicates than the redistricting data have": ({"replicates": 2}, "redistricting, which declares 0"),
     "another finest level": (
         {
@@ -347,7 +351,8 @@ REPLICATES = 2
 @pytest.mark.prove
 def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricting_data(tmp_path: Path) -> None:
     """Told apart from: replicates within the published redistricting data, by which the number of persons has no error;
-    errors of the levels' own estimates; and a withdrawal that is silent about what lies within the counts."""
+    errors of the levels' own estimates; another draw with replicates; a certificate without errors; and a withdrawal
+    that is silent about what lies within the counts."""
     deployment = dhc_deployment(tmp_path / "town", repeated=REPLICATES, replicates=REPLICATES)
     deployment.run(*TO_PUBLICATION[:-1], *ERRORS, "accuracy", "publication")
     assert failing(deployment) == set()
@@ -379,11 +384,20 @@ def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricti
             "SELECT number, sum(count) FROM town__dhc.histograms WHERE histogram = 'persons' GROUP BY ALL ORDER BY ALL"
         ).fetchall()
     values = {(metric, source): value for metric, source, value in figures}
+    shown = json.loads(deployment.published()["certificate.json"])["errors"]["rows"]
+    summary = read(deployment, "uncertainty_summary")
+    assert {row[0] for row in shown} == {"P1", "P16", "H3"}
+    assert len(shown) == summary.table_name.isin(["P1", "P16", "H3"]).sum()
     blocks_of_p1 = read(deployment, "p1").query("level == 'Block'").P1_001N.to_numpy()
     truth = np.zeros(len(blocks_of_p1))
     truth[[number for number, _ in units]] = [int(count) for _, count in units]
     assert values["P1", "post-processed"] == pytest.approx(np.abs(blocks_of_p1 - truth).mean())
     assert values["age_38_groups * sex", "raw"] > values["age_38_groups * sex", "post-processed"] > 0
+    files, plain = deployment.published(), dhc_deployment(deployment.root, repeated=REPLICATES)
+    plain.run("publication")
+    tables = {name: content for name, content in plain.published().items() if name.endswith((".csv", ".parquet"))}
+    assert tables.items() < files.items(), "replicates change no other file"
+    assert len(plain.ledger) == 2, "nor the draw"
     keep(deployment)
     executes("UPDATE replicates SET count = count + 1 WHERE replicate = 1")(deployment)
     assert {"replicates_as_made", "uncertainty_as_made"} <= failing(deployment)

@@ -1,0 +1,35 @@
+"""The errors of a DHC's answers are those of the places that were measured."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from assets.topdown.dhc.accuracy import compare_answers
+from assets.topdown.dhc.measurements import Stored
+from mechanisms.topdown.dhc.allocation import UNIT_ALLOCATION
+from mechanisms.topdown.dhc.households import UNITS
+from mechanisms.topdown.dhc.levels import list_reads, plan_levels
+from mechanisms.topdown.dhc.passes import UNIT_PLAN
+from mechanisms.topdown.schema import DETAILED, Counts
+from tests.mechanisms.topdown.dhc.country import count
+from tests.mechanisms.topdown.dhc.test_estimation import lower_levels
+
+
+def test_siblings_whose_parent_is_empty_are_not_compared() -> None:
+    """Told apart from: errors over all places, which ask for answers that the estimation never read."""
+    parents = [np.zeros(1, np.int64), np.array([0, 0]), np.array([0, 0, 1, 1])]
+    level = plan_levels(lower_levels(UNIT_ALLOCATION, 3), parents)[-1]
+    exact = count(UNITS, np.array([0, 1]), np.array([0, 4]))
+    above = Counts(np.zeros(2, np.int64), np.array([0, 4]), np.ones(2, np.int64))
+    rows = [
+        {"query": query, "number": place, "cells": cells, "answers": [3 + int(cell == 4 * place) for cell in cells]}
+        for query, first, last, cells in list_reads(UNIT_PLAN, level, np.zeros((4, 26), np.int64), parents[-1], above)
+        for place in range(first, last)
+    ]
+    assert [row["number"] for row in rows] == [0, 1]
+    stored: Any = SimpleNamespace(arrow=lambda *_, **__: pa.Table.from_pylist(rows))
+    release: Any = SimpleNamespace(schema="town__dhc", public=str)
+    estimates = count(UNITS, np.array([0, 1]), np.array([4, 4]))
+    assert compare_answers(Stored(stored, release, UNITS, level), DETAILED, exact, estimates) == [3.0, 0.5]
