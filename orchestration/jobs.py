@@ -4,8 +4,11 @@ In a cluster, the sensor `lost_runs` sees to it that a lost run is launched agai
 releases are in `automation`.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +149,23 @@ def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         instance.report_run_failed(run, "The run was lost and not launched again, so its failure is reported again.")
         reported += 1
     return dg.SkipReason(f"{reported} lost runs were reported again")
+
+
+def go_on_reporting_lost_runs() -> None:
+    """Have the thread of a code location that reports runs without a process try again if a report cannot be stored,
+    such as on a full disk. Dagster lets that end the thread, and such runs would count as running for ever."""
+    server = getattr(sys.modules.get("dagster._grpc.server"), "DagsterApiServer", None)
+    if server is None or hasattr(server._check_for_orphaned_runs, "__wrapped__"):
+        return
+    report = server._check_for_orphaned_runs
+
+    @wraps(report)
+    def report_or_wait(location: Any) -> None:
+        # What Dagster would write of the error may have the text of a server in it.
+        with suppress(Exception):
+            report(location)
+
+    server._check_for_orphaned_runs = report_or_wait
 
 
 def now() -> str:

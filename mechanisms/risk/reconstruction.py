@@ -151,10 +151,10 @@ class System:
         return other
 
     def rank(self, solution: Counts, other: Counts, costs: Shares) -> Shares:
-        """The confidence in each type, shape (types,): in what share of reconstructions it occurs, each of which has a
-        row of random `costs`. It orders records (Dick et al., "Confidence-ranked reconstruction of census microdata
-        from published statistics", PNAS 2023, rank those of other solvers so). It is no probability: vertices are no
-        uniform draws. If `other`, the histogram that differs most, is the solution, all are certain."""
+        """The confidence in each type, shape (types,): in what share of reconstructions, each of random costs of shape
+        (reconstructions, types), it occurs. It orders records (Dick et al., "Confidence-ranked reconstruction of census
+        microdata from published statistics", PNAS 2023, rank those of other solvers so). It is no probability: vertices
+        are no uniform draws. If `other`, the histogram that differs most, is the solution, all are certain."""
         if np.array_equal(solution, other):
             return (solution > 0).astype(np.float64)
         return np.asarray(np.mean([self.reconstruct(row) > 0 for row in costs], axis=0))

@@ -1,12 +1,17 @@
 """Claims about runs that lost a server or their process: they are launched again, and what was refused is not."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
+from threading import Event, Lock
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
+from dagster._grpc.server import DagsterApiServer
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from assets import stages
@@ -157,6 +162,33 @@ def lost_run(instance: dg.DagsterInstance, **tags: str) -> str:
     made = instance.create_run_for_job(make, tags={BY_COMMAND: "name", **tags})
     instance.report_run_failed(made, "The run's process is gone.")
     return made.run_id
+
+
+def test_a_code_location_reports_a_run_without_a_process_once_the_report_can_be_stored(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from Dagster alone: the disk of its database is full at the first report, which ends the thread."""
+
+    @dg.job
+    def make() -> None: ...
+
+    made = instance.create_run_for_job(make, status=dg.DagsterRunStatus.STARTED)
+    monkeypatch.setattr(DagsterApiServer, "_check_for_orphaned_runs", DagsterApiServer._check_for_orphaned_runs)
+    for _ in range(2):
+        jobs.go_on_reporting_lost_runs()
+    location = DagsterApiServer.__new__(DagsterApiServer)
+    process = SimpleNamespace(is_alive=lambda: False, exitcode=1)
+    location._execution_lock, location._shutdown_once_executions_finish_event = Lock(), Event()
+    location._executions = {made.run_id: (process, None)}  # type: ignore[dict-item]
+    location._termination_events, location._termination_times = {made.run_id: Event()}, {}
+    monkeypatch.setattr(dg.DagsterInstance, "from_ref", lambda _: nullcontext(instance))
+    with monkeypatch.context() as full:
+        full.setattr(instance, "report_engine_event", Mock(side_effect=OperationalError("INSERT", {}, Exception())))
+        location._check_for_orphaned_runs()
+    assert instance.get_run_by_id(made.run_id).status is dg.DagsterRunStatus.STARTED  # type: ignore[union-attr]
+    location._check_for_orphaned_runs()
+    assert instance.get_run_by_id(made.run_id).status is dg.DagsterRunStatus.FAILURE  # type: ignore[union-attr]
+    assert location._executions == {}
 
 
 def reports(instance: dg.DagsterInstance, run_id: str) -> int:
