@@ -17,14 +17,7 @@ from orchestration.automation import define_job
 from orchestration.components.release import ReleaseComponent, dataset_of
 from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_folders, is_cluster
-from orchestration.jobs import (
-    audit_automation,
-    audit_job,
-    go_on_reporting_lost_runs,
-    lost_runs,
-    retention_automation,
-    withdraw_job,
-)
+from orchestration.jobs import audit_automation, audit_job, lost_runs, retention_automation, withdraw_job
 from orchestration.release_definitions import define_resources
 
 
@@ -32,8 +25,6 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
     """Everything that a component tree declares, with the ledger and the resources. Raises DeclarationError as
     `load_declarations`."""
     datasets, releases = load_declarations(tree)
-    if is_cluster():
-        go_on_reporting_lost_runs()
     published = deployment_folders()[1]
     audits = audit_job(declared_methods(tree, published), published, home / "audit")
     return dg.Definitions.merge(
