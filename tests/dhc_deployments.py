@@ -95,7 +95,7 @@ def dhc_deployment(
     if not made.exists():
         root.mkdir(exist_ok=True)
         stages = TWO_LEVELS_TO_PUBLICATION
-        deploy(root, town, redistricting).run(*(stages[:-1] + ERRORS + stages[-1:] if repeated else stages))
+        deploy(root, town, redistricting).reach(*(stages[:-1] + ERRORS + stages[-1:] if repeated else stages))
         for other in root.glob("made_of_*"):
             other.unlink()
         made.touch()
