@@ -20,6 +20,7 @@ import yaml
 
 from docs.pictures.__main__ import FOLDER
 from orchestration.cli import UNAUTHORIZED
+from tests.docs.how_to import follow_pages, shape
 
 ROOT = FOLDER.parents[1]
 PAGE = ROOT / "docs" / "tutorial" / "own-data.md"
@@ -38,7 +39,6 @@ MOST_SECONDS = 60
 """The most processor seconds that the commands from a file to its certificate may take."""
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-DRAW = re.compile(r"\b[0-9a-f]{12,}\b")
 
 
 def blocks() -> list[tuple[str, str]]:
@@ -53,11 +53,6 @@ def commands(block: str) -> Iterator[str]:
         if "<<'END'" in line:
             line = "\n".join([line, *iter(lambda: next(lines), "END"), "END"])
         yield line
-
-
-def shape(line: str) -> str:
-    """A line of output without its alignment, and without the draw, which depends on the deployment's key."""
-    return DRAW.sub("#", " ".join(line.split()))
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +137,10 @@ def test_the_installed_command_is_the_one_that_is_tried() -> None:
 def test_the_tutorial_works_as_it_is_written(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     for language, block in blocks():
+        if "withdraw" in block:
+            copied = tmp_path / "office" / "project"
+            shutil.copytree(reader.project, copied)
+            follow_pages(copied, reader.environment | {"PYTHONPATH": str(copied)})
         reader.reads(language, block)
         assert reader.published() == (reader.tried["launch"] >= 2 and not reader.tried["withdraw"])
     assert (reader.proposed["tenure"]["match"], reader.proposed["tenure"]["swap"]) == (["size"], ["district"])
