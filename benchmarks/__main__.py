@@ -11,7 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import accounting, commands, ingestion, nation, samplers, stages, statistics, swap_stage, table_builder
+from benchmarks import (
+    accounting,
+    commands,
+    dhc,
+    ingestion,
+    nation,
+    samplers,
+    stages,
+    statistics,
+    swap_stage,
+    table_builder,
+)
 from benchmarks.harness import Result
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -29,6 +40,7 @@ MEASUREMENTS: Mapping[str, Callable[[], list[Result]]] = {
     "topdown_accuracy": stages.measure_improvement,
     "topdown_estimation": stages.measure_estimation,
     "topdown_replicates": stages.measure_replicates,
+    "dhc": dhc.measure,
     "nation": nation.measure,
     "release_job": commands.measure_release,
     "cef_validation": ingestion.measure_validation,

@@ -1,5 +1,7 @@
 """The DHC's persons and homes of a made-up country: `python -m benchmarks.dhc`, minutes of one core.
 
+`measure` is its part of `make bench`: a million persons, the growth from fewer, and Clarabel on some of the families.
+
 For each level, a row with the CPU-seconds, the cells that are not zero, and the mean absolute error of persons by sex
 and 38 ages, or of households by couple, Hispanic origin and tenure: as measured and as estimated. The output is the
 table of `docs/mechanisms/topdown-dhc.md`, in Markdown. Persons are drawn from wide distributions: less alike than
@@ -11,21 +13,31 @@ import resource
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 
-from mechanisms.topdown.allocation import Allocation
+from benchmarks.harness import Result, limit_costs, run_step
+from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
-from mechanisms.topdown.dhc.levels import Measuring, Reading, estimate_level, plan_levels, read_all
+from mechanisms.topdown.dhc.levels import Reading, count_tenures, estimate_level, measure_tree
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
 from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
 from mechanisms.topdown.dhc.tree import Numbers, add_answers, add_counts, climb, collect
-from mechanisms.topdown.schema import Counts, Schema
+from mechanisms.topdown.least_squares import Constraints, Query, Solution
+from mechanisms.topdown.schema import Counts
 
 CHILDREN = (5, 4, 3, 3, 2, 4, 12)
 """By level below the root, the children of each place: 17,280 blocks, a state of a million persons."""
+
+FEWER = (3, 2, 3, 3, 2, 4, 12)
+"""0.3 million persons."""
+
+FAMILIES = 20
+"""So many families of blocks are also solved by the peer."""
 
 PERSONS_OF_A_BLOCK, HOUSEHOLDS_OF_A_BLOCK, KEY = 58, 22, bytes(range(32))
 
@@ -97,48 +109,153 @@ def draw_homes(random: np.random.Generator, blocks: int) -> tuple[Counts, Counts
     return count(places, units), count(block, cell)
 
 
-def write_rows(children: Sequence[int], *, full: bool = True) -> Iterator[str]:
+class Step(NamedTuple):
+    """A level of persons, or of units and households, with its CPU-seconds."""
+
+    plan: Plan
+    reading: Reading
+    exact: Counts
+    found: Counts
+    places: int
+    seconds: float
+
+
+def run(children: Sequence[int], *, full: bool = True) -> Iterator[Step]:
     random, parents = np.random.default_rng(0), grow(children)
     blocks = len(parents[-1])
     persons, facilities = draw_persons(random, blocks)
     held = climb(persons.answer(PERSONS.marginal(REDISTRICTING), 0, blocks), parents, add_answers)
     quarters = climb(count_quarters(held[-1], facilities), parents, Quarters.add_up)
-    yield f"{persons.count.sum():,} persons in {blocks:,} blocks\n"
-    yield "| histogram | level | places | CPU-s | cells | error measured | estimated |"
-    yield "|---|---|--:|--:|--:|--:|--:|"
     above = None
     exact = climb(persons, parents, add_counts)
-    for depth, reading in enumerate(_measure(PERSONS, PERSON_ALLOCATION, parents, exact, full)):
-        begin = time.process_time()
+    readings = measure_tree(PERSONS, PERSON_ALLOCATION, parents, persons, KEY, full)
+    for depth, reading in enumerate(readings):
+        begin, places = time.process_time(), len(parents[depth])
         above = estimate_level(PERSON_PLAN, reading, held[depth], parents[depth], above, quarters[depth]).counts
-        yield _row(PERSON_PLAN, reading, exact[depth], above, len(parents[depth]), time.process_time() - begin)
+        yield Step(PERSON_PLAN, reading, exact[depth], above, places, time.process_time() - begin)
     units, households = draw_homes(random, blocks)
     of_units, of_households = (climb(each, parents, add_counts) for each in (units, households))
-    readings = zip(
-        _measure(UNITS, UNIT_ALLOCATION, parents, of_units, full),
-        _measure(HOUSEHOLDS, HOUSEHOLD_ALLOCATION, parents, of_households, full),
-        strict=True,
-    )
+    readings = measure_tree(UNITS, UNIT_ALLOCATION, parents, units, KEY, full)
+    of_homes = measure_tree(HOUSEHOLDS, HOUSEHOLD_ALLOCATION, parents, households, KEY, full)
     above_units = above_homes = None
-    for depth, (of_unit, of_household) in enumerate(readings):
+    for depth, (of_unit, of_household) in enumerate(zip(readings, of_homes, strict=True)):
         begin, places = time.process_time(), len(parents[depth])
         occupancy = of_units[depth].answer(UNITS.marginal(OCCUPANCY), 0, places)
         above_units = estimate_level(UNIT_PLAN, of_unit, occupancy, parents[depth], above_units).counts
-        tenure = above_units.answer(UNITS.marginal("tenure_3lev"), 0, places)[:, :3]
+        tenure = count_tenures(above_units, places)
         above_homes = estimate_level(HOUSEHOLD_PLAN, of_household, tenure, parents[depth], above_homes).counts
         took = time.process_time() - begin
-        yield _row(HOUSEHOLD_PLAN, of_household, of_households[depth], above_homes, places, took)
-    yield f"\nat most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB"
+        yield Step(HOUSEHOLD_PLAN, of_household, of_households[depth], above_homes, places, took)
 
 
-def _measure(
-    schema: Schema, allocation: Allocation, parents: Sequence[Numbers], exact: Sequence[Counts], full: bool
-) -> list[Reading]:
-    levels = zip(plan_levels(allocation, parents), exact, strict=True)
-    return read_all([Measuring(schema, level, own, KEY) for level, own in levels], parents, full)
+def write_rows(children: Sequence[int], *, full: bool = True) -> Iterator[str]:
+    yield "| histogram | level | places | CPU-s | cells | error measured | estimated |"
+    yield "|---|---|--:|--:|--:|--:|--:|"
+    steps = []
+    for step in run(children, full=full):
+        steps.append((step.plan, step.seconds))
+        yield _row(step)
+    yield f"\n{sum(seconds for _, seconds in steps):.0f} CPU-s"
+    yield f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB"
 
 
-def _row(plan: Plan, reading: Reading, exact: Counts, found: Counts, places: int, took: float) -> str:
+def time_all(children: Sequence[int]) -> tuple[int, float, float]:
+    """The persons, the CPU-seconds of all levels, and the peak memory in GiB, in a process of its own."""
+    persons, seconds = 0, 0.0
+    for step in run(children):
+        seconds += step.seconds
+        if step.plan is PERSON_PLAN:
+            persons = int(step.exact.count.sum())
+    return persons, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def time_families() -> tuple[float, float]:
+    """CPU-seconds of the first least-squares problem of persons in each of `FAMILIES` families of blocks: our own, and
+    Clarabel's to the same gap. Raises ArithmeticError if the least objectives differ."""
+    parents, random = grow((1, 1, 1, 1, 1, FAMILIES, CHILDREN[-1])), np.random.default_rng(0)
+    blocks = len(parents[-1])
+    persons, facilities = draw_persons(random, blocks)
+    held = persons.answer(PERSONS.marginal(REDISTRICTING), 0, blocks)
+    reading = measure_tree(PERSONS, PERSON_ALLOCATION, parents, persons, KEY, True)[-1]
+    problems, plain = list[tuple[Sequence[Query], Constraints, float]](), estimation.solve
+
+    def note(queries: Sequence[Query], constraints: Constraints, gap: float) -> Solution:
+        problems.append((queries, constraints, gap))
+        return plain(queries, constraints, gap)
+
+    with mock.patch.object(estimation, "solve", note):
+        above = add_counts(persons, parents[-1])
+        estimate_level(PERSON_PLAN, reading, held, parents[-1], above, count_quarters(held, facilities))
+    begin = time.process_time()
+    ours = [plain(*problem) for problem in problems]
+    between = time.process_time()
+    others = [solve_by_clarabel(*problem) for problem in problems]
+    end = time.process_time()
+    for solution, least in zip(ours, others, strict=True):
+        if abs(solution.objective - least) > 1e-5 * max(1.0, least):
+            raise ArithmeticError(f"Clarabel finds {least:,.6f}, we {solution.objective:,.6f}")
+    return between - begin, end - between
+
+
+def solve_by_clarabel(queries: Sequence[Query], constraints: Constraints, gap: float) -> float:
+    """The least objective. The residuals of all answers are variables, so that its matrices are sparse."""
+    import clarabel
+    from scipy import sparse
+
+    children, cells = len(constraints.totals), int(constraints.starts[-1])
+    blocks = [sparse.csr_matrix((np.ones(cells), (query.cells, np.arange(cells)))) for query in queries]
+    answers = sparse.block_diag([sparse.vstack(blocks)] * children)
+    measured = np.concatenate([query.measured[child] for child in range(children) for query in queries])
+    weights = np.concatenate(
+        [np.full(query.measured.shape[1], (np.zeros(children) + query.precision)[child])
+         for child in range(children) for query in queries]
+    )  # fmt: skip
+    of_part = np.repeat(np.arange(len(constraints.starts) - 1), np.diff(constraints.starts))
+    parts = sparse.csr_matrix((np.ones(cells), (of_part, np.arange(cells))))
+    assert constraints.parent is not None
+    assert constraints.sections is not None
+    of_section = np.repeat(np.arange(len(constraints.sections) - 1), np.diff(constraints.sections))
+    sections = sparse.csr_matrix((np.ones(len(of_section)), (of_section, np.arange(len(of_section))))) @ parts
+    fixed = ~np.isnan(constraints.totals.ravel())
+    sums = sparse.block_diag([sections] * children).tocsr()[fixed]
+    bounds = sparse.block_diag([parts] * children)
+    equal = sparse.vstack([sparse.hstack([sparse.eye(cells)] * children), sums])
+    most = sparse.vstack([bounds, -bounds, -sparse.eye(children * cells)])
+    rows = sparse.bmat([[answers, -sparse.eye(len(measured))], [equal, None], [most, None]]).tocsc()
+    right = np.concatenate(
+        [measured, constraints.parent, constraints.totals.ravel()[fixed], constraints.upper.ravel(),
+         -constraints.lower.ravel(), np.zeros(children * cells)]
+    )  # fmt: skip
+    hessian = sparse.diags(np.concatenate([np.zeros(children * cells), 2 * weights])).tocsc()
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.max_threads = False, 1
+    settings.tol_gap_rel = settings.tol_gap_abs = gap
+    held = len(measured) + equal.shape[0]
+    cones = [clarabel.ZeroConeT(held), clarabel.NonnegativeConeT(len(right) - held)]
+    linear = np.zeros(hessian.shape[0])
+    return float(clarabel.DefaultSolver(hessian, linear, rows, right, cones, settings).solve().obj_val)
+
+
+def measure() -> list[Result]:
+    persons, seconds, peak = run_step(time_all, CHILDREN).returned
+    fewer, of_fewer, _ = run_step(time_all, FEWER).returned
+    ours, others = run_step(time_families).returned
+    families = int(np.prod(CHILDREN[:-1]))
+    per_million = "DHC: CPU-seconds a million persons"
+    return [
+        *limit_costs(f"DHC, all levels: {persons:,} persons", seconds, 1200.0, peak, 6.0),
+        Result(f"{per_million}, of {persons:,} against {fewer:,}", 1e6 * seconds / persons, 1e6 * of_fewer / fewer),
+        Result(f"DHC, first problem of {FAMILIES} families of blocks, against Clarabel (CPU-s)", ours, others),
+        Result(
+            f"DHC, all levels, against Clarabel for {families:,} such families in proportion (CPU-s)",
+            seconds,
+            others * families / FAMILIES,
+        ),
+    ]
+
+
+def _row(step: Step) -> str:
+    plan, reading, exact, found, places, took = step
     name, measuring = plan.schema.name, reading.measuring
     level = measuring.level
     marginal = plan.schema.marginal(COMPARED[name])

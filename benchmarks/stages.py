@@ -26,7 +26,7 @@ from assets.topdown.information import make_information
 from assets.topdown.method import TopDownMethod
 from assets.topdown.reading import list_scopes
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
-from assets.topdown.replicates import make_replicates
+from assets.topdown.replicates import TopDownReplication, make_replicates
 from assets.topdown.spine import count_places
 from benchmarks import harness
 from benchmarks.jobs import Case
@@ -221,7 +221,9 @@ def replicate(home: str, households: int) -> tuple[float, float]:
     """Make the replicates; return the seconds, and the peak memory of all processes together in GiB."""
     warehouse, custody, _ = harness.open_deployment(home)
     release = declare_release(home, households, replicates=REPLICATES)
-    return harness.time_with_memory(lambda: make_replicates(warehouse, custody, release, lambda done, declared: None))
+    return harness.time_with_memory(
+        lambda: make_replicates(warehouse, custody, TopDownReplication(release), lambda done, declared: None)
+    )
 
 
 def declare_release(home: str, households: int, **fields: Any) -> TopDownRelease:

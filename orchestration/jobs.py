@@ -4,7 +4,10 @@ In a cluster, the sensor `lost_runs` sees to it that a lost run is launched agai
 releases are in `automation`.
 """
 
-from collections.abc import Iterable, Sequence
+import multiprocessing
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ from assets.release.method import Method
 from assets.retention import RETENTION_KEY, build_retention
 from assets.stages import guard_step
 from orchestration.automation import define_job
-from orchestration.launch import GIVEN_UP, awaits_retry
+from orchestration.launch import GIVEN_UP, OF_LOCATION, awaits_retry
 from resources.ledger import Ledger
 
 REPORTS = 3
@@ -28,6 +31,10 @@ REPORTS = 3
 
 OVERLOOKED_AFTER, LOST_LATELY = timedelta(minutes=1), timedelta(days=1)
 """How long ago a run must have failed at least, and at most, so that its failure is reported again."""
+
+
+_BEGAN = time.time()
+"""When this process began, which began those of all later runs."""
 
 
 class Withdrawal(dg.Config):
@@ -133,8 +140,11 @@ def retention_automation() -> dg.Definitions:
 def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     """Report the failure of a lost run once more if it should have been launched again, and was not. Dagster's daemon
     overlooks a run whose failure it reads before the run's status says so, and gives one up if the code location does
-    not answer. To a second report it reacts as to the first, and it launches a run again only once."""
+    not answer. To a second report it reacts as to the first, and it launches a run again only once. A run whose process
+    is gone is reported if nobody has reported it."""
     instance, reported = context.instance, 0
+    for run in _find_without_process(instance):
+        instance.report_run_failed(run, "The run's process is gone.")
     failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_after=datetime.now(UTC) - LOST_LATELY)
     for record in instance.get_run_records(failed):
         run = record.dagster_run
@@ -146,6 +156,44 @@ def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         instance.report_run_failed(run, "The run was lost and not launched again, so its failure is reported again.")
         reported += 1
     return dg.SkipReason(f"{reported} lost runs were reported again")
+
+
+def _find_without_process(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
+    """The runs that count as running, and whose process, which this one began, has ended. Dagster's server of code
+    reports them itself, but no more after a report could not be stored, such as on a full disk of the database."""
+    if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
+        # Runs are processes of other machines.
+        return
+    running = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED], tags=OF_LOCATION)
+    for record in instance.get_run_records(running):
+        if (record.start_time or 0) > _BEGAN and _has_ended(_find_process(instance, record.dagster_run.run_id)):
+            # It may have been over when its process ended.
+            now = instance.get_run_by_id(record.dagster_run.run_id)
+            if now and now.status is dg.DagsterRunStatus.STARTED:
+                yield now
+
+
+def _find_process(instance: dg.DagsterInstance, run_id: str) -> int | None:
+    """The number of a run's process, which its first event of the engine with a process has."""
+    for record in instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records:
+        event = record.event_log_entry.dagster_event
+        if event and "pid" in event.engine_event_data.metadata:
+            return int(str(event.engine_event_data.metadata["pid"].value))
+    return None
+
+
+def _has_ended(process: int | None) -> bool:
+    if process is None:
+        return False
+    # Also waits for those of this process that have ended, which count as processes until then.
+    multiprocessing.active_children()
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def now() -> str:

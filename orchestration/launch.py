@@ -46,6 +46,9 @@ T = TypeVar("T")
 
 _WORKSPACE = CODE / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
+OF_LOCATION = {".dagster/repository": f"{_REPOSITORY}@{LOCATION}"}
+"""The tags of all runs of this code location."""
+
 _BETWEEN_LOOKS = 1.0
 _SHARE_OF_TIME, _LONGEST_BETWEEN_LOOKS = 1 / 8, 20.0
 """A queued run is looked at after an eighth of the time that it has taken, as each look opens connections anew."""
@@ -143,7 +146,7 @@ def run_job(
     log = home / "logs" / f"{'-'.join([job, *([partition] if partition else [])])}.log"
     name = uuid4().hex
     of_partition = {"dagster/partition": partition} if partition else {}
-    tags = {".dagster/repository": f"{_REPOSITORY}@{LOCATION}", BY_COMMAND: name} | of_partition
+    tags = OF_LOCATION | {BY_COMMAND: name} | of_partition
     command = ["job"]
     if is_cluster():
         command += ["launch", "-w", str(_WORKSPACE)]

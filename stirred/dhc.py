@@ -29,7 +29,8 @@ from mechanisms.topdown.dhc.allocation import (
 )
 from mechanisms.topdown.dhc.design import count_times
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
-from mechanisms.topdown.dhc.levels import Measuring, Reading, estimate_level, plan_levels, read_all
+from mechanisms.topdown.dhc.levels import Estimated as EstimatedLevel
+from mechanisms.topdown.dhc.levels import count_tenures, estimate_tree, measure_tree
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan, list_queries
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, REDISTRICTING, RELATIONSHIPS
 from mechanisms.topdown.dhc.quarters import GROUPS, Quarters, QuartersError, count_quarters, fill_facilities
@@ -169,22 +170,16 @@ def measure_persons(
             f"redistricting: {wrong:,} blocks have impossible persons, such as minors in nursing facilities"
         )
     quarters = climb(count_quarters(held, types), parents, Quarters.add_up)
-    readings = _measure(PERSONS, allocation, parents, exact, randomness.next_key(), estimation)
-    above, gap, violation = None, 0.0, 0.0
-    of_levels = zip(readings, parents, climb(held, parents, add_answers), quarters, strict=True)
-    for reading, places, of_level, limits in of_levels:
-        found = estimate_level(PERSON_PLAN, reading, of_level, places, above, limits)
-        gap, violation, above = max(gap, found.gap), max(violation, found.violation), found.counts
-    assert above is not None
-    filled, unfilled = fill_facilities(above, types)
+    readings = measure_tree(PERSONS, allocation, parents, exact, randomness.next_key(), _is_full(estimation))
+    found = estimate_tree(PERSON_PLAN, readings, climb(held, parents, add_answers), parents, quarters)
+    filled, unfilled = fill_facilities(found[-1].counts, types)
     counts = climb(filled, parents, add_counts)
     histograms = {level: {PERSONS.name: own} for level, own in zip(tree, counts, strict=True)}
     given = "the redistricting file's persons, and the facilities of group quarters of each type, in each block"
     specification = _specify("person", name, given, [(PERSONS, allocation)])
     return Estimated(
         specification,
-        gap,
-        violation,
+        *_certify(found),
         unfilled,
         {PERSONS.name: PERSONS},
         histograms,
@@ -230,43 +225,32 @@ def measure_homes(
     if differing := np.count_nonzero(published.sum(axis=1) != held[:, :2].sum(axis=1)):
         raise ValueError(f"redistricting: {differing:,} blocks have another number of housing units")
     held[:, :2] = published
-    key = randomness.next_key()
-    readings = [
-        _measure(schema, allocation, parents, counts, key, estimation)
-        for schema, allocation, counts in zip(
-            (UNITS, HOUSEHOLDS), (unit_allocation, household_allocation), exact, strict=True
-        )
-    ]
-    histograms, gap, violation = dict[str, dict[str, Counts]](), 0.0, 0.0
-    above: tuple[Counts, Counts] | tuple[None, None] = None, None
-    of_levels = zip(tree, *readings, parents, climb(held, parents, add_answers), strict=True)
-    for level, own_units, own_households, places, of_level in of_levels:
-        of_units = estimate_level(UNIT_PLAN, own_units, of_level, places, above[0])
-        tenure = of_units.counts.answer(UNITS.marginal("tenure_3lev"), 0, len(places))[:, :3]
-        of_households = estimate_level(HOUSEHOLD_PLAN, own_households, tenure, places, above[1])
-        above = of_units.counts, of_households.counts
-        gap = max(gap, of_units.gap, of_households.gap)
-        violation = max(violation, of_units.violation, of_households.violation)
-        histograms[level] = {UNITS.name: of_units.counts, HOUSEHOLDS.name: of_households.counts}
+    key, full = randomness.next_key(), _is_full(estimation)
+    readings = measure_tree(UNITS, unit_allocation, parents, exact[0], key, full)
+    of_units = estimate_tree(UNIT_PLAN, readings, climb(held, parents, add_answers), parents)
+    readings = measure_tree(HOUSEHOLDS, household_allocation, parents, exact[1], key, full)
+    tenures = [count_tenures(each.counts, len(places)) for each, places in zip(of_units, parents, strict=True)]
+    of_households = estimate_tree(HOUSEHOLD_PLAN, readings, tenures, parents)
+    histograms = {
+        level: {UNITS.name: own.counts, HOUSEHOLDS.name: others.counts}
+        for level, own, others in zip(tree, of_units, of_households, strict=True)
+    }
     given = "the redistricting file's occupied and vacant units, and the facilities of group quarters, in each block"
     specification = _specify("person", name, given, [(UNITS, unit_allocation), (HOUSEHOLDS, household_allocation)])
     schemas = {schema.name: schema for schema in (UNITS, HOUSEHOLDS)}
-    return Estimated(specification, gap, violation, 0, schemas, histograms, _count_places(tree), frame_kind(households))
+    certified = _certify([*of_units, *of_households])
+    return Estimated(specification, *certified, 0, schemas, histograms, _count_places(tree), frame_kind(households))
 
 
-def _measure(
-    schema: Schema,
-    allocation: Allocation,
-    parents: Sequence[NDArray[np.int64]],
-    blocks: Counts,
-    key: bytes,
-    estimation: _Estimation,
-) -> list[Reading]:
-    """The answers of all levels, from the root's, as they are read by the given kind of estimation."""
+def _is_full(estimation: _Estimation) -> bool:
     if estimation not in get_args(_Estimation):
         raise ValueError(f"estimation: it is {' or '.join(get_args(_Estimation))}, not {estimation}")
-    levels = zip(plan_levels(allocation, parents), climb(blocks, parents, add_counts), strict=True)
-    return read_all([Measuring(schema, level, exact, key) for level, exact in levels], parents, estimation == "full")
+    return estimation == "full"
+
+
+def _certify(found: Sequence[EstimatedLevel]) -> tuple[float, float]:
+    """The largest duality gap and the largest violation of a constraint."""
+    return max(each.gap for each in found), max(each.violation for each in found)
 
 
 def _specify(unit: str, name: str, given: str, parts: Sequence[tuple[Schema, Allocation]]) -> Specification:

@@ -53,6 +53,7 @@ TO_CHARGE = ("cef", "spine", "facilities", "redistricting", "histograms", "charg
 TO_PUBLICATION = (
     *TO_CHARGE, *LEVEL_STAGES, "noisy_measurements", "estimates", "microdata", "tables", "publication",
 )  # fmt: skip
+ERRORS = ("replicates", "uncertainty")
 CHARGED = "72/5"
 """ρ: 3 × (6 + 3 × 4) / 10 + 2 × 1/2 + 4 × 2."""
 
@@ -67,7 +68,7 @@ class DHCDeployment(Deployment[DHCRelease]):
 
 
 def dhc_deployment(
-    root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any
+    root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, repeated: int = 0, **changes: Any
 ) -> DHCDeployment:
     """A deployment whose redistricting data are published; of the DHC, nothing has run yet.
 
@@ -75,12 +76,14 @@ def dhc_deployment(
         root: a new or empty folder, or one of such a deployment, which is then continued.
         guess: 0 or 1 for one census or another.
         dataset: changes to the dataset's declaration.
+        repeated: the number of replicates of the redistricting release.
         changes: to the release's declaration.
     """
     described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
     population = SyntheticPopulation(households=800, states=["10"], seed=20 + guess, dhc=True)
     town = synthetic_census(population, **(described | dict(dataset or {})))
-    redistricting = TopDown(topdown_declaration(**TWO_LEVELS, products=["persons", "units"]))
+    before = {"products": ["P1", "persons", "units"] if repeated else ["persons", "units"], "replicates": repeated}
+    redistricting = TopDown(topdown_declaration(**TWO_LEVELS | before))
     declared: dict[str, Any] = {
         "name": "dhc",
         "dataset": "town",
@@ -91,7 +94,8 @@ def dhc_deployment(
     made = root / f"made_of_{guess}"
     if not made.exists():
         root.mkdir(exist_ok=True)
-        deploy(root, town, redistricting).run(*TWO_LEVELS_TO_PUBLICATION)
+        stages = TWO_LEVELS_TO_PUBLICATION
+        deploy(root, town, redistricting).reach(*(stages[:-1] + ERRORS + stages[-1:] if repeated else stages))
         for other in root.glob("made_of_*"):
             other.unlink()
         made.touch()

@@ -122,7 +122,8 @@ def reconstruct(publication: Publication, certain: bool) -> Reconstruction:
         variability[block] = measure_variability(solution, other)
         if certain:
             provable[block] = system.count_provable(solution, other)
-            confidence[block].ravel()[system.types] = system.rank(solution, other, _ENSEMBLE)
+            costs = np.random.default_rng(0).normal(size=(_ENSEMBLE, len(system.types)))
+            confidence[block].ravel()[system.types] = system.rank(solution, other, costs)
     return Reconstruction(histograms, variability, provable, in_years, confidence)
 
 

@@ -229,6 +229,10 @@ def open_current_publication(
     name = f"{release.dataset.name}/{release.name}"
     launch = f"launch the job {release.schema}, and then this one again"
     if not release.folder.exists():
+        own = [entry for entry in ledger.entries() if f"{entry.dataset}/{entry.release}" == name]
+        if own and own[-1].kind == WITHDRAW:
+            fate = f"was withdrawn in ledger entry {own[-1].sequence}, so nothing is published within its counts"
+            raise VerificationError(f"{name} {fate}")
         raise VerificationError(f"{name} is not published yet; {launch}")
     try:
         signed = open_publication(release, custody, ledger)

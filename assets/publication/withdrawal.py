@@ -34,20 +34,26 @@ class Withdrawal:
         entries: the ledger's withdrawals, one for each draw.
         schemas: the removed schemas, with their zones.
         folders: the removed folders of publications.
+        within: the releases that stay published, though their certificates name one that was withdrawn as what they
+            lie within.
     """
 
     entries: tuple[Entry, ...]
     schemas: tuple[str, ...]
     folders: tuple[Path, ...]
+    within: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         numbers = ", ".join(str(entry.sequence) for entry in self.entries)
         removed = ", ".join((*self.schemas, *map(str, self.folders)))
-        return (
+        text = (
             f"Removed: {removed or 'nothing, because nothing was left'}. The ledger says so in "
             f"{f'its entries {numbers}' if numbers else 'no entry, because nothing was charged'}; what was charged "
             "stays charged."
         )
+        if self.within:
+            text += f" Still published, and made within its counts: {', '.join(self.within)}. Withdraw that too."
+        return text
 
 
 def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None, by: str) -> Withdrawal:
@@ -108,7 +114,9 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         with contextlib.suppress(OSError):
             write_listing(published)
     removed = tuple(f"{zone.value}.{schema}" for zone in zones for schema in schemas[zone])
-    return Withdrawal(entries, removed, tuple(folders))
+    left = _find_folders(published / dataset, None, ledger.custody)
+    within = tuple(f"{dataset}/{path.name}" for path in left if _is_made_within(path, name, ledger.custody))
+    return Withdrawal(entries, removed, tuple(folders), within)
 
 
 def _schemas_of(ledger: Ledger, zone: Zone, dataset: str, release: str | None) -> list[str]:
@@ -127,6 +135,13 @@ def _find_folders(folder: Path, release: str | None, custody: Custody) -> list[P
         return []
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
     return [path for path in folders if release in (None, path.name) or _rests_on(path, custody) == release]
+
+
+def _is_made_within(folder: Path, release: str, custody: Custody) -> bool:
+    """Whether a signed certificate names a release, before its title, as what the publication was made within."""
+    own = signed_identity(folder, public_key(custody))
+    values = own.parameters.values() if own else ()
+    return any(isinstance(value, str) and value.startswith(f"{release}: ") for value in values)
 
 
 def _rests_on(folder: Path, custody: Custody) -> str:

@@ -4,7 +4,7 @@ The errors are computed from the exact histograms and are therefore confidential
 dataset. `charts` draws them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from assets.pictures import picture
 from assets.release.stage import Recipes, build_stage, store_rows
 from assets.topdown.histograms import read_counts, stage_level
 from assets.topdown.measurements import BATCH, read_answers
-from assets.topdown.release import ACCURACY, HISTOGRAMS, TEXTS, TopDownRelease
+from assets.topdown.release import ACCURACY, HISTOGRAMS, TEXTS, TopDownRelease, TreeRelease
 from assets.topdown.spine import count_places, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
@@ -80,13 +80,35 @@ class Figure(NamedTuple):
     units: int
 
 
+Shown = Mapping[str, dg.MetadataValue]
+
+
 def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
+    titles = {metric.name: metric.title for metric in METRICS}
+    return build_accuracy_of(
+        release,
+        TEXTS("accuracy"),
+        [HISTOGRAMS, release.estimated],
+        lambda session: measure_accuracy(session, release),
+        lambda figures: draw_figures(release, figures, titles),
+    )
+
+
+def build_accuracy_of(
+    release: TreeRelease,
+    description: str,
+    deps: Sequence[str],
+    measure: Callable[[Session], Iterable[Figure]],
+    show: Callable[[list[Figure]], Shown],
+) -> dg.AssetsDefinition:
+    """The asset with the figures that are measured; those of synthetic datasets are shown."""
+
     def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
         figures = [Figure(*row) for row in session.rows("warehouse/all", source=tables[0])]
-        return {**_show_if_synthetic(release, figures), "table": named(tables[0])}
+        return {**(show(figures) if release.dataset.synthetic else {}), "table": named(tables[0])}
 
     def recipes(session: Session) -> Recipes:
-        figures = [dict(zip(_ROWS.names, figure, strict=True)) for figure in measure_accuracy(session, release)]
+        figures = [dict(zip(_ROWS.names, figure, strict=True)) for figure in measure(session)]
         rows = pa.Table.from_pylist(figures, schema=_ROWS)
         return {release.confidential(ACCURACY): store_rows(session, "figures", rows)}
 
@@ -94,8 +116,8 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
         release,
         "accuracy",
         StageKind.UTILITY,
-        TEXTS("accuracy"),
-        [HISTOGRAMS, release.estimated],
+        description,
+        deps,
         recipes,
         metadata=describe,
         version=lambda session, tables, custody: session.content_version(tables, custody.version_key()),
@@ -139,28 +161,27 @@ def _sum_differences(
     return sums
 
 
-def _show_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[str, dg.MetadataValue]:
-    if not release.dataset.synthetic:
-        return {}
+def draw_figures(
+    release: TreeRelease, figures: Iterable[Figure], titles: Mapping[str, str]
+) -> dict[str, dg.MetadataValue]:
+    """A chart and tables of the metrics that have a title."""
     from assets.topdown.charts import accuracy_by_level
 
     values = {(figure.metric, figure.source, figure.level): figure.value for figure in figures}
     levels = [words(level) for level in release.levels]
     panels = {
-        metric.title: {
-            source: [values[metric.name, source, level] for level in release.levels] for source in (RAW, POST_PROCESSED)
-        }
-        for metric in METRICS
+        title: {source: [values[metric, source, level] for level in release.levels] for source in (RAW, POST_PROCESSED)}
+        for metric, title in titles.items()
     }
     tables = {
         f"{title} (synthetic data)": preview(
             ["level", RAW, POST_PROCESSED],
-            [(level, *map(_format_value, pair)) for level, *pair in zip(levels, *sources.values(), strict=True)],
+            [(level, *map(format_value, pair)) for level, *pair in zip(levels, *sources.values(), strict=True)],
         )
         for title, sources in panels.items()
     }
     finest = "; ".join(
-        f"{title}: " + ", ".join(f"{source} {_format_value(values[-1])}" for source, values in sources.items())
+        f"{title}: " + ", ".join(f"{source} {format_value(values[-1])}" for source, values in sources.items())
         for title, sources in panels.items()
     )
     return {
@@ -172,5 +193,5 @@ def _show_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[s
     }
 
 
-def _format_value(value: float | None) -> str:
+def format_value(value: float | None) -> str:
     return "not measured" if value is None else f"{value:,.4g}"

@@ -17,7 +17,10 @@ from assets.pictures import BLUE, DOTS_PER_INCH, GRID, INK, QUIET, VERMILION, WI
 
 _COLUMNS = 2
 _PANEL_HEIGHT = 2.8
+_ABOVE, _BELOW, _BETWEEN = 0.95, 1.35, 1.05
+"""Inches above, below and between the panels, for titles, levels and the legend."""
 _LEVEL_LETTERS = 7
+_FEW_LEVELS = 6
 _LOOKS = ((VERMILION, "s", -0.09), (BLUE, "o", 0.09))
 """The color, the marker and the horizontal offset of the first and of the second source."""
 _BEYOND = 2.5
@@ -36,20 +39,24 @@ def accuracy_by_level(levels: Sequence[str], panels: Mapping[str, Mapping[str, S
     if not shapes or any(shape != [len(levels)] * len(_LOOKS) for shape in shapes):
         raise ValueError("a chart of accuracy needs at least one panel, each with two sources and all levels")
     rows = math.ceil(len(panels) / _COLUMNS)
-    figure = Figure(figsize=(WIDTH, 0.9 + _PANEL_HEIGHT * rows), dpi=DOTS_PER_INCH, facecolor="white")
-    figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
+    height = 0.9 + _PANEL_HEIGHT * rows
+    figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, facecolor="white")
     FigureCanvasAgg(figure)
     figure.suptitle("Accuracy by geographic level", x=0.015, ha="left", fontsize=13, fontweight="bold", color=INK)
-    grid = figure.add_gridspec(rows, _COLUMNS)
+    # Layout engines of matplotlib 3.11 find no room for logarithmic axes.
+    panel = (height - _ABOVE - _BELOW - _BETWEEN * (rows - 1)) / rows
+    sides = {"left": 0.09, "right": 0.98, "top": 1 - _ABOVE / height, "bottom": _BELOW / height}
+    grid = figure.add_gridspec(rows, _COLUMNS, **sides, hspace=_BETWEEN / panel, wspace=0.22)
     for number, (title, sources) in enumerate(panels.items()):
         axes = figure.add_subplot(grid[divmod(number, _COLUMNS)])
         _style(axes, title)
         _draw(axes, sources)
         axes.set_xticks(range(len(levels)), [fill(level, _LEVEL_LETTERS) for level in levels])
+        axes.tick_params(axis="x", labelsize=9 if len(levels) <= _FEW_LEVELS else 7)
         axes.set_xlim(-0.5, len(levels) - 0.5)
     figure.legend(
         *figure.axes[0].get_legend_handles_labels(),
-        loc="outside lower center",
+        loc="lower center",
         ncols=len(_LOOKS),
         frameon=False,
         fontsize=10,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
-from assets.release.gate import Gate, ReleaseContext, read_claim, session_gate
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE
 from assets.tabulation.asset import tables_gate
 from assets.topdown.estimation import find_wrong_levels
@@ -20,8 +20,8 @@ from assets.topdown.histograms import count_impossible
 from assets.topdown.intervals import are_intervals_as_made
 from assets.topdown.invariants import invariants_recipe, require_feasible
 from assets.topdown.measurements import hash_streams, read_streams
-from assets.topdown.release import HISTOGRAMS, INTERVALS, INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
-from assets.topdown.replicates import check_replicates
+from assets.topdown.release import HISTOGRAMS, INTERVALS, INVARIANTS, SPINE, UNCERTAINTY, TopDownRelease
+from assets.topdown.replicates import TopDownReplication, replicates_gate
 from assets.topdown.spine import SpineError, pluralize, spine_recipe, stage_ancestry
 from assets.topdown.tables import redistricting_table, redistricting_tables, register_codes, tables_recipe
 from assets.topdown.uncertainty import uncertainty_recipes
@@ -69,7 +69,7 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
         ]
     if release.declaration.replicates:
         gates += [
-            Gate("replicates_as_made", REPLICATES, read_claim(check_replicates), check_replicates),
+            replicates_gate(TopDownReplication(release)),
             tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
         ]
     return gates

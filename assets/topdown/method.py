@@ -42,7 +42,7 @@ from assets.topdown.release import (
     UNCERTAINTY,
     TopDownRelease,
 )
-from assets.topdown.replicates import build_replicates
+from assets.topdown.replicates import TopDownReplication, build_replicates
 from assets.topdown.spine import SpineError, build_spine, count_places
 from assets.topdown.statement import LEANING, name_leaning, topdown_statement
 from assets.topdown.tables import build_microdata, build_redistricting
@@ -111,8 +111,13 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             build_redistricting(release),
             build_accuracy(release),
             *([build_intervals(release)] if release.design.full else []),
-            *([build_replicates(release), build_uncertainty(release)] if release.declaration.replicates else []),
+            *([self._build_replicates(), build_uncertainty(release)] if release.declaration.replicates else []),
         ]
+
+    def _build_replicates(self) -> dg.AssetsDefinition:
+        replicates, finest = self.release.declaration.replicates, words(self.release.finest)
+        text = TEXTS("replicates", replicates=replicates, finest=finest)
+        return build_replicates(TopDownReplication(self.release), text, self.release.estimated)
 
     @property
     def microdata(self) -> Microdata:

@@ -3,6 +3,7 @@
 This module describes them for the data dictionary. `tables` and earlier modules make them.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from assets.measurement.method import MEASUREMENTS
 from assets.release.microdata import CountedTable, Microdata
+from assets.release.prose import Prose
 from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, error_columns
 from assets.topdown.intervals import COLUMNS as INTERVAL_COLUMNS
 from assets.topdown.intervals import interval_table, name_column
@@ -92,46 +94,68 @@ def _count_cells(table: RedistrictingTable, records: pa.Table, places: int) -> d
 
 
 def _tables_of_errors(release: TopDownRelease) -> tuple[PublishedTable, ...]:
+    replicates = release.declaration.replicates
     return (
-        *(_errors(release, table) for table in redistricting_tables(release)),
-        PublishedTable(
-            SUMMARY,
-            "Errors of the tables by level and size of cell",
-            f"Means over the cells of a size and over {release.declaration.replicates} replicates.",
-            release.public(SUMMARY),
-            (
-                _error("table_name", "string"),
-                _level(release),
-                _error("least", "integer"),
-                _error("most", "integer", required=False),
-                _error("cells", "integer"),
-                _error("mean_absolute_error", "decimal"),
-                _error("bias", "decimal"),
-            ),
-            ("table_name", "level", "least"),
+        *(
+            describe_errors(
+                release, table.name, table.title, {cell.name: cell.label for cell in table.cells},
+                _unit(table.schema), replicates,
+            )
+            for table in redistricting_tables(release)
         ),
-    )
+        describe_summary(release, replicates),
+    )  # fmt: skip
 
 
-def _errors(release: TopDownRelease, table: RedistrictingTable) -> PublishedTable:
-    stored = uncertainty_table(release, table.name)
-    cells = {cell.name: cell.label for cell in table.cells}
+def describe_errors(
+    release: TreeRelease,
+    name: str,
+    title: str,
+    cells: Mapping[str, str],
+    unit: str,
+    replicates: int,
+    *,
+    kind: str = "integer",
+    texts: Prose = TEXTS,
+) -> PublishedTable:
+    """The errors of a table, whose cells have labels by name."""
+    stored = uncertainty_table(release, name)
+    estimate, error = ERROR_COLUMNS["estimate"], ERROR_COLUMNS["standard_error"]
     return PublishedTable(
         stored.name,
-        f"Errors of {table.name}: {table.title}",
-        TEXTS("errors", table=table.name),
+        f"Errors of {name}: {title}",
+        texts("errors", table=name),
         stored,
         (
             _level(release),
             _GEOID,
             PublishedColumn("cell", "string", ERROR_COLUMNS["cell"], cells),
-            *error_columns("integer", ERROR_COLUMNS["estimate"], ERROR_COLUMNS["standard_error"], _unit(table.schema)),
+            *error_columns(kind, estimate, error, unit),
             replace(_error("bias", "decimal"), error_of=ESTIMATE),
         ),
         ("level", "geoid", "cell"),
         geography=("level", "geoid"),
         levels=_levels(release),
-        interval=TEXTS("interval", replicates=release.declaration.replicates),
+        interval=texts("interval", replicates=replicates),
+    )
+
+
+def describe_summary(release: TreeRelease, replicates: int) -> PublishedTable:
+    return PublishedTable(
+        SUMMARY,
+        "Errors of the tables by level and size of cell",
+        f"Means over the cells of a size and over {replicates} replicates.",
+        release.public(SUMMARY),
+        (
+            _error("table_name", "string"),
+            _level(release),
+            _error("least", "integer"),
+            _error("most", "integer", required=False),
+            _error("cells", "integer"),
+            _error("mean_absolute_error", "decimal"),
+            _error("bias", "decimal"),
+        ),
+        ("table_name", "level", "least"),
     )
 
 
@@ -318,7 +342,7 @@ def _unit(schema: Schema) -> str:
     return _RECORD_TITLES[schema.name]
 
 
-def _levels(release: TopDownRelease) -> dict[str, str]:
+def _levels(release: TreeRelease) -> dict[str, str]:
     return {level: above for above, level in pairwise(release.levels)}
 
 

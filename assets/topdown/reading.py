@@ -20,7 +20,7 @@ from assets.release.draw import DRAWN, StaleInputError
 from assets.topdown.histograms import read_counts
 from assets.topdown.invariants import Region, derive_limits, read_state_region, read_upper_region, take_highest
 from assets.topdown.measurements import Digests, Stream, read_answers, read_streams
-from assets.topdown.release import INFORMATION, TopDownRelease
+from assets.topdown.release import INFORMATION, TopDownRelease, TreeRelease
 from assets.topdown.spine import Tree, pluralize, read_codes, read_states
 from assets.topdown.workers import Task
 from mechanisms.topdown.decomposition import Decomposition, Information
@@ -356,7 +356,7 @@ def count_processes(release: TopDownRelease) -> int:
     return release.declaration.processes or count_cores()
 
 
-def read_draw_id(session: Session, release: TopDownRelease) -> str:
+def read_draw_id(session: Session, release: TreeRelease) -> str:
     (draw_id,) = session.row("warehouse/labelled", table=release.public(DRAWN), column="draw_id")
     return str(draw_id)
 

@@ -110,6 +110,15 @@ class TreeRelease(Release):
                 if declared.type.stored != "VARCHAR" or declared.nullable:
                     self.refuse(f"spine: {level}: column {column} must be text and not nullable")
 
+    def _check_replicates(self, declared: int, tables: Collection[str], having: str) -> None:
+        """Raise DeclarationError if replicates are declared, but too few or too many, or without tables."""
+        if declared and not FEWEST_REPLICATES <= declared <= MOST_REPLICATES:
+            self.refuse(
+                f"replicates: {declared}; there are from {FEWEST_REPLICATES} to {MOST_REPLICATES}, or 0 for none"
+            )
+        if declared and not tables:
+            self.refuse(f"replicates: they give the errors of {having}, none of which is among the products")
+
     @cached_property
     def spine(self) -> Mapping[str, Code]:
         return self.declaration.codes
@@ -156,7 +165,7 @@ class TopDownRelease(TreeRelease):
                 f"partitions: the spine has no level {STATE} between {self.levels[0]} and {self.finest}, whose places "
                 "would be the partitions"
             )
-        self._check_replicates()
+        self._check_replicates(self.declaration.replicates, set(self.products) & set(TABLES), ", ".join(TABLES))
 
     def _check_columns(self) -> None:
         if "GQTYPE" not in self.dataset.units.columns:
@@ -164,17 +173,6 @@ class TopDownRelease(TreeRelease):
                 f"dataset: units of {self.dataset.name} have no column GQTYPE; declare the dataset with "
                 "group_quarters_types"
             )
-
-    def _check_replicates(self) -> None:
-        if not self.declaration.replicates:
-            return
-        if not FEWEST_REPLICATES <= self.declaration.replicates <= MOST_REPLICATES:
-            self.refuse(
-                f"replicates: {self.declaration.replicates}; there are from {FEWEST_REPLICATES} to {MOST_REPLICATES}, "
-                "or 0 for none"
-            )
-        if not set(self.products) & set(TABLES):
-            self.refuse(f"replicates: they give the errors of {', '.join(TABLES)}, none of which is among the products")
 
     @property
     def products(self) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 A replicate runs noise and estimation on the estimates of the finest level, which the microdata show, in the place of
 the CEF, with the same design and the same invariants. `mechanisms.topdown.replicates` makes it; `workers` runs several
-at a time; `uncertainty` makes errors of their deviations. Only public tables are read, so nothing is charged.
+at a time; `uncertainty` makes errors of their deviations. Only public tables are read, so nothing is charged. What is
+particular to an algorithm is its `Replication`; the DHC's is in `assets.topdown.dhc.replicates`.
 
 The key of a replicate's noise follows from the draw id and the replicate's number alone, and both are public: every
 reader of microdata, spine, exact statistics and certificate can make the same replicates. A draw's key is an HMAC under
@@ -15,10 +16,13 @@ with numbers that are no longer declared are deleted.
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
+from typing import Any, ClassVar, Generic, TypeVar
 
 import dagster as dg
 import numpy as np
@@ -27,7 +31,7 @@ import pyarrow as pa
 from assets.conventions import StageKind, public_table_metadata, table_schema
 from assets.gates.shared import count_problem
 from assets.release.draw import StaleInputError
-from assets.release.gate import ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, read_claim
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
 from assets.topdown.estimation import (
@@ -40,10 +44,10 @@ from assets.topdown.estimation import (
 )
 from assets.topdown.histograms import read_counts
 from assets.topdown.invariants import derive_all_limits
-from assets.topdown.release import REPLICATES, TEXTS, TopDownRelease
+from assets.topdown.release import REPLICATES, TopDownRelease, TreeRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.workers import ReplicateTask, make_replicate, perform
-from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import Counts
 from resources.custody import Custody
 from resources.statements import SQL, Table, Zone
@@ -56,7 +60,7 @@ VERSION = 1
 
 COLUMNS = {
     "replicate": "Number of the replicate, from 1",
-    "histogram": "Histogram: persons or units",
+    "histogram": "Histogram",
     "number": "Number of the place of the finest level, as in the spine",
     "cell": "Number of the cell in the histogram",
     "count": "Count of the replicate; cells with count 0 are left out",
@@ -79,33 +83,112 @@ class Account:
     seconds: float
 
 
+Replicate = tuple[int, Mapping[str, Counts], float]
+"""Its number, its counts of the finest level by histogram, and the processor time in seconds."""
+
+
 @dataclass(frozen=True)
 class Basis:
-    """What all replicates of a release follow from; `made_of` is that of current accounts."""
+    """What all replicates of a release follow from; `made_of` is that of current accounts, `template` a task without
+    number and key."""
 
     draw_id: str
     made_of: str
-    template: ReplicateTask
+    template: Any
 
 
-def build_replicates(release: TopDownRelease) -> dg.AssetsDefinition:
+Replicated = TypeVar("Replicated", bound=TreeRelease)
+
+
+@dataclass(frozen=True)
+class Replication(ABC, Generic[Replicated]):
+    """How an algorithm's replicates are made. `histograms` are those that a replicate has."""
+
+    release: Replicated
+
+    histograms: ClassVar[Sequence[str]]
+
+    @property
+    @abstractmethod
+    def declared(self) -> int:
+        """How many replicates are declared."""
+
+    @abstractmethod
+    def read_made_of(self, session: Session, custody: Custody) -> str:
+        """A digest of all that replicates follow from. Raises StaleInputError if the estimates were altered."""
+
+    @abstractmethod
+    def read_basis(self, session: Session, custody: Custody) -> Basis:
+        """Raises StaleInputError as `read_made_of`."""
+
+    def require_estimates(self, session: Session, custody: Custody) -> None:
+        """Raise StaleInputError if the estimates are not, or no longer, those of the stored measurements."""
+
+    def complete(self, session: Session, custody: Custody, task: Any) -> Any:
+        """A task with what only its own replicate needs."""
+        return task
+
+    @abstractmethod
+    def perform(self, tasks: Iterator[Any], number: int) -> Generator[Replicate, None, None]:
+        """Make so many replicates, in order."""
+
+
+class TopDownReplication(Replication[TopDownRelease]):
+    histograms = tuple(SCHEMAS)
+
+    @property
+    def declared(self) -> int:
+        return self.release.declaration.replicates
+
+    def read_made_of(self, session: Session, custody: Custody) -> str:
+        estimates = hash_estimates(session, custody, self.release)
+        if estimates is None:
+            raise StaleInputError(
+                f"{self.release.schema}: the estimates of {self.release.finest} were altered; materialize "
+                f"{self.release.estimated} first"
+            )
+        return sha256(json.dumps([VERSION, estimates]).encode()).hexdigest()
+
+    def read_basis(self, session: Session, custody: Custody) -> Basis:
+        release = self.release
+        estimates = release.public(release.estimates(release.finest))
+        counts = {histogram: read_counts(session, estimates, histogram=histogram) for histogram in SCHEMAS}
+        parents, made_of = read_tree(session, release).parents, self.read_made_of(session, custody)
+        template = ReplicateTask(0, b"", release.design, parents, counts, derive_all_limits(session, release))
+        return Basis(read_draw_id(session, release), made_of, template)
+
+    def require_estimates(self, session: Session, custody: Custody) -> None:
+        release = self.release
+        wrong, _ = find_wrong_levels(session, custody, release)
+        if wrong:
+            level, by_state = wrong[0].level, release.is_by_state(wrong[0].level)
+            stage = release.estimated if by_state and not wrong[0].state else release.estimates(level)
+            raise StaleInputError(
+                f"{release.schema}: the estimates of {wrong[0]} are not those of the stored measurements; materialize "
+                f"{stage} first"
+            )
+
+    def perform(self, tasks: Iterator[ReplicateTask], number: int) -> Generator[Replicate, None, None]:
+        yield from perform(make_replicate, tasks, min(count_processes(self.release), number), self.release.scheduler)
+
+
+def build_replicates(how: Replication[Any], description: str, after: str) -> dg.AssetsDefinition:
+    """The asset, which follows the stage `after`."""
+    release, replicated = how.release, ", ".join(how.histograms[:-1])
+    columns = {**COLUMNS, "histogram": f"Histogram: {replicated} or {how.histograms[-1]}"}
+
     @release_stage(
-        release,
-        REPLICATES,
-        StageKind.POSTPROCESSING,
-        TEXTS("replicates", replicates=release.declaration.replicates, finest=words(release.finest)),
-        [release.estimated],
-        kinds={"duckdb", "numba", "highs"},
+        release, REPLICATES, StageKind.POSTPROCESSING, description, [after], kinds={"duckdb", "numba", "highs"}
     )
     def replicates(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         def report(done: int, declared: int) -> None:
             context.log.info(f"{done:,} of {declared:,} replicates")
 
-        made = make_replicates(release.adapt(warehouse), custody, release, report)
+        made = make_replicates(release.adapt(warehouse), custody, how, report)
         table = release.public(REPLICATES)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)
-            schema = table_schema(session.columns(table), COLUMNS)
+            schema = table_schema(session.columns(table), columns)
         contents = json.dumps([replicate.content for replicate in made])
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sha256(contents.encode()).hexdigest()),
@@ -121,54 +204,45 @@ def build_replicates(release: TopDownRelease) -> dg.AssetsDefinition:
 
 
 def make_replicates(
-    warehouse: Warehouse, custody: Custody, release: TopDownRelease, report: Report
+    warehouse: Warehouse, custody: Custody, how: Replication[Any], report: Report
 ) -> tuple[Account, ...]:
     """Make and store the replicates that are missing; return how all of them were made, by number.
 
     Reports come every few seconds, and at the end. Raises StaleInputError if the estimates are not, or no longer, those
     of the stored measurements, and errors of the estimation as `estimate_level`.
     """
+    release = how.release
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        wrong, _ = find_wrong_levels(session, custody, release)
-        if wrong:
-            level, by_state = wrong[0].level, release.is_by_state(wrong[0].level)
-            stage = release.estimated if by_state and not wrong[0].state else release.estimates(level)
-            raise StaleInputError(
-                f"{release.schema}: the estimates of {wrong[0]} are not those of the stored measurements; materialize "
-                f"{stage} first"
-            )
-        basis = read_basis(session, custody, release)
+        how.require_estimates(session, custody)
+        basis = how.read_basis(session, custody)
         stored = read_accounts(session, custody, release)
-        kept = {account.replicate: account for account in stored if _is_current(session, release, basis, account)}
-        clean = bool(stored) and len(kept) == len(stored) and not _count_surplus(session, release, kept)
+        kept = {account.replicate: account for account in stored if is_current(session, how, basis.made_of, account)}
+        clean = bool(stored) and len(kept) == len(stored) and not _count_surplus(session, how, kept)
     if not clean:
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-            _discard(session, custody, release, kept)
-    missing = [number for number in range(1, release.declaration.replicates + 1) if number not in kept]
-    tasks = (_task(basis, number) for number in missing)
-    reported, processes = time.monotonic(), min(count_processes(release), max(len(missing), 1))
-    with closing(perform(make_replicate, tasks, processes, release.scheduler)) as replicates:
+            _discard(session, custody, how, kept)
+    missing = [number for number in range(1, how.declared + 1) if number not in kept]
+
+    def list_tasks() -> Iterator[Any]:
+        for number in missing:
+            with warehouse.session(reads=[Zone.PUBLIC]) as session:
+                task = _task(session, custody, how, basis, number)
+            yield task
+
+    reported = time.monotonic()
+    with closing(how.perform(list_tasks(), max(len(missing), 1))) as replicates:
         for number, counts, seconds in replicates:
             kept[number] = Account(number, basis.made_of, hash_counts(counts), seconds)
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-                if _made_of(session, custody, release) != basis.made_of:
+                if how.read_made_of(session, custody) != basis.made_of:
                     raise StaleInputError(f"{release.schema}: estimates were replaced while replicates were made")
                 rows = session.register("rows", _as_rows(number, counts))
                 session.run(_APPEND, table=release.public(REPLICATES), rows=rows)
                 _write_accounts(session, custody, release, kept)
-            if len(kept) == release.declaration.replicates or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:
-                report(len(kept), release.declaration.replicates)
+            if len(kept) == how.declared or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:
+                report(len(kept), how.declared)
                 reported = time.monotonic()
     return tuple(kept[number] for number in sorted(kept))
-
-
-def read_basis(session: Session, custody: Custody, release: TopDownRelease) -> Basis:
-    """What current replicates follow from. Raises StaleInputError if the estimates of the finest level were altered."""
-    estimates = release.public(release.estimates(release.finest))
-    counts = {histogram: read_counts(session, estimates, histogram=histogram) for histogram in SCHEMAS}
-    parents, made_of = read_tree(session, release).parents, _made_of(session, custody, release)
-    template = ReplicateTask(0, b"", release.design, parents, counts, derive_all_limits(session, release))
-    return Basis(read_draw_id(session, release), made_of, template)
 
 
 def derive_key(draw_id: str, replicate: int) -> bytes:
@@ -179,15 +253,14 @@ def derive_key(draw_id: str, replicate: int) -> bytes:
 def hash_counts(counts: Mapping[str, Counts]) -> str:
     """The SHA-256 of a replicate's counts, in the order of histograms, places and cells."""
     digest = sha256()
-    for histogram in SCHEMAS:
-        of = counts[histogram]
+    for histogram, of in counts.items():
         digest.update(f"{histogram} {len(of.count)}\n".encode())
         for array in (of.number, of.cell, of.count):
             digest.update(np.ascontiguousarray(array, dtype="<i8").data)
     return digest.hexdigest()
 
 
-def read_accounts(session: Session, custody: Custody, release: TopDownRelease) -> tuple[Account, ...]:
+def read_accounts(session: Session, custody: Custody, release: TreeRelease) -> tuple[Account, ...]:
     """How the stored replicates were made, by number; none if the account of them was altered."""
     accounts, table = _accounts(release), release.public(REPLICATES)
     if session.columns(table) != _TYPES or not is_sealed(session, custody, release.schema, REPLICATES, [accounts]):
@@ -195,32 +268,36 @@ def read_accounts(session: Session, custody: Custody, release: TopDownRelease) -
     return tuple(sorted(Account(*row) for row in session.rows("warehouse/all", source=accounts)))
 
 
-def read_replicate(session: Session, release: TopDownRelease, replicate: int) -> dict[str, Counts]:
-    table = release.public(REPLICATES)
-    return {histogram: read_counts(session, table, histogram=histogram, replicate=replicate) for histogram in SCHEMAS}
+def read_replicate(session: Session, how: Replication[Any], replicate: int) -> dict[str, Counts]:
+    table = how.release.public(REPLICATES)
+    return {name: read_counts(session, table, histogram=name, replicate=replicate) for name in how.histograms}
 
 
-def check_replicates(context: ReleaseContext[TopDownRelease]) -> list[str]:
+def replicates_gate(how: Replication[Any]) -> Gate[Any]:
+    return Gate("replicates_as_made", REPLICATES, read_claim(check_replicates), partial(check_replicates, how))
+
+
+def check_replicates(how: Replication[Any], context: ReleaseContext[Any]) -> list[str]:
     """The stored replicates are those that were made from the current estimates, and one of them, chosen by the draw
     id, is the same when it is made again."""
-    release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        stored = read_accounts(session, context.custody, release)
-        if [account.replicate for account in stored] != list(range(1, release.declaration.replicates + 1)):
-            return [f"the stored replicates are not those from 1 to {release.declaration.replicates}, or were altered"]
+        stored = read_accounts(session, context.custody, how.release)
+        if [account.replicate for account in stored] != list(range(1, how.declared + 1)):
+            return [f"the stored replicates are not those from 1 to {how.declared}, or were altered"]
         try:
-            basis = read_basis(session, context.custody, release)
+            basis = how.read_basis(session, context.custody)
+            chosen = stored[choose_replicate(basis.draw_id, how.declared) - 1]
+            task = _task(session, context.custody, how, basis, chosen.replicate)
         except StaleInputError as error:
             return [str(error)]
         problems = [
             f"replicate {account.replicate}: altered, or made from other estimates"
             for account in stored
-            if not _is_current(session, release, basis, account)
+            if not is_current(session, how, basis.made_of, account)
         ]
-        surplus = _count_surplus(session, release, [account.replicate for account in stored])
+        surplus = _count_surplus(session, how, [account.replicate for account in stored])
         problems += count_problem(surplus, "rows of no replicate")
-    chosen = stored[choose_replicate(basis.draw_id, release.declaration.replicates) - 1]
-    _, counts, _ = make_replicate(_task(basis, chosen.replicate))
+    ((_, counts, _),) = how.perform(iter([task]), 1)
     if hash_counts(counts) != chosen.content:
         problems.append(f"replicate {chosen.replicate}: made again, it differs")
     return problems
@@ -230,52 +307,43 @@ def choose_replicate(draw_id: str, replicates: int) -> int:
     return 1 + int(sha256(draw_id.encode()).hexdigest(), 16) % replicates
 
 
-def _made_of(session: Session, custody: Custody, release: TopDownRelease) -> str:
-    """A digest of the current estimates, which are made of draw, design, spine, invariants and limits."""
-    estimates = hash_estimates(session, custody, release)
-    if estimates is None:
-        raise StaleInputError(
-            f"{release.schema}: the estimates of {release.finest} were altered; materialize {release.estimated} first"
-        )
-    return sha256(json.dumps([VERSION, estimates]).encode()).hexdigest()
+def _task(session: Session, custody: Custody, how: Replication[Any], basis: Basis, number: int) -> Any:
+    task = replace(basis.template, replicate=number, key=derive_key(basis.draw_id, number))
+    return how.complete(session, custody, task)
 
 
-def _task(basis: Basis, number: int) -> ReplicateTask:
-    return replace(basis.template, replicate=number, key=derive_key(basis.draw_id, number))
-
-
-def _is_current(session: Session, release: TopDownRelease, basis: Basis, account: Account) -> bool:
+def is_current(session: Session, how: Replication[Any], made_of: str, account: Account) -> bool:
     """Whether a stored replicate is declared, was made from the current estimates, and is as it was made."""
     return (
-        1 <= account.replicate <= release.declaration.replicates
-        and account.made_of == basis.made_of
-        and hash_counts(read_replicate(session, release, account.replicate)) == account.content
+        1 <= account.replicate <= how.declared
+        and account.made_of == made_of
+        and hash_counts(read_replicate(session, how, account.replicate)) == account.content
     )
 
 
-def _count_surplus(session: Session, release: TopDownRelease, replicates: Iterable[int]) -> int:
+def _count_surplus(session: Session, how: Replication[Any], replicates: Iterable[int]) -> int:
     (rows,) = session.row(
         "topdown/surplus_replicates",
-        {"replicates": list(replicates), "histograms": list(SCHEMAS)},
-        replicates=release.public(REPLICATES),
+        {"replicates": list(replicates), "histograms": list(how.histograms)},
+        replicates=how.release.public(REPLICATES),
     )
     return int(rows)
 
 
-def _discard(session: Session, custody: Custody, release: TopDownRelease, kept: Mapping[int, Account]) -> None:
-    parts = [_as_rows(number, read_replicate(session, release, number)) for number in sorted(kept)]
+def _discard(session: Session, custody: Custody, how: Replication[Any], kept: Mapping[int, Account]) -> None:
+    parts = [_as_rows(number, read_replicate(session, how, number)) for number in sorted(kept)]
     rows = session.register("kept", pa.concat_tables([_ROWS.empty_table(), *parts]))
-    session.create(release.public(REPLICATES), "warehouse/all", source=rows)
-    _write_accounts(session, custody, release, kept)
+    session.create(how.release.public(REPLICATES), "warehouse/all", source=rows)
+    _write_accounts(session, custody, how.release, kept)
 
 
-def _write_accounts(session: Session, custody: Custody, release: TopDownRelease, kept: Mapping[int, Account]) -> None:
+def _write_accounts(session: Session, custody: Custody, release: TreeRelease, kept: Mapping[int, Account]) -> None:
     rows = pa.Table.from_pylist([vars(kept[number]) for number in sorted(kept)], schema=_ACCOUNT)
     session.create(_accounts(release), "warehouse/all", source=session.register("made", rows))
     seal_stage(session, custody, release.schema, REPLICATES, [_accounts(release)])
 
 
-def _accounts(release: TopDownRelease) -> Table:
+def _accounts(release: TreeRelease) -> Table:
     return release.public(f"{REPLICATES}_made")
 
 

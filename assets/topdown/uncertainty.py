@@ -5,9 +5,10 @@ gate makes the tables again.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 
 import dagster as dg
 import numpy as np
@@ -18,7 +19,7 @@ from assets.conventions import preview
 from assets.release.statement import Accuracy
 from assets.tabulation.asset import build_tables
 from assets.topdown.histograms import read_counts
-from assets.topdown.release import REPLICATES, SPINE, SUMMARY, TEXTS, UNCERTAINTY, TopDownRelease
+from assets.topdown.release import REPLICATES, SPINE, SUMMARY, TEXTS, UNCERTAINTY, TopDownRelease, TreeRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.tables import redistricting_tables
 from mechanisms.topdown.design import SCHEMAS, words
@@ -65,12 +66,12 @@ def build_uncertainty(release: TopDownRelease) -> dg.AssetsDefinition:
         ),
         lambda session: uncertainty_recipes(session, release),
         COLUMNS,
-        lambda session: {"errors by level": _preview_summary(session, release)},
+        lambda session: {"errors by level": preview_summary(session, release, redistricting_tables(release)[0].name)},
         stage=UNCERTAINTY,
     )
 
 
-def uncertainty_table(release: TopDownRelease, name: str) -> Table:
+def uncertainty_table(release: TreeRelease, name: str) -> Table:
     return release.public(f"{name.lower()}_{UNCERTAINTY}")
 
 
@@ -80,7 +81,7 @@ def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table
     The recipes read what this function registers, and work only in the same session.
     """
     recipes: dict[Table, Recipe] = {}
-    sums: dict[tuple[str, str], _Summary] = defaultdict(lambda: np.zeros((3, len(SIZES)), dtype=np.int64))
+    summary = Summary()
     for schema in SCHEMAS.values():
         tables = [table for table in redistricting_tables(release) if table.schema is schema]
         if not tables:
@@ -88,8 +89,8 @@ def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table
         errors: dict[str, list[pa.Table]] = {table.name: [] for table in tables}
         for depth, first, moments in _compute_moments(session, release, schema, tables):
             for table, of_table in zip(tables, _split(moments, tables), strict=True):
-                errors[table.name].append(_list_errors(of_table, release.declaration.replicates, depth, first))
-                _add_to_summary(sums[table.name, release.levels[depth]], of_table)
+                errors[table.name].append(list_errors(of_table, release.declaration.replicates, depth, first))
+                summary.add(table.name, release.levels[depth], of_table)
         for table in tables:
             cells = pa.table({"position": np.arange(len(table.cells)), "cell": [cell.name for cell in table.cells]})
             names = {
@@ -98,21 +99,44 @@ def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table
                 "errors": session.register(f"errors_of_{table.name}", pa.concat_tables(errors[table.name])),
             }
             recipes[uncertainty_table(release, table.name)] = ("topdown/uncertainty", {}, names)
-    rows = session.register("made_summary", _list_summary(sums, release))
+    named = [table.name for table in redistricting_tables(release)]
+    made = summary.list_rows(named, release.levels, release.declaration.replicates)
+    rows = session.register("made_summary", made)
     recipes[release.public(SUMMARY)] = ("warehouse/all", {}, {"source": rows})
     return recipes
 
 
-_Summary = NDArray[np.int64]
-"""Sums over all cells of a table at a level, by size of cell, shape (3, sizes): the number of cells, and the sums of
-distances and of deviations."""
+class Summary:
+    """Sums over all cells of a table at a level, by size of cell, shape (3, sizes): the number of cells, and the sums
+    of distances and of deviations."""
 
+    def __init__(self) -> None:
+        self._sums = defaultdict[tuple[str, str], NDArray[np.int64]](lambda: np.zeros((3, len(SIZES)), np.int64))
 
-def _add_to_summary(summary: _Summary, moments: Moments) -> None:
-    size = np.searchsorted(SIZES, moments.estimate.ravel(), side="right") - 1
-    np.add.at(summary[0], size, 1)
-    np.add.at(summary[1], size, moments.distances.ravel())
-    np.add.at(summary[2], size, moments.deviations.ravel())
+    def add(self, table: str, level: str, moments: Moments) -> None:
+        sums, size = self._sums[table, level], np.searchsorted(SIZES, moments.estimate.ravel(), side="right") - 1
+        np.add.at(sums[0], size, 1)
+        np.add.at(sums[1], size, moments.distances.ravel())
+        np.add.at(sums[2], size, moments.deviations.ravel())
+
+    def list_rows(self, tables: Sequence[str], levels: Sequence[str], replicates: int) -> pa.Table:
+        """A row for each table, level and size that has cells, in the order of tables, levels and sizes."""
+        rows = []
+        for table, level in product(tables, levels):
+            for size, (cells, distances, deviations) in enumerate(self._sums[table, level].T.tolist()):
+                if cells:
+                    pairs = cells * replicates
+                    most = SIZES[size + 1] - 1 if size + 1 < len(SIZES) else None
+                    means = _round(Fraction(distances, pairs)), _round(Fraction(deviations, pairs))
+                    rows.append((table, level, SIZES[size], most, cells, *means))
+        kinds = {
+            **dict.fromkeys(("table_name", "level"), pa.string()),
+            **dict.fromkeys(("least", "most", "cells"), pa.int64()),
+            **dict.fromkeys(("mean_absolute_error", "bias"), _DECIMAL),
+        }
+        return pa.Table.from_pylist(
+            [dict(zip(kinds, row, strict=True)) for row in rows], schema=pa.schema(list(kinds.items()))
+        )
 
 
 def _compute_moments(
@@ -143,11 +167,11 @@ def _split(moments: Moments, tables: Sequence[RedistrictingTable]) -> Iterator[M
     return (Moments(*of_table) for of_table in zip(*arrays, strict=True))
 
 
-def _list_errors(moments: Moments, replicates: int, depth: int, first: int) -> pa.Table:
+def list_errors(moments: Moments, replicates: int, depth: int, first: int, *, median: bool = False) -> pa.Table:
     """The cells that the published tables or a replicate do not leave empty, with their errors."""
     place, position = np.nonzero((moments.estimate != 0) | (moments.squares != 0))
     own = Moments(*(array[place, position] for array in vars(moments).values()))
-    errors = compute_intervals(own, replicates)
+    errors = compute_intervals(own, replicates, median=median)
     return pa.table(
         {
             "depth": np.full(len(place), depth),
@@ -162,37 +186,16 @@ def _list_errors(moments: Moments, replicates: int, depth: int, first: int) -> p
     )
 
 
-def _list_summary(sums: Mapping[tuple[str, str], _Summary], release: TopDownRelease) -> pa.Table:
-    """A row for each table, level and size that has cells, in the order of tables, levels and sizes."""
-    rows = []
-    for table in redistricting_tables(release):
-        for level in release.levels:
-            for size, (cells, distances, deviations) in enumerate(sums[table.name, level].T.tolist()):
-                if cells:
-                    pairs = cells * release.declaration.replicates
-                    most = SIZES[size + 1] - 1 if size + 1 < len(SIZES) else None
-                    means = _round(Fraction(distances, pairs)), _round(Fraction(deviations, pairs))
-                    rows.append((table.name, level, SIZES[size], most, cells, *means))
-    kinds = {
-        **dict.fromkeys(("table_name", "level"), pa.string()),
-        **dict.fromkeys(("least", "most", "cells"), pa.int64()),
-        **dict.fromkeys(("mean_absolute_error", "bias"), _DECIMAL),
-    }
-    return pa.Table.from_pylist(
-        [dict(zip(kinds, row, strict=True)) for row in rows], schema=pa.schema(list(kinds.items()))
-    )
-
-
 def _round(mean: Fraction) -> Decimal:
     return Decimal(round(mean * 10**_PLACES)).scaleb(-_PLACES)
 
 
-def _preview_summary(session: Session, release: TopDownRelease) -> dg.MetadataValue:
-    first = redistricting_tables(release)[0]
+def preview_summary(session: Session, release: TreeRelease, first: str) -> dg.MetadataValue:
+    """The errors of a table by level and size of cell."""
     rows = session.rows("warehouse/all", source=release.public(SUMMARY))
     return preview(
         {
-            "level": f"Errors of {first.name}",
+            "level": f"Errors of {first}",
             "count": "Size of cell: the published count",
             "error": COLUMNS["mean_absolute_error"],
             "bias": COLUMNS["bias"],
@@ -200,7 +203,7 @@ def _preview_summary(session: Session, release: TopDownRelease) -> dg.MetadataVa
         [
             (words(level), describe_size(least, most), error, bias)
             for table, level, least, most, _, error, bias in rows
-            if table == first.name
+            if table == first
         ],
     )
 

@@ -150,14 +150,13 @@ class System:
         other[free] += found[types : types + extra]
         return other
 
-    def rank(self, solution: Counts, other: Counts, number: int) -> Shares:
-        """The confidence in each type, shape (types,): in what share of reconstructions, each of random costs, it
-        occurs. It orders records (Dick et al., "Confidence-ranked reconstruction of census microdata from published
-        statistics", PNAS 2023, rank those of other solvers so). It is no probability: vertices are no uniform draws. If
-        `other`, the histogram that differs most, is the solution, all are certain."""
+    def rank(self, solution: Counts, other: Counts, costs: Shares) -> Shares:
+        """The confidence in each type, shape (types,): in what share of reconstructions, each of random costs of shape
+        (reconstructions, types), it occurs. It orders records (Dick et al., "Confidence-ranked reconstruction of census
+        microdata from published statistics", PNAS 2023, rank those of other solvers so). It is no probability: vertices
+        are no uniform draws. If `other`, the histogram that differs most, is the solution, all are certain."""
         if np.array_equal(solution, other):
             return (solution > 0).astype(np.float64)
-        costs = np.random.default_rng(0).normal(size=(number, len(self.types)))
         return np.asarray(np.mean([self.reconstruct(row) > 0 for row in costs], axis=0))
 
     def count_provable(self, solution: Counts, other: Counts) -> int:

@@ -91,7 +91,7 @@ class Attacker:
             raise LinkedTablesError(f"more than {MOST_UNKNOWNS:,} combinations are possible; declare fewer variables")
         self.published, self._unknowns, rows = published.copy(), len(possible), cell_of[:, possible]
         cells, order = np.unique(rows[rows != OUTSIDE]), np.argsort(rows.ravel(), kind="stable")
-        self._at_least, self._unit = least, max(1.0, published.max(initial=0) / _GREATEST)
+        self._at_least, self._unit = least, 1.0 if least else max(1.0, published.max(initial=0) / _GREATEST)
         if not np.isin(np.flatnonzero((published > 0) | ((published == SUPPRESSED) & (least > 0))), cells).all():
             raise LinkedTablesError("no counts add up to all published cells")
         starts = np.searchsorted(rows.ravel()[order], cells)
@@ -113,6 +113,14 @@ class Attacker:
         for row, cell in enumerate(self._members):
             if cell in cells:
                 self._solver.changeRowBounds(row, *self._bounds(cell))
+
+    def find_ends(self, total: int, need: int) -> tuple[int, int]:
+        """How low and how high a total must be able to be, beyond what the solver's tolerance leaves uncertain. Raises
+        LinkedTablesError if that is more than the total."""
+        margin = int(2 * _TOLERANCE * self._unit)
+        if total < margin:
+            raise LinkedTablesError("a cell that few records dominate has a total too small beside the greatest one")
+        return max(0, total - need - margin), total + need + margin
 
     def find_interval(self, cell: int) -> tuple[float, float]:
         """The least and the greatest integers that a cell can be, as far as the linear program can tell."""
@@ -255,11 +263,12 @@ def suppress_totals(cell_of: Counts, true: Counts, hidden: NDArray[np.bool_], ne
     where nothing is needed."""
     attacker = Attacker(cell_of, np.where(hidden, SUPPRESSED, true), 0)
     for cell in np.flatnonzero(needs).tolist():
-        asked = int(needs[cell])
-        while not attacker.reaches(cell, *_find_ends(true, cell, int(needs[cell]))):
-            further = attacker.widen(cell, 0, true, _find_ends(true, cell, asked))
+        total, need = int(true[cell]), int(needs[cell])
+        asked, ends = need, attacker.find_ends(total, need)
+        while not attacker.reaches(cell, *ends):
+            further = attacker.widen(cell, 0, true, attacker.find_ends(total, asked))
             # The solver may fall short of an end by a rounding.
-            asked += not len(further)
+            asked *= 1 if len(further) else 2
             attacker.suppress(further)
     return attacker.published == SUPPRESSED
 
@@ -269,13 +278,9 @@ def count_revealed(cell_of: Counts, published: Counts, true: Counts, needs: Coun
     add up to what is published."""
     attacker, revealed = Attacker(cell_of, published, 0), 0
     for cell in np.flatnonzero(needs).tolist():
-        ends = _find_ends(true, cell, int(needs[cell]))
+        ends = attacker.find_ends(int(true[cell]), int(needs[cell]))
         revealed += published[cell] != SUPPRESSED or not attacker.reaches(cell, *ends)
     return revealed
-
-
-def _find_ends(true: Counts, cell: int, need: int) -> tuple[int, int]:
-    return max(0, int(true[cell]) - need), int(true[cell]) + need
 
 
 def rank_contributions(cell_of: Counts, combination: Counts, values: Counts, cells: int, most: int) -> Counts:

@@ -204,6 +204,15 @@ class Moments:
     distances: NDArray[np.int64]
 
 
+def add_deviations(estimate: NDArray[np.int64], replicates: Iterable[NDArray[np.int64]]) -> Moments:
+    """The moments of the replicates' deviations from published counts of the same shape."""
+    sums = np.zeros((3, *estimate.shape), dtype=np.int64)
+    for counts in replicates:
+        deviations = counts - estimate
+        sums += deviations, deviations**2, np.abs(deviations)
+    return Moments(estimate, *sums)
+
+
 @dataclass(frozen=True)
 class Intervals:
     """Errors of published counts, from R replicates; arrays of one shape. The standard error is √(Σ
@@ -216,8 +225,8 @@ class Intervals:
     upper: NDArray[np.int64]
 
 
-def compute_intervals(moments: Moments, replicates: int) -> Intervals:
-    """90% intervals: the published count ± 2.015 √MSE, or the count less its bias ± the same.
+def compute_intervals(moments: Moments, replicates: int, *, median: bool = False) -> Intervals:
+    """90% intervals: the published count ± 2.015 √MSE, or the count less its bias ± the same, but for medians.
 
     The bias is taken off where the count is above 5, the bias is half a standard deviation of the replicates or more,
     and it is negative or the count is 25 or more. The lower end is rounded down and is not below 0; the upper end is
@@ -227,7 +236,7 @@ def compute_intervals(moments: Moments, replicates: int) -> Intervals:
     bias, error = moments.deviations / replicates, np.sqrt(moments.squares / replicates)
     # |bias| >= sd / 2 is 4 bias² >= MSE - bias², which floating-point numbers compare exactly below 2^53.
     large = 5 * moments.deviations.astype(np.float64) ** 2 >= replicates * moments.squares.astype(np.float64)
-    moved = (estimate > 5) & (bias != 0) & large & ((bias < 0) | (estimate >= 25))
+    moved = (estimate > 5) & (bias != 0) & large & ((bias < 0) | (estimate >= 25)) & (not median)
     center = estimate - np.where(moved, bias, 0.0)
     lower = np.maximum(np.floor(center - QUANTILE * error), 0.0)
     upper = np.maximum(np.ceil(center + QUANTILE * error), 0.0)
@@ -256,9 +265,4 @@ class Sums:
 
     def moments(self, published: Counts, replicates: Iterable[Counts], first: int, last: int) -> Moments:
         """The moments of the replicates' deviations, for the places from `first` up to `last`; shape (places, sums)."""
-        estimate = self.of(published, first, last)
-        sums = np.zeros((3, *estimate.shape), dtype=np.int64)
-        for counts in replicates:
-            deviations = self.of(counts, first, last) - estimate
-            sums += deviations, deviations**2, np.abs(deviations)
-        return Moments(estimate, *sums)
+        return add_deviations(self.of(published, first, last), (self.of(each, first, last) for each in replicates))

@@ -1,9 +1,14 @@
 """Claims about runs that lost a server or their process: they are launched again, and what was refused is not."""
 
+import multiprocessing
+import os
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
@@ -157,6 +162,51 @@ def lost_run(instance: dg.DagsterInstance, **tags: str) -> str:
     made = instance.create_run_for_job(make, tags={BY_COMMAND: "name", **tags})
     instance.report_run_failed(made, "The run's process is gone.")
     return made.run_id
+
+
+def test_a_run_whose_process_is_gone_is_reported_once_the_report_can_be_stored(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from Dagster alone, whose thread for it ends with the first report that a full disk refuses; from
+    reports of runs with a process, of those that ended between two looks, and of other processes' runs."""
+    found = list[dg.DagsterRunStatus]()
+    gone = multiprocessing.get_context("fork").Process(target=lambda: None)
+    gone.start()
+    os.waitid(os.P_PID, gone.pid or 0, os.WEXITED | os.WNOWAIT)
+
+    @dg.op
+    def look(context: dg.OpExecutionContext) -> None:
+        def see() -> None:
+            tick(instance)
+            run = instance.get_run_by_id(context.run_id)
+            found.append(run.status if run else dg.DagsterRunStatus.CANCELED)
+
+        see()
+        monkeypatch.setattr(dg.DagsterInstance, "run_launcher", dg.DefaultRunLauncher())
+        see()
+        monkeypatch.setattr(jobs, "_find_process", lambda *_: gone.pid)
+        with monkeypatch.context() as earlier:
+            earlier.setattr(jobs, "_BEGAN", time.time())
+            see()
+        with monkeypatch.context() as full:
+            full.setattr(instance, "report_run_failed", Mock(side_effect=OperationalError("INSERT", {}, Exception())))
+            with pytest.raises(OperationalError):
+                see()
+        see()
+
+    @dg.job(executor_def=dg.in_process_executor, tags=launch.OF_LOCATION)
+    def make() -> None:
+        look()
+
+    with suppress(Exception):
+        make.execute_in_process(instance=instance)
+    assert found == [dg.DagsterRunStatus.STARTED] * 3 + [dg.DagsterRunStatus.FAILURE]
+
+
+def test_the_process_of_a_run_is_the_one_that_runs_it(instance: dg.DagsterInstance) -> None:
+    result = run(instance, lambda: None, lambda: None)
+    assert jobs._find_process(instance, result.run_id) == os.getpid()
+    assert jobs._find_process(instance, "none") is None
 
 
 def reports(instance: dg.DagsterInstance, run_id: str) -> int:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import stirred
+from mechanisms.topdown.dhc import levels
 from mechanisms.topdown.dhc.levels import Estimated as Level
 from mechanisms.topdown.schema import Counts
 from stirred import dhc
@@ -139,7 +140,7 @@ def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyP
     """The wrong program counts households twice, as units. But when two persons who live alone, of the same kind, move
     together, a cell loses 2 and another gains 1."""
     monkeypatch.setattr(
-        dhc,
+        levels,
         "estimate_level",
         lambda plan, own, *rest: Level(
             own.measuring._exact, *[0.5 if own.measuring.level.name == "State" else 0.1] * 2

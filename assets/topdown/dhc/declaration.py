@@ -10,7 +10,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import ReleaseName, require_distinct_products
 from assets.release.numbers import Delta
-from assets.topdown.declaration import Allocated, Code, Level, PlaceCode, TreeDeclaration, read_codes
+from assets.topdown.declaration import MOST_REPLICATES, Allocated, Code, Level, PlaceCode, TreeDeclaration, read_codes
 from mechanisms.accounting.specification import DELTA
 from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.dhc.allocation import (
@@ -142,6 +142,15 @@ class DHCDeclaration(TreeDeclaration):
         default_factory=list,
         description="What is published besides the spine: tables such as P12 or P12A, microdata (persons, units), "
         "noisy_measurements and the exact facilities; if empty, everything.",
+    )
+
+    replicates: int = Field(
+        0,
+        ge=0,
+        le=MOST_REPLICATES,
+        strict=True,
+        description="How often noise and estimation run again on the published counts, for the errors of the tables; "
+        "0: not at all. The redistricting release declares as many or more. Costs time and no budget.",
     )
 
     @property

@@ -20,8 +20,11 @@ from assets.topdown.dhc.levels import find_wrong_levels
 from assets.topdown.dhc.measurements import read_again
 from assets.topdown.dhc.products import estimates_recipes, microdata_recipes, tables_recipes
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, DHCRelease
+from assets.topdown.dhc.replicates import DHCReplication
+from assets.topdown.dhc.uncertainty import uncertainty_recipes
 from assets.topdown.gates import check_spine
-from assets.topdown.release import SPINE
+from assets.topdown.release import SPINE, UNCERTAINTY
+from assets.topdown.replicates import replicates_gate
 from assets.topdown.spine import pluralize, read_tree, stage_ancestry
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.refusal import RefusedError
@@ -40,7 +43,7 @@ _COLUMNS = {"level": "VARCHAR", "histogram": "VARCHAR", "number": "BIGINT", "cel
 
 def dhc_gates(release: DHCRelease) -> list[Gate[DHCRelease]]:
     both, words = [Zone.CONFIDENTIAL, Zone.PUBLIC], "The estimates are those of the finest level, filled and added up."
-    return [
+    gates: list[Gate[DHCRelease]] = [
         session_gate("spine_of_the_cef", SPINE, check_spine, both),
         session_gate("no_impossible_records", HISTOGRAMS, _check_impossible_records, [Zone.CONFIDENTIAL]),
         session_gate("facilities_of_the_cef", FACILITIES, _check_facilities, both),
@@ -56,6 +59,12 @@ def dhc_gates(release: DHCRelease) -> list[Gate[DHCRelease]]:
         tables_gate(lambda session: microdata_recipes(session, release), MICRODATA),
         tables_gate(lambda session: tables_recipes(session, release)),
     ]
+    if release.declaration.replicates:
+        gates += [
+            replicates_gate(DHCReplication(release)),
+            tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
+        ]
+    return gates
 
 
 def _check_impossible_records(session: Session, context: Context) -> Iterator[str]:

@@ -41,6 +41,7 @@ from mechanisms.topdown.dhc.levels import (
     Level,
     Measuring,
     Reading,
+    count_tenures,
     estimate_level,
     list_reads,
     plan_levels,
@@ -66,9 +67,6 @@ ESTIMATE_COLUMNS = {
 _ESTIMATES = pa.schema(
     [("histogram", pa.string()), ("number", pa.int64()), ("cell", pa.int64()), ("count", pa.int64())]
 )
-
-_TENURE = UNITS.marginal("tenure_3lev")
-_TENURES = 3
 
 
 @dataclass(frozen=True)
@@ -350,7 +348,7 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -
     if depth:
         table = release.public(release.level(release.levels[depth - 1]))
         above = {histogram: read_counts(session, table, histogram=histogram) for histogram in SCHEMAS}
-    held = {PERSONS.name: persons, UNITS.name: units, HOUSEHOLDS.name: np.zeros((len(units), _TENURES), np.int64)}
+    held = {PERSONS.name: persons, UNITS.name: units, HOUSEHOLDS.name: np.zeros((len(units), 3), np.int64)}
     given = {
         histogram: Given(
             PLANS[histogram],
@@ -367,8 +365,7 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -
 
 def hold_tenures(households: Given, units: Counts) -> Given:
     """What holds of households: by place, the occupied units by tenure."""
-    tenures = units.answer(_TENURE, 0, len(households.parents))[:, :_TENURES]
-    return replace(households, held=tenures)
+    return replace(households, held=count_tenures(units, len(households.parents)))
 
 
 def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[str, str]]:

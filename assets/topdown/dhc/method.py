@@ -19,6 +19,7 @@ from assets.release.method import CHARGE, Fact, release_hook, session_hook, stat
 from assets.release.microdata import Microdata
 from assets.release.release import Release
 from assets.tabulation.asset import TABLES
+from assets.topdown.dhc.accuracy import build_dhc_accuracy
 from assets.topdown.dhc.gates import dhc_gates
 from assets.topdown.dhc.given import build_facilities, build_redistricting, require_feasible
 from assets.topdown.dhc.levels import build_level, find_wrong_levels, missing_estimates
@@ -34,9 +35,12 @@ from assets.topdown.dhc.products import build_dhc_tables, build_filled, build_mi
 from assets.topdown.dhc.published import published_tables
 from assets.topdown.dhc.recount import list_microdata
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, TEXTS, DHCRelease
+from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.dhc.statement import dhc_statement
+from assets.topdown.dhc.uncertainty import build_dhc_uncertainty
 from assets.topdown.plan import allocations_for
-from assets.topdown.release import PLACES, SPINE
+from assets.topdown.release import PLACES, REPLICATES, SPINE, UNCERTAINTY
+from assets.topdown.replicates import build_replicates
 from assets.topdown.spine import SpineError, build_spine, placement, read_tree
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
@@ -68,7 +72,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
     def __init__(self, release: DHCRelease) -> None:
         super().__init__(release)
         self.draw_follows = (HISTOGRAMS, self._levels[-1])
-        self.publishes_also_from = (SPINE, FACILITIES)
+        self.publishes_also_from = (SPINE, FACILITIES, *([UNCERTAINTY] if release.declaration.replicates else []))
 
     @property
     def _levels(self) -> Sequence[str]:
@@ -77,7 +81,8 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
     @property
     def stages(self) -> Sequence[str]:
         before = (SPINE, FACILITIES, REDISTRICTING, HISTOGRAMS, CHARGE)
-        return [*before, *self._levels, MEASUREMENTS, ESTIMATES, MICRODATA, TABLES]
+        errors = [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
+        return [*before, *self._levels, MEASUREMENTS, ESTIMATES, MICRODATA, TABLES, *errors]
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:
@@ -102,7 +107,14 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
             build_filled(release),
             build_microdata(release),
             build_dhc_tables(release),
+            build_dhc_accuracy(release),
+            *(self._build_errors() if release.declaration.replicates else []),
         ]
+
+    def _build_errors(self) -> Sequence[dg.AssetsDefinition]:
+        replicates, finest = self.release.declaration.replicates, words(self.release.finest)
+        text = TEXTS("replicates", replicates=replicates, finest=finest, name=self.release.redistricting.name)
+        return build_replicates(DHCReplication(self.release), text, ESTIMATES), build_dhc_uncertainty(self.release)
 
     @property
     def microdata(self) -> Microdata:

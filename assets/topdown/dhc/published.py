@@ -1,6 +1,7 @@
 """The published tables of a DHC release: tables, microdata, spine, facilities and noisy measurements, as the data
 dictionary describes them."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 from assets.cef.census import COLUMNS as CENSUS_COLUMNS
@@ -11,7 +12,7 @@ from assets.topdown.dhc.given import FACILITY_COLUMNS
 from assets.topdown.dhc.measurements import COLUMNS
 from assets.topdown.dhc.products import cell_names, describe_table, place_columns, table_names, table_of
 from assets.topdown.dhc.release import TEXTS, DHCRelease
-from assets.topdown.published import describe_spine
+from assets.topdown.published import describe_errors, describe_spine, describe_summary
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.tables import DHC_TABLES, MEDIAN_AGES
@@ -28,7 +29,18 @@ def published_tables(release: DHCRelease) -> tuple[PublishedTable, ...]:
         describe_spine(release),
         *([_facilities(release)] if FACILITIES in release.products else []),
         *([_measurements(release)] if MEASURED in release.products else []),
+        *(_tables_of_errors(release) if release.declaration.replicates else []),
     )
+
+
+def _tables_of_errors(release: DHCRelease) -> Iterator[PublishedTable]:
+    replicates = release.declaration.replicates
+    for name in table_names(release):
+        title, _, labels, histogram = describe_table(name)
+        cells = dict(zip(cell_names(name), labels, strict=True))
+        kind, unit = ("decimal", "years") if name in MEDIAN_AGES else ("integer", _UNITS[histogram])
+        yield describe_errors(release, name, title, cells, unit, replicates, kind=kind, texts=TEXTS)
+    yield describe_summary(release, replicates)
 
 
 def published_table(release: DHCRelease, name: str) -> PublishedTable:

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assets.release.prose import Prose
-from assets.topdown.dhc.declaration import BLOCK_GROUP, RECORDS, SUBSET_GROUP, DHCDeclaration
+from assets.topdown.dhc.declaration import BLOCK_GROUP, PUERTO_RICO, RECORDS, SUBSET_GROUP, TABLES, DHCDeclaration
 from assets.topdown.release import TopDownRelease, TreeRelease
+from assets.topdown.spine import SpineError
 from mechanisms.topdown.dhc.design import DHCDesign
-from resources.statements import Fragment, Table
+from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
 
 TEXTS = Prose(Path(__file__).with_name("texts.md"))
@@ -18,6 +19,9 @@ ESTIMATES, MICRODATA = "estimates", "microdata"
 
 NEEDED = {"units": ("GQTYPE3", "VACS"), "persons": ("QSEX",)}
 """The columns of the census that a dataset has with `dhc`, by table."""
+
+
+_COUNT_STATES = SQL("dhc/states", "SELECT count(DISTINCT TABBLKST) FROM {{ units }}")
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,13 @@ class DHCRelease(TreeRelease):
         own, other = self.spine[self.finest], redistricting.spine[redistricting.finest]
         if own != other:
             self.refuse(f"spine: {self.finest}: its places are not those of {redistricting.finest} in {named}")
+        replicates = self.declaration.replicates
+        self._check_replicates(replicates, set(self.products) & set(TABLES), "tables")
+        if replicates > redistricting.declaration.replicates:
+            self.refuse(
+                f"replicates: {replicates}; each lies within one of {redistricting.name}, which declares "
+                f"{redistricting.declaration.replicates}"
+            )
 
     def _check_columns(self) -> None:
         for name, columns in NEEDED.items():
@@ -53,6 +64,13 @@ class DHCRelease(TreeRelease):
 
     def stage_units(self, session: Session) -> Table | Fragment:
         units = super().stage_units(session)
+        if self.declaration.spine == PUERTO_RICO:
+            (states,) = session.row(_COUNT_STATES, units=units)
+            if states > 1:
+                raise SpineError(
+                    f"{self.schema}: spine: puerto_rico begins with the state, and {self.dataset.name} has {states}; "
+                    "declare spine: production"
+                )
         if not any(column in self.computed_columns for code in self.spine.values() for column in code.columns):
             return units
         names = {"units": units, "subset_group": SUBSET_GROUP, "block_group": BLOCK_GROUP}

@@ -23,8 +23,10 @@ from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.dhc.allocation import LEVELS
 from mechanisms.topdown.dhc.estimation import Family, estimate
+from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.passes import Plan, list_queries
 from mechanisms.topdown.dhc.quarters import Quarters
+from mechanisms.topdown.dhc.tree import add_counts, climb
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import Counts, Schema
@@ -93,11 +95,11 @@ class Measuring:
     """The noisy answers of a level, of which only those are made that are read. An answer is that of the complete draw,
     in which every measured place answers every query: it depends on the query, the place and the marginal cell."""
 
-    def __init__(self, schema: Schema, level: Level, exact: Counts, key: bytes) -> None:
+    def __init__(self, schema: Schema, level: Level, exact: Counts, key: bytes, purpose: str = "") -> None:
         self.schema, self.level, self._exact = schema, level, exact
         self._noise = [
             NumberedNoise(
-                f"DHC {schema.name} {level.name}",
+                f"DHC {purpose}{schema.name} {level.name}",
                 {query: DiscreteGaussian(variance / scale) for query, variance in level.variances.items()},
                 key,
             )
@@ -205,6 +207,21 @@ def read_all(measured: Sequence[Answering], parents: Sequence[NDArray[np.int64]]
     return readings
 
 
+def measure_tree(
+    schema: Schema,
+    allocation: Allocation,
+    parents: Sequence[NDArray[np.int64]],
+    finest: Counts,
+    key: bytes,
+    full: bool,
+    purpose: str = "",
+) -> list[Reading]:
+    """The answers of all levels, as `read_all`, from the exact counts of the finest. The noise of another purpose has
+    streams of its own."""
+    levels = zip(plan_levels(allocation, parents), climb(finest, parents, add_counts), strict=True)
+    return read_all([Measuring(schema, level, exact, key, purpose) for level, exact in levels], parents, full)
+
+
 @dataclass(frozen=True)
 class Estimated:
     """The estimated histograms of a level, and the certificate of its real-valued steps: the largest duality gap,
@@ -248,6 +265,26 @@ def estimate_level(
             gap = max(gap, solution.gap / max(solution.objective, 1.0))
             violation = max(violation, solution.violation)
     return Estimated(Counts(np.concatenate(number), np.concatenate(cells), np.concatenate(counts)), gap, violation)
+
+
+def estimate_tree(
+    plan: Plan,
+    readings: Sequence[Reading],
+    held: Sequence[NDArray[np.int64]],
+    parents: Sequence[NDArray[np.int64]],
+    quarters: Sequence[Quarters] | None = None,
+) -> list[Estimated]:
+    """By level, from the root's: the histograms of all places."""
+    found = list[Estimated]()
+    for depth, (reading, own, above) in enumerate(zip(readings, held, parents, strict=True)):
+        limits = None if quarters is None else quarters[depth]
+        found.append(estimate_level(plan, reading, own, above, found[-1].counts if found else None, limits))
+    return found
+
+
+def count_tenures(units: Counts, places: int) -> NDArray[np.int64]:
+    """What holds of households: the occupied units of each place by tenure, shape (places, 3)."""
+    return units.answer(UNITS.marginal("tenure_3lev"), 0, places)[:, :3]
 
 
 def _read(

@@ -443,7 +443,7 @@ def _plain(where: Where, attribute: str, parts: Mapping[str, Sequence[int]]) -> 
     yield from _split(_TOTAL, where, attribute, parts)
 
 
-_SIZES = {f"{n}-person household": _having(lambda each, n=n: each.size == n) for n in range(1, 7)} | {  # type: ignore[misc]
+_SIZES = {f"{n}-person household": _having(lambda each, n=n: each.size == n) for n in range(1, 7)} | {
     "7-or-more-person household": _having(lambda each: each.size == 7)
 }
 _VACANT = {
@@ -461,7 +461,7 @@ _OWNERS = {
 }
 _COUPLES: dict[str, dict[str, Sequence[int]]] = {
     f"{label}:": {
-        f"{sexes} couple": _having(lambda each, couple=couple: each.couple == couple)  # type: ignore[misc]
+        f"{sexes} couple": _having(lambda each, couple=couple: each.couple == couple)
         for sexes, couple in (("Opposite-sex", opposite), ("Same-sex", same))
     }
     for label, opposite, same in (

@@ -17,7 +17,7 @@ from assets.topdown.estimation import estimate_level, find_wrong_levels, unite_s
 from assets.topdown.measurements import hash_streams, read_streams
 from assets.topdown.reading import list_scopes
 from assets.topdown.release import TopDownRelease
-from assets.topdown.replicates import read_basis
+from assets.topdown.replicates import TopDownReplication
 from assets.topdown.spine import read_states
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -155,7 +155,7 @@ def require_found(parted: Village) -> None:
         warehouse.session(reads=[Zone.PUBLIC]) as session,
         pytest.raises(StaleInputError, match="estimates of Block were altered; materialize estimates first"),
     ):
-        read_basis(session, custody_of(warehouse), release)
+        TopDownReplication(release).read_basis(session, custody_of(warehouse))
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         unite_states(session, custody_of(warehouse), release)
     assert made(warehouse, release)[0] == ()

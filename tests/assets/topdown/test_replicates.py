@@ -29,12 +29,12 @@ from assets.topdown.reading import Scope
 from assets.topdown.release import REPLICATES, TopDownRelease
 from assets.topdown.replicates import (
     Account,
+    TopDownReplication,
     check_replicates,
     choose_replicate,
     derive_key,
     hash_counts,
     make_replicates,
-    read_basis,
     read_replicate,
 )
 from assets.topdown.spine import read_tree
@@ -75,10 +75,12 @@ class Repeated:
     warehouse: Warehouse
 
     def make(self, release: TopDownRelease | None = None) -> tuple[Account, ...]:
-        return make_replicates(self.warehouse, custody_of(self.warehouse), release or self.release, silent)
+        return make_replicates(
+            self.warehouse, custody_of(self.warehouse), TopDownReplication(release or self.release), silent
+        )
 
     def problems(self, release: TopDownRelease | None = None) -> list[str]:
-        return check_replicates(self.context(release))
+        return check_replicates(TopDownReplication(release or self.release), self.context(release))
 
     def context(self, release: TopDownRelease | None = None) -> ReleaseContext[TopDownRelease]:
         return cast(ReleaseContext[TopDownRelease], Standing(self.warehouse, release or self.release))
@@ -87,7 +89,7 @@ class Repeated:
         """The hashes of the replicates as they are stored now."""
         with self.warehouse.session(reads=[Zone.PUBLIC]) as session:
             return [
-                hash_counts(read_replicate(session, self.release, number))
+                hash_counts(read_replicate(session, TopDownReplication(self.release), number))
                 for number in range(1, self.release.declaration.replicates + 1)
             ]
 
@@ -209,7 +211,7 @@ def test_the_key_of_a_replicate_is_public(made: Repeated) -> None:
 
 def test_replicates_satisfy_the_invariants(made: Repeated) -> None:
     with made.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        found = [read_replicate(session, made.release, number) for number in range(1, REPEATED + 1)]
+        found = [read_replicate(session, TopDownReplication(made.release), number) for number in range(1, REPEATED + 1)]
     states = np.repeat([0, 0, 1, 1, 1], [3, 1, 4, 2, 4])
     persons = [np.bincount(states[each["persons"].number], each["persons"].count, 2) for each in found]
     exact = made.country.held("population", "State")[:, 0]
@@ -346,7 +348,7 @@ def test_a_replicate_with_other_noise_is_found_although_it_is_sealed(
         copied.make()
         assert copied.problems() == []
     with copied.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        basis = read_basis(session, custody_of(copied.warehouse), copied.release)
+        basis = TopDownReplication(copied.release).read_basis(session, custody_of(copied.warehouse))
     chosen = choose_replicate(basis.draw_id, REPEATED)
     assert copied.problems() == [f"replicate {chosen}: made again, it differs"]
 
@@ -372,7 +374,7 @@ def test_the_tables_have_the_errors_of_every_cell_of_every_place(made: Repeated)
     """Counted again in plain Python, from whole histograms."""
     country, release = made.country, made.release
     with made.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        found = [read_replicate(session, release, number) for number in range(1, REPEATED + 1)]
+        found = [read_replicate(session, TopDownReplication(release), number) for number in range(1, REPEATED + 1)]
     finest = country.places(release.finest)
     rows = uncertainty(made)
     assert set(rows) == {"p1_uncertainty", "p5_uncertainty", "h1_uncertainty", "uncertainty_summary"}
@@ -484,7 +486,7 @@ def _require_repeatable(deployment: Deployment[TopDownRelease], draw_id: str, fo
     """A reader makes a replicate again, from microdata, spine, exact statistics and draw id alone."""
     release = deployment.release
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        stored = read_replicate(session, release, 2)
+        stored = read_replicate(session, TopDownReplication(release), 2)
     spine = pq.read_table(release.folder / "spine.parquet")
     numbers = {(row["level"], row["geoid"]): row["number"] for row in spine.to_pylist()}
     places = {geoid: number for (level, geoid), number in numbers.items() if level == release.finest}

@@ -61,7 +61,7 @@ def test_variability_and_provable_records_are_those_of_the_enumeration() -> None
         assert any(np.array_equal(other, one) for one in solutions)
         assert measure_variability(solution, other) == max(measure_variability(solution, one) for one in solutions)
         assert system.count_provable(solution, other) == np.minimum.reduce(solutions).sum()
-        confidence = system.rank(solution, other, 8)
+        confidence = system.rank(solution, other, np.random.default_rng(0).normal(size=(8, len(system.types))))
         assert np.all(confidence[np.minimum.reduce(solutions) > 0] == 1)
         assert not confidence[np.maximum.reduce(solutions) == 0].any()
         confidences |= set(confidence)

@@ -1,5 +1,7 @@
 """Intervals of suppressed cells, against the enumeration of all counts; wrong ways to suppress are found."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -173,3 +175,18 @@ def test_intervals_of_totals_are_those_of_all_values_that_have_the_published_one
     assert attacker.reaches(0, int(first.min()), 9)
     assert not attacker.reaches(0, int(first.min()) - 1, 9)
     assert count_revealed(one.cell_of, np.where(needs > 0, SUPPRESSED, true), true, needs) == 1
+
+
+def test_small_cells_beside_very_large_ones_are_protected_or_refused() -> None:
+    """Fails for: counts that are scaled as totals are, so that no counts add up to the published ones; and a tolerance
+    that is wider than what a small total needs, so that a total which the others give away passes."""
+    tables = Tables((2, 3), ((0,), (0, 1), (1,)))
+    counts = tables.add_up(np.array([2, 3, 3_000_000, 7, 4, 9]))
+    published = suppress(tables.cell_of, counts, np.flatnonzero(counts < 5).tolist(), 3)
+    assert count_narrow(tables.cell_of, published, 3) == 0
+    assert (published == 3_000_000).any()
+    for largest in (10**12, 10**15):
+        true = tables.add_up(np.array([500, largest, largest, largest, largest, largest]))
+        needs = np.where(true == 500, 500, 0)
+        with pytest.raises(LinkedTablesError, match="too small") if largest > 10**12 else nullcontext():
+            assert suppress_totals(tables.cell_of, true, needs > 0, needs).sum() > 1

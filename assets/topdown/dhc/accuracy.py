@@ -1,0 +1,116 @@
+"""The asset `accuracy` of a DHC release: the errors of measurements and estimates, level by level, and of its tables.
+
+The errors are computed from the exact histograms and are therefore confidential. The UI shows them only for a synthetic
+dataset.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+import numpy as np
+
+from assets.conventions import preview
+from assets.measurement.method import MEASUREMENTS
+from assets.topdown.accuracy import (
+    POST_PROCESSED,
+    RAW,
+    Figure,
+    Shown,
+    build_accuracy_of,
+    draw_figures,
+    format_value,
+)
+from assets.topdown.dhc.measurements import Stored
+from assets.topdown.dhc.products import count_cells, describe_table, read_estimates, table_names
+from assets.topdown.dhc.release import ESTIMATES, HISTOGRAMS, TEXTS, DHCRelease
+from assets.topdown.histograms import read_counts, stage_level
+from assets.topdown.spine import read_tree, stage_ancestry
+from mechanisms.topdown.design import words
+from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.levels import Level, plan_levels
+from mechanisms.topdown.dhc.tables import MEDIAN_AGES
+from mechanisms.topdown.schema import DETAILED, Counts
+from resources.warehouse import Session
+
+TITLES = {
+    "age_38_groups * sex": "Sex and age",
+    "popSehsdTargetsRelship": "Relationship",
+    "gq_constr_groups * age_10_groups": "Group quarters and age",
+    "coupled_hh_type * hisp * hhtenshort_2lev": "Couple and tenure",
+    "hisp * hhtenshort_2lev * race": "Householder's race and tenure",
+    DETAILED: "Tenure and vacancy",
+}
+"""The queries that are compared, each of one histogram; the query of all cells is that of units."""
+
+_HISTOGRAMS = dict(zip(TITLES, ("persons", "persons", "persons", "households", "households", "units"), strict=True))
+
+
+def build_dhc_accuracy(release: DHCRelease) -> dg.AssetsDefinition:
+    def show(figures: list[Figure]) -> Shown:
+        titles = {query: f"{title}: mean absolute error" for query, title in TITLES.items()}
+        values = {(each.metric, each.level): format_value(each.value) for each in figures}
+        rows = [(name, *(values[name, level] for level in release.levels)) for name in _compared(release)]
+        tables = preview(["table", *map(words, release.levels)], rows)
+        return {**draw_figures(release, figures, titles), "tables: mean absolute error (synthetic data)": tables}
+
+    return build_accuracy_of(
+        release,
+        TEXTS("accuracy"),
+        [HISTOGRAMS, MEASUREMENTS, ESTIMATES],
+        lambda session: measure_accuracy(session, release),
+        show,
+    )
+
+
+def _compared(release: DHCRelease) -> list[str]:
+    """The published tables, without their iterations by race and origin."""
+    return [name for name in table_names(release) if name[-1].isdigit()]
+
+
+def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
+    ancestry, tree = stage_ancestry(session, release), read_tree(session, release)
+    parents = [np.zeros(1, dtype=np.int64), *tree.parents]
+    for histogram in SCHEMAS:
+        planned = plan_levels(release.design.allocations[histogram], parents)
+        tables = [name for name in _compared(release) if describe_table(name)[3] == histogram]
+        queries = [query for query, of in _HISTOGRAMS.items() if of == histogram]
+        for level in planned:
+            exact = read_counts(session, stage_level(session, release, histogram, level.name, ancestry))
+            estimates = read_estimates(session, release, histogram, level.name)
+            places = len(level.runs)
+            for name in tables:
+                error = _compare_tables(name, exact, estimates, places)
+                yield Figure(level.name, name, POST_PROCESSED, error, places)
+            stored = Stored(session, release, SCHEMAS[histogram], level)
+            for query in queries:
+                errors = _compare_answers(stored, query, level, exact, estimates)
+                for source, error in zip((RAW, POST_PROCESSED), errors, strict=True):
+                    yield Figure(level.name, query, source, error, places)
+
+
+def _compare_tables(name: str, exact: Counts, estimates: Counts, places: int) -> float | None:
+    """The mean absolute error of a table's figures; of median ages, over those that are in both."""
+    (truth, found) = (
+        np.column_stack([each.to_numpy(zero_copy_only=False) for each in count_cells(name, counts, places)])
+        for counts in (exact, estimates)
+    )
+    if name not in MEDIAN_AGES:
+        return float(np.abs(found - truth).mean())
+    both = [(one, other) for one, other in zip(truth.ravel(), found.ravel(), strict=True) if None not in (one, other)]
+    return float(np.mean([abs(one - other) for one, other in both])) if both else None
+
+
+def _compare_answers(
+    stored: Stored, query: str, level: Level, exact: Counts, estimates: Counts
+) -> Sequence[float | None]:
+    """The mean absolute errors of measurements and of estimates, over the cells that were measured; None if no place of
+    the level was."""
+    marginal = stored.schema.marginal(query)
+    sums, answers = np.zeros(2, dtype=np.int64), 0
+    for place in np.flatnonzero(level.runs >= 0).tolist():
+        cells, noisy = stored.find(query, place)
+        truth = exact.answer(marginal, place, place + 1)[0, cells]
+        for source, own in enumerate((noisy, estimates.answer(marginal, place, place + 1)[0, cells])):
+            sums[source] += np.abs(own - truth).sum()
+        answers += len(cells)
+    return [float(each) / answers for each in sums] if answers else [None, None]

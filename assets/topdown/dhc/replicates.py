@@ -1,0 +1,139 @@
+"""How the replicates of a DHC release are made; `assets.topdown.replicates` stores and checks them.
+
+Each lies within the replicate of the redistricting release with the same number, as the release lies within that
+release, so that its deviations contain the errors of the redistricting data. `mechanisms.topdown.dhc.replicates` makes
+them.
+"""
+
+import json
+import time
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assets.release.draw import StaleInputError
+from assets.topdown.dhc.given import read_facilities, read_persons, read_units
+from assets.topdown.dhc.products import read_estimates
+from assets.topdown.dhc.release import ESTIMATES, FACILITIES, REDISTRICTING, DHCRelease
+from assets.topdown.reading import read_draw_id
+from assets.topdown.release import REPLICATES, SPINE
+from assets.topdown.replicates import (
+    Basis,
+    Replicate,
+    Replication,
+    TopDownReplication,
+    is_current,
+    read_accounts,
+)
+from assets.topdown.spine import read_tree
+from assets.topdown.workers import in_processes
+from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
+from mechanisms.topdown.dhc.households import UNITS
+from mechanisms.topdown.dhc.persons import PERSONS
+from mechanisms.topdown.dhc.quarters import GROUPS
+from mechanisms.topdown.dhc.replicates import estimate_finest
+from mechanisms.topdown.schema import Counts
+from resources.custody import Custody
+from resources.machine import count_cores
+from resources.statements import Table
+from resources.warehouse import Session
+
+Numbers = NDArray[np.int64]
+
+VERSION = 1
+"""Increase it when the same estimates would give other replicates."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A replicate that is to be made, with all that it follows from, as of `estimate_finest`."""
+
+    replicate: int
+    key: bytes = field(repr=False)
+    design: DHCDesign
+    parents: tuple[Numbers, ...]
+    counts: Mapping[str, Counts]
+    persons: Numbers
+    occupancy: Numbers
+    facilities: Numbers
+
+
+def make_replicate(task: Task) -> Replicate:
+    started = time.thread_time()
+    counts = estimate_finest(
+        task.design, task.parents, task.counts, task.persons, task.occupancy, task.facilities, task.key
+    )
+    return task.replicate, counts, time.thread_time() - started
+
+
+class DHCReplication(Replication[DHCRelease]):
+    histograms = tuple(SCHEMAS)
+
+    @property
+    def declared(self) -> int:
+        return self.release.declaration.replicates
+
+    @property
+    def before(self) -> TopDownReplication:
+        return TopDownReplication(self.release.redistricting)
+
+    def read_made_of(self, session: Session, custody: Custody) -> str:
+        release = self.release
+        tables = [release.public(name) for name in (SPINE, FACILITIES, REDISTRICTING, ESTIMATES)]
+        parts = [VERSION, release.design.as_record(), read_draw_id(session, release), session.content_version(tables)]
+        return sha256(json.dumps([*parts, self.before.read_made_of(session, custody)]).encode()).hexdigest()
+
+    def read_basis(self, session: Session, custody: Custody) -> Basis:
+        release = self.release
+        tree, places = read_tree(session, release), read_tree(session, release).places(release.finest)
+        counts = {name: read_estimates(session, release, name, release.finest) for name in SCHEMAS}
+        parents = (np.zeros(1, dtype=np.int64), *tree.parents)
+        persons, occupancy = read_persons(session, release, places), read_units(session, release, places)[:, :2]
+        before = release.redistricting
+        held = self._read_before(session, before.public(before.estimates(before.finest)), places)
+        if not all(map(np.array_equal, held, (persons, occupancy))):
+            raise StaleInputError(
+                f"{release.schema}: the estimates of {before.name} are not those that were published; its replicates "
+                "would be of other counts"
+            )
+        facilities = read_facilities(session, release, places)
+        template = Task(0, b"", release.design, parents, counts, persons, occupancy, facilities)
+        return Basis(read_draw_id(session, release), self.read_made_of(session, custody), template)
+
+    def complete(self, session: Session, custody: Custody, task: Task) -> Task:
+        before, number = self.before, task.replicate
+        made_of = before.read_made_of(session, custody)
+        accounts = {each.replicate: each for each in read_accounts(session, custody, before.release)}
+        if number not in accounts or not is_current(session, before, made_of, accounts[number]):
+            raise StaleInputError(
+                f"{self.release.schema}: replicate {number} of {before.release.name} is missing, altered, or of other "
+                f"estimates; materialize its stage {REPLICATES} first"
+            )
+        table = before.release.public(REPLICATES)
+        persons, occupancy = self._read_before(session, table, len(task.persons), number)
+        return replace(task, persons=persons, occupancy=occupancy)
+
+    def perform(self, tasks: Iterator[Task], number: int) -> Generator[Replicate, None, None]:
+        yield from in_processes(make_replicate, tasks, min(count_cores(), number))
+
+    def _read_before(self, session: Session, counts: Table, places: int, replicate: int = 0) -> tuple[Numbers, Numbers]:
+        """Persons by group and units by occupancy of the redistricting release, by place of our own finest level."""
+        before, found = self.before.release, list[Numbers]()
+        levels = {"level": self.release.finest, "level_before": before.finest}
+        chosen = {"replicate": replicate} if replicate else {}
+        for histogram, cells in ((PERSONS.name, GROUPS), (UNITS.name, 2)):
+            rows = session.arrow(
+                "dhc/placed",
+                {**levels, "histogram": histogram, **chosen},
+                counts=counts,
+                before=before.public(SPINE),
+                spine=self.release.public(SPINE),
+                chosen=list(chosen),
+            )
+            own = np.zeros((places, cells), dtype=np.int64)
+            own[rows["number"].to_numpy(), rows["cell"].to_numpy()] = rows["count"].to_numpy()
+            found.append(own)
+        return found[0], found[1]
