@@ -29,7 +29,7 @@ COLUMNS: Mapping[str, str] = {
     "parameters": "its parameters",
     "attack": "the attack; none: a guesser without a publication; tables: what is measured of the publication itself; "
     "difference: who knows all other records and tries every category, if nothing is random; in the first draw",
-    "subset": "of which persons of a tract, or of which cells or pairs",
+    "subset": "of which persons of a tract, or of which kinds of records, cells or pairs",
     "block_size": "of blocks of how many persons",
     "measure": "what is measured, as below",
     "value": "its mean over tracts and draws",
@@ -40,7 +40,7 @@ COLUMNS: Mapping[str, str] = {
     "sd_of_tracts": "the standard deviation between tracts, of means over draws",
     "tracts": "the number of tracts",
     "draws": "the number of draws of each tract",
-    "persons": "the persons, cells or pairs of all tracts together",
+    "persons": "the persons, kinds of records, cells or pairs of all tracts together",
 }
 """The columns of the table of results, with their descriptions."""
 
@@ -130,18 +130,19 @@ _KEY = ("method", "parameters", "attack", "subset", "block_size")
 def _draw(title: str, remark: str, points: Mapping[str, tuple[str, str, Row, Row]], guesser: float | None) -> bytes:
     figure, axes = blank(title, remark, height=5.8)
     methods = list(dict.fromkeys(method for method, *_ in points.values()))
-    colors = dict(zip(methods, [INK, *SERIES], strict=False))
-    for method in methods:
+    colors = [INK, *SERIES]
+    for place, method in enumerate(methods):
         rows = [(parameters, x, y) for of, parameters, x, y in points.values() if of == method]
         (x_values, x_errors), (y_values, y_errors) = (
             ([row["value"] for row in column], [row["standard_error"] or 0.0 for row in column])
             for column in ([x for _, x, _ in rows], [y for _, _, y in rows])
         )
-        look: dict[str, Any] = {"fmt": "o", "markersize": 5, "elinewidth": 1, "color": colors[method]}
+        again, number = divmod(place, len(colors))
+        look: dict[str, Any] = {"fmt": "os"[again], "markersize": 5, "elinewidth": 1, "color": colors[number]}
         axes.errorbar(x_values, y_values, xerr=x_errors, yerr=y_errors, label=method, **look)
         for parameters, x, y in rows:
-            place = x["value"], y["value"]
-            axes.annotate(parameters, place, xytext=(5, 4), textcoords="offset points", fontsize=7.5, color=QUIET)
+            at = x["value"], y["value"]
+            axes.annotate(parameters, at, xytext=(5, 4), textcoords="offset points", fontsize=7.5, color=QUIET)
         if method == methods[0]:
             axes.axhline(y_values[0], color=INK, linewidth=1, linestyle="--", label=f"as {method}")
     if guesser is not None:

@@ -144,18 +144,25 @@ class HypercubeRelease(Release):
 
     def _require_places(self, field: str, categories: Mapping[str, Sequence[Value | None]]) -> None:
         """Refuse larger places in which no category that counts lies: there would be nothing to add up."""
+        for variable, counted in zip(self.domains, self.list_counted(categories), strict=True):
+            if not counted:
+                self.refuse(f"{field}: {variable}: no category that counts lies in these places")
+
+    def list_counted(self, categories: Mapping[str, Sequence[Value | None]]) -> list[list[int]]:
+        """By variable, the numbers of its categories that count, themselves and for their larger places."""
+        listed = []
         for variable, domain in self.domains.items():
             above = {name: lies_in for name, (of, lies_in) in self.larger_places.items() if of == variable}
-            left = [
-                code
-                for code, *places in zip(domain, *above.values(), strict=True)
+            counted = [
+                number
+                for number, values in enumerate(zip(domain, *above.values(), strict=True))
                 if all(
                     value in categories.get(name, [value])
-                    for name, value in zip((variable, *above), (code, *places), strict=True)
+                    for name, value in zip((variable, *above), values, strict=True)
                 )
             ]
-            if not left:
-                self.refuse(f"{field}: {variable}: no category that counts lies in these places")
+            listed.append(counted)
+        return listed
 
     @property
     def cube(self) -> HypercubeAttributes:

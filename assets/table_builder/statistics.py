@@ -12,6 +12,8 @@ from functools import cached_property
 from math import sqrt
 from typing import Any
 
+import numpy as np
+
 from assets.table_builder.declaration import Amount, MomentsAttributes, QuantilesAttributes, StatisticDeclaration
 from assets.table_builder.release import BETWEEN, MOST_CELLS, HypercubeRelease
 from mechanisms.accounting.specification import Line, Specification
@@ -97,6 +99,8 @@ class StatisticRelease(HypercubeRelease):
         for product in self.cube.products:
             if product.name in _OWN_TABLES:
                 self.refuse(f"products: {product.name} is the name of another table")
+            if not self.possible[np.ix_(*self.list_counted(product.where))].any():
+                self.refuse(f"products: {product.name}: where: all of these cells are declared impossible")
         cells = self.cells_of(self.design.inner)
         if cells > MOST_DESCRIBED:
             self.refuse(f"{self.named}: a hypercube of {cells:,} cells; at most {MOST_DESCRIBED:,} are described")

@@ -101,11 +101,9 @@ class PublishedStatistic:
         return FittedTrees(design, tree, [{table: by_table[table][level] for table in by_table} for level in levels])
 
     def variance(self, by: Sequence[str], where: Where) -> float:
-        """That of the noise of the sizes in an answer, in squared steps: of several publications, the least answers. A
-        quantile that is drawn by itself comes first."""
+        """That of the noise of the sizes in an answer, in squared steps; of what is not drawn by itself."""
         questions = [part.question for part in self.cells.questions(by, where)]
-        if isinstance(self.measured, Chosen):
-            return 0.0
+        assert not isinstance(self.measured, Chosen)
         if self._fitted:
             root = self._fitted.levels[0]
             return sum(question.cells.size * root.variance(question.weights) for question in questions)
@@ -141,9 +139,11 @@ class PublishedStatistic:
     def _ask_drawn(
         self, chosen: Chosen, grid: Grid, quantiles: Sequence[Fraction], by: Sequence[str], where: Where
     ) -> pa.Table:
-        if unknown := [quantile for quantile in quantiles if quantile not in chosen.quantiles]:
-            drawn = ", ".join(map(write_share, chosen.quantiles))
-            raise QuestionError(f"the quantile {write_share(unknown[0])} is not published; only {drawn} of each cell")
+        # A third is asked as 0.333333 or as the nearest double too; names of quantiles differ in these digits.
+        drawn = [write_share(quantile) for quantile in chosen.quantiles]
+        asked = [write_share(quantile) for quantile in quantiles]
+        if unknown := [share for share in asked if share not in drawn]:
+            raise QuestionError(f"the quantile {unknown[0]} is not published; only {', '.join(drawn)} of each cell")
 
         def find(part: Part) -> Iterator[dict[str, Any]]:
             if part.question.cells.max(initial=0) > 1:
@@ -152,17 +152,17 @@ class PublishedStatistic:
                     f"{', '.join(self.cells.design.sizes)}, or for one category of the others"
                 )
             for _, numbers in self._add_up(part):
-                yield from (self._describe_drawn(chosen, grid, quantile, numbers) for quantile in quantiles)
+                for place in map(drawn.index, asked):
+                    yield self._describe_drawn(chosen, grid, place, numbers)
 
         return self._ask(by, where, find, len(quantiles))
 
     def _describe_drawn(
-        self, chosen: Chosen, grid: Grid, quantile: Fraction, numbers: Sequence[NDArray[np.int64]]
+        self, chosen: Chosen, grid: Grid, place: int, numbers: Sequence[NDArray[np.int64]]
     ) -> dict[str, Any]:
-        place = chosen.quantiles.index(quantile)
         off = ceil(chosen.margin(place) * float(self.step) * 10**PLACES) / 10**PLACES
         estimate = float((grid.least + int(np.argmax(numbers[place]))) * grid.step)
-        return {"quantile": write_share(quantile), "estimate": estimate, RECORDS_OFF: off}
+        return {"quantile": write_share(chosen.quantiles[place]), "estimate": estimate, RECORDS_OFF: off}
 
     def _describe_quantile(self, fit: FittedCounts, grid: Grid, quantile: Fraction) -> dict[str, Any]:
         first, last = grid.least, grid.most - grid.least
@@ -277,12 +277,13 @@ class PublishedStatistic:
         lines: int,
     ) -> pa.Table:
         """The answer, of which `find` makes so many lines of every row of a part."""
-        parts, figures = self.cells.questions(by, where), []
-        for part in parts:
-            rows = list(find(part))
-            if not rows:
-                raise QuestionError("no cell counts that is not declared impossible")
-            figures.append({name: pa.array([row[name] for row in rows], _kind(name)) for name in rows[0]})
+        parts, figures = [], []
+        for part in self.cells.questions(by, where):
+            if rows := list(find(part)):
+                parts.append(part)
+                figures.append({name: pa.array([row[name] for row in rows], _kind(name)) for name in rows[0]})
+        if not parts:
+            raise QuestionError("no cell counts that is not declared impossible")
         return self.cells.tabulate(by, parts, figures, lines)
 
     def _add_up(self, part: Part) -> Iterator[tuple[int, list[NDArray[np.int64]]]]:
@@ -365,7 +366,8 @@ def answer(
     folders: Mapping[str, Path], question: str, arguments: Sequence[Any], by: Sequence[str], where: Where
 ) -> tuple[list[str], pa.Table]:
     """The name of the release of quantiles or moments, among those in folders, that answers a question with the least
-    noise, and its answer. A question is a method of `PublishedStatistic`, with its arguments before `by` and `where`.
+    noise, and its answer; quantiles that are drawn by themselves come first. A question is a method of
+    `PublishedStatistic`, with its arguments before `by` and `where`.
 
     Raises QuestionError if none can answer, or those that can count different things.
     """
@@ -383,5 +385,12 @@ def answer(
         raise refusal
     if len(counted := {published.cells.quantity.partition(",")[0] for published, _ in answers.values()}) > 1:
         raise QuestionError(f"name the release: {', '.join(answers)} are of {' and '.join(sorted(counted))}")
-    name = min(answers, key=lambda name: answers[name][0].variance(by, where))
+
+    def rank(name: str) -> tuple[bool, float]:
+        published, rows = answers[name]
+        if published.drawn:
+            return False, max(rows[RECORDS_OFF].to_pylist())
+        return True, published.variance(by, where)
+
+    name = min(answers, key=rank)
     return [name], answers[name][1]

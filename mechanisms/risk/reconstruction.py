@@ -65,7 +65,7 @@ class System:
         if counts[exact].sum() != counts[numbers[exact[numbers]]].sum():
             raise NotSolvedError("a published count above 0 has no type that the other tables allow")
         rows: dict[bytes, tuple[int, NDArray[np.int64]]] = {}
-        for number, members in zip(numbers.tolist(), np.split(place[order], starts[1:]), strict=True):
+        for number, members in zip(numbers.tolist(), np.split(place[order], starts)[1:], strict=True):
             if exact[number] or counts[number] < bounds[types[members]].sum():
                 rows.setdefault(members.tobytes(), (number, members))
         kept = np.array([number for number, _ in rows.values()], dtype=np.int64)

@@ -177,7 +177,7 @@ class Attacker:
             for first in (0, unknowns):
                 _require(solver, self._at_least, highspy.kHighsInf, first + members)
                 if number in change:
-                    count, at = true[number] / self._unit, np.array([change[number]])
+                    count, at = float(true[number] / self._unit), np.array([change[number]])
                     _require(solver, count, highspy.kHighsInf, first + members, at)
                     _require(solver, -highspy.kHighsInf, count, first + members, at, -1)
         chosen = self._members[cell]

@@ -93,9 +93,13 @@ class Chosen:
     def shared(
         cls, numbers: int, quantiles: Sequence[Fraction], budget: Fraction, shares: Sequence[Fraction], weight: int
     ) -> "Chosen":
-        """Quantiles that share a budget; equally by default. Raises ValueError."""
-        by_quantile = tuple(budget * share for share in shares or [Fraction(1, len(quantiles))] * len(quantiles))
-        return cls(numbers, tuple(quantiles), by_quantile, weight)
+        """Quantiles that share a budget; equally by default. Their order does not matter. Raises ValueError."""
+        if shares and len(shares) != len(quantiles):
+            raise ValueError(f"shares: there is one for each of {len(quantiles)} quantiles, not {len(shares)}")
+        pairs = sorted(zip(quantiles, shares or [Fraction(1, len(quantiles))] * len(quantiles), strict=True))
+        return cls(
+            numbers, tuple(quantile for quantile, _ in pairs), tuple(budget * share for _, share in pairs), weight
+        )
 
     @property
     def unbounded(self) -> PureLoss:

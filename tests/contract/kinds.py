@@ -107,9 +107,9 @@ def _hypercubes(
     return hypercube_deployment(root, units=units, persons=members(households()), dataset=dataset, **changes)
 
 
-def _statistics(tested: int) -> Build:
+def _statistics(tested: int, cube: Mapping[str, Any] = STATISTICS) -> Build:
     def build(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any) -> Deployment[Any]:
-        given = {"hypercubes": [STATISTICS]} | changes
+        given = {"hypercubes": [cube]} | changes
         cubes, persons = given.pop("hypercubes"), members(households())
         return hypercube_deployment(
             root, *cubes, units=village(guess), persons=persons, dataset=dataset, tested=tested, **given
@@ -167,6 +167,8 @@ LAPLACE_PRODUCTS = [
     {"name": "county_by_size", "geography": ["region", "county"], "dimensions": ["size"], "epsilon": 1},
 ]
 
+DRAWN = STATISTICS | {"quantiles": {"size": {"bounds": [1, 9], "grid": 1, "at": ["1/2", "1/4"]}}}
+
 KINDS: dict[str, Kind] = {
     "swapping": Kind(
         _swapping,
@@ -220,6 +222,17 @@ KINDS: dict[str, Kind] = {
     "quantiles": Kind(
         _statistics(1),
         {"hypercubes": [_backwards(STATISTICS) | {"quantiles": STATISTICS["quantiles"]}]},
+        1,
+        "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
+        "UPDATE confidential.village__tables_sizes_size_quantiles.counts SET count = count + 1 WHERE draw_order = 0",
+    ),
+    "drawn quantiles": Kind(
+        _statistics(1, DRAWN),
+        {
+            "hypercubes": [
+                _backwards(DRAWN) | {"quantiles": {"size": DRAWN["quantiles"]["size"] | {"at": ["1/4", "1/2"]}}}
+            ]
+        },
         1,
         "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
         "UPDATE confidential.village__tables_sizes_size_quantiles.counts SET count = count + 1 WHERE draw_order = 0",

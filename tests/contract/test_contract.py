@@ -62,7 +62,7 @@ QUICK = "laplace tables"
 WITHOUT_NOISE = ("swapping", "pair swapping", "coarsening", "suppression")
 """Kinds that add no noise to counts."""
 
-PROVED = ("quantiles", "moments", "coarsening", "suppression")
+PROVED = ("quantiles", "drawn quantiles", "moments", "coarsening", "suppression")
 """Kinds that `make prove` tests: hypercubes but for their numbers, and methods without noise, which have quick tests of
 their own."""
 

@@ -14,13 +14,14 @@ from typing import Any, cast
 
 import dagster as dg
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.laboratory.evaluation import MEASURES, NONMODAL
-from assets.laboratory.results import COLUMNS
+from assets.laboratory.results import COLUMNS, ERROR, draw_pictures
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
@@ -179,6 +180,31 @@ def _require_results(folder: Path) -> None:
     assert difference == pytest.approx(accuracy[1] - accuracy[0])
     assert found["no protection", "link", NONMODAL, "all", "accuracy"]["difference"] == 0
     assert all((folder / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in ("accuracy", "gain"))
+
+
+def test_all_methods_of_a_tier_are_in_one_picture() -> None:
+    """Fails for: methods that take a color each, of which there are fewer."""
+    tables = {"p_tables": {"tables": [{"largest_change": 2, "variance": 1}]}, "topdown": {"rhos": [1]}}
+    methods = (
+        METHODS
+        | tables
+        | {
+            "swapping": {"rates": [0.5], "then_p_tables": True},
+            "pair_swapping": {"rates": [0.1]},
+            "coarsening": {"thresholds": [{"place": 9, "least": 2}]},
+            "suppression": {"rules": [{"threshold": 5, "width": 3}]},
+        }
+    )
+    declaration = declare(methods=methods).declaration
+    rows = [
+        {"method": point.method, "parameters": point.parameters, "value": 0.5, "standard_error": None}
+        | dict(zip(("attack", "subset", "block_size", "measure"), measured, strict=True))
+        for point in declaration.points
+        for measured in (ERROR, ("link", NONMODAL, "all", "accuracy"))
+    ]
+    ((content, words),) = draw_pictures(pa.Table.from_pylist(rows), declaration).values()
+    assert content.startswith(b"\x89PNG")
+    assert words.count("0.500 at error 0.5") == len({point.method for point in declaration.points}) == 11
 
 
 @pytest.mark.parametrize(

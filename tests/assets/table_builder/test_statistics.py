@@ -20,12 +20,14 @@ from streamlit.testing.v1 import AppTest
 
 from assets.publication.signature import public_key
 from assets.release.plan import PlanRequest
+from assets.table_builder import statistics_asking
 from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.statistics import StatisticRelease
 from assets.table_builder.statistics_asking import PublishedStatistic, read_statistic
 from assets.table_builder.statistics_cells import add_up_numbers
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.table_builder.asking import QuestionError
+from mechanisms.table_builder.choosing import Chosen
 from mechanisms.table_builder.moments import Moments
 from orchestration import cli
 from orchestration.components.table_builder import SingleHypercube
@@ -256,6 +258,9 @@ def test_cells_add_up_before_their_statistics_are_made(published: Deployed) -> N
     assert [row["region"] for row in rows] == ["N", "S"]
     for row, median in zip(rows, wanted, strict=True):
         assert row["lower"] <= median <= row["upper"] <= row["lower"] + 500
+    # A place without a possible cell has no row. A program that asks for rows of every place refuses all.
+    somewhere = replace(tree, cells=replace(tree.cells, possible=np.array([False, True, True])))
+    assert somewhere.quantiles("income", [Fraction(1, 2)], ["region"], {}).to_pylist() == rows[:1]
     every = np.concatenate(list(values.values()))
     (mean,) = (
         row for row in moments.summary([], {}).to_pylist() if (row["statistic"], row["of"]) == ("mean", "income")
@@ -269,10 +274,14 @@ def test_a_quantile_that_is_drawn_by_itself_is_that_of_each_cell_and_of_no_sum(p
     drawn, ends = read(published, "income_quantiles", "further"), {"text": ["Avon"]}
     assert drawn.drawn == (Fraction(1, 2), Fraction(1, 10))
     release: StatisticRelease = release_of(published.root, "_income_quantiles", FURTHER)
-    assert [line.loss for line in release.specification.lines] == [PureLoss(Fraction(800 * part, 3)) for part in (1, 2)]
+    assert [line.loss for line in release.specification.lines] == [PureLoss(Fraction(800 * part, 3)) for part in (2, 1)]
     # A weight of up to 4 steps of 1/2: a quarter of λ, for scores of half a unit.
     weighted: StatisticRelease = release_of(published.root, "_income_quantiles", FURTHER | WEIGHT)
     assert weighted.parts[0].margin == pytest.approx(2 * release.parts[0].margin)
+    # In another order they are the same draw: a program that takes the order as given would charge once more.
+    drawn_of = FURTHER["quantiles"]["income"] | {"at": ["1/10", "1/2"], "shares": ["2/3", "1/3"]}
+    same = release_of(published.root, "_income_quantiles", FURTHER | {"quantiles": {"income": drawn_of}})
+    assert (same.counted_with, same.parts[0].name) == (release.counted_with, release.parts[0].name)
     for county in COUNTIES:
         values = np.minimum((true_values(county, ["income"], CUBE)[0][:, 0] + 50) // 100 * 100, 12_000)
         rows = drawn.quantiles("income", drawn.drawn, [], {"county": [county], "text": [county]}).to_pylist()
@@ -291,6 +300,10 @@ def test_a_quantile_that_is_drawn_by_itself_is_that_of_each_cell_and_of_no_sum(p
         drawn.quantiles("income", [Fraction(1, 2)], ["county"], {})
     with pytest.raises(QuestionError, match=r"the quantile 0\.25 is not published; only 0\.5, 0\.1 of each cell"):
         drawn.quantiles("income", [Fraction(1, 4)], ["county"], ends)
+    third = replace(drawn, measured=replace(drawn.measured, quantiles=(Fraction(1, 3), Fraction(1, 10))))
+    for written in ("0.333333", str(1 / 3)):
+        asked = third.quantiles("income", [Fraction(written)], ["county"], ends).to_pylist()
+        assert [row["quantile"] for row in asked] == ["0.333333"] * 3
 
 
 def test_trees_of_margins_are_measured_apart_and_fitted_together(published: Deployed) -> None:
@@ -506,11 +519,21 @@ def test_levels_are_read_in_their_order_and_forged_bounds_are_refused(published:
             read_statistic(tmp_path)
 
 
-def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_asked(published: Deployed) -> None:
+def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_asked(
+    published: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One with less noise in each cell, of which many more are added up, has more of it."""
     tree = read(published, "income_quantiles")
     assert tree.variance([], {}) == pytest.approx(3 * tree.variance([], {"county": ["Avon"]}))
     assert tree.variance(["region"], {}) == tree.variance([], {})
+    drawn = read(published, "income_quantiles", "further")
+    assert isinstance(drawn.measured, Chosen)
+    less = replace(drawn, measured=replace(drawn.measured, budgets=(Fraction(500), Fraction(500))))
+    folders = {name: published.release.folder.with_name(DRAWN.rpartition("/")[2]) for name in ("a", "b")}
+    found = iter([drawn, less])
+    monkeypatch.setattr(statistics_asking, "read_statistic", lambda _: next(found))
+    asked = ("income", [Fraction(1, 2)]), ["county"], {"text": ["Avon"]}
+    assert statistics_asking.answer(folders, "quantiles", *asked)[0] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -609,6 +632,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a product with a name of ours": (
         {"moments": {"variables": ["hours"], "products": [PRODUCT | {"name": "statistics"}]}},
         "products: statistics is the name of another table",
+    ),
+    "a product of impossible cells": (
+        {"variables": ["county", "region"]}
+        | quantiles(products=[{"name": "none", "by": ["region"], "where": {"county": ["Brent"], "region": ["S"]}}]),
+        "products: none: where: all of these cells are declared impossible",
+    ),
+    "shares of other quantiles": (
+        {"quantiles": {"income": {"bounds": [0, 12_000], "grid": 100, "at": ["1/2"], "shares": ["1/2", "1/2"]}}},
+        "shares: there is one for each of 1 quantiles, not 2",
     ),
     "a product of another variable": (
         {"moments": {"variables": ["hours"], "products": [PRODUCT | {"by": ["tenure"]}]}},

@@ -113,6 +113,9 @@ def test_a_block_of_one_person_is_determined_and_provable() -> None:
         other = system.differ_most(solution)
         assert measure_variability(solution, other) == 0
         assert system.count_provable(solution, other) == 1
+    # So is a block that nobody is left in, as in the world without its only person.
+    nobody = System.of(SUMMARY_FILE, SUMMARY_FILE.tabulate(np.zeros_like(histogram))[0])
+    assert len(nobody.reconstruct()) == 0
 
 
 @pytest.mark.parametrize(("tier", "persons"), [(REDISTRICTING, 60), (SUMMARY_FILE, 4)])
