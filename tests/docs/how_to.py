@@ -185,8 +185,7 @@ def follow_pages(project: Path, environment: dict[str, str]) -> None:
     (project / "data" / "households.csv").write_text(town.replace("household", "household_id", 1), "utf-8")
     persons = "".join(f"{number},1,{number % 90}\n" for number in range(1, 5001))
     (project / "data" / "persons.csv").write_text(f"household_id,person,age\n{persons}", "utf-8")
-    check, preflight, launch = commands(blocks("launch")[0])
-    office.types(check)
+    _, preflight, launch = commands(blocks("launch")[0])
     office.types(preflight)
     refused = set(map(shape, office.types(launch, UNAUTHORIZED).splitlines()))
     shown = [*blocks("launch", "text")[0].splitlines(), blocks("launch")[1].replace("Ada Lovelace", "<your name>")]
