@@ -32,6 +32,8 @@ _LEGEND = 30
 """The height of a line of the legend, in pixels."""
 _LABEL = 20
 """How many letters a line of a point's label has."""
+_SIDE, _LETTER, _LINE = 300, 6, 13
+"""The pixels of a side of the picture on a phone, of a letter of a label, and of a line."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _COLUMNS = {
     "Method": "method",
@@ -77,7 +79,8 @@ def show() -> None:
         _show_points(rows, subset, size, risk)
         st.caption(
             "Records are synthetic: the picture shows the order of methods under these attacks, and no national "
-            "percentage. A low point is no guarantee; another attack may do better."
+            "percentage. A low point is no guarantee; another attack may do better. Labels that others would cover are "
+            "left out; the table has the parameters of all points."
         )
 
 
@@ -104,11 +107,30 @@ def list_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk:
     return points
 
 
+def leave_out_overlaps(points: Sequence[dict[str, Any]]) -> float:
+    """Empty each label that covers one before on a phone. Returns the greatest error whose label is on the right."""
+    widest, highest = (max(point[end] for point in points) or 1 for end in ("right", "high"))
+    lowest, middle = min(0, *(point["low"] for point in points)), max(point["error"] for point in points) / 2
+    taken: list[tuple[float, float, float, float]] = []
+    for point in points:
+        lines = point["label"].split("\n")
+        width, x = _LETTER * max(map(len, lines)), _SIDE * point["error"] / widest
+        left = x if point["error"] <= middle else x - width
+        top = _SIDE * (highest - point["risk"]) / (highest - lowest)
+        box = left, left + width, top, top + _LINE * len(lines)
+        if any(box[0] < one[1] and one[0] < box[1] and box[2] < one[3] and one[2] < box[3] for one in taken):
+            point["label"] = ""
+        elif width:
+            taken.append(box)
+    return middle
+
+
 def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk: str) -> None:
     points = list_points(rows, subset, size, risk)
     if not points:
         st.info("Nothing is measured of these persons.")
         return
+    middle = leave_out_overlaps(points)
     methods = list(dict.fromkeys(point["method"] for point in points))
     color = alt.Color(
         "method:N",
@@ -132,7 +154,6 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
         ),
     ]
     # The labels of points on the right are left of them, so that none is cut.
-    middle = max(point["error"] for point in points) / 2
     look: dict[str, Any] = {"dy": -6, "fontSize": 11, "lineBreak": "\n"}
     for align, shift, side in (("left", 7, f"datum.error <= {middle}"), ("right", -7, f"datum.error > {middle}")):
         label = base.mark_text(**look, align=align, dx=shift).transform_filter(side)  # type: ignore[arg-type]

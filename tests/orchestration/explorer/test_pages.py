@@ -23,6 +23,7 @@ from assets.publication.signature import PUBLIC_KEY, pem, public_key, sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.explorer import tables
+from orchestration.explorer.laboratory import leave_out_overlaps
 from orchestration.explorer.products import NO_VALUE, OF_LINEAR, TOTAL, list_publications
 from orchestration.explorer.reading import UnavailableError, read_entries
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
@@ -252,6 +253,14 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
     assert list(shown["Risk"]) == [r"0\.800", r"0\.300"]
     assert list(shown["Attack"]) == ["link", "likeliest"]
     assert test.query_params["subset"] == "nonmodal"
+    apart = {"error": 0.1, "risk": 0.8, "low": 0.7, "right": 1.0, "high": 0.9}
+    points = [
+        apart | {"label": "0.5 by persons"}, apart | {"label": "0.9", "risk": 0.79},
+        apart | {"label": "5", "risk": 0.1}, apart | {"label": "ε = 4", "error": 1.0},
+        apart | {"label": "ε = 8", "error": 0.95},
+    ]  # fmt: skip
+    leave_out_overlaps(points)
+    assert [point["label"] for point in points] == ["0.5 by persons", "", "5", "ε = 4", ""]
 
 
 def page_of_plans() -> None:
