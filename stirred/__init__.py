@@ -3,6 +3,7 @@
 - `stirred.swapping`, `stirred.table_builder`, `stirred.phsafe`, `stirred.safetab`, `stirred.topdown`,
   `stirred.dhc`: the mechanisms.
 - `stirred.noise`: discrete noise for any array of counts. `stirred.accounting`: losses, specifications and totals.
+- `stirred.risk`: what an attacker learns from tables: reconstruction, matching, guessers, and the gain from a record.
 - `stirred.random`: the randomness that every draw takes, from the system or from a key.
 - `stirred.open`: the deployment in a folder, with its releases and publications.
 
@@ -18,7 +19,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stirred import accounting, deployment, dhc, noise, phsafe, random, safetab, swapping, table_builder, topdown
+    from stirred import (
+        accounting,
+        deployment,
+        dhc,
+        noise,
+        phsafe,
+        random,
+        risk,
+        safetab,
+        swapping,
+        table_builder,
+        topdown,
+    )
     from stirred.deployment import open_deployment as open
 
 __version__ = "0.2.0"
@@ -31,6 +44,7 @@ __all__ = [
     "open",
     "phsafe",
     "random",
+    "risk",
     "safetab",
     "swapping",
     "table_builder",

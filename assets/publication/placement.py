@@ -78,7 +78,8 @@ def place_folder(
 def remove(target: Path) -> None:
     """Remove a publication with all its editions, if there is one, and the dataset's folder if it was the last.
 
-    A kill leaves all of the publication or nothing in place.
+    A kill leaves all of the publication or nothing in place. What killed processes left of others beside it is
+    cleaned up too: nobody else would remove what is left of a publication that is no longer made.
 
     Raises:
         FileExistsError: if the folder of the dataset is a link.
@@ -87,7 +88,8 @@ def remove(target: Path) -> None:
     if not target.parent.is_dir():
         return
     with _lock(target.parent):
-        _recover(target)
+        for left in (*target.parent.glob(f".?*{LEAVING}"), *target.parent.glob(f".?*{ARRIVING}")):
+            _recover(target.with_name(left.stem.removeprefix(".")))
         if target.exists() or target.is_symlink():
             target.rename(_arriving(target))
             flush_folder(target.parent)

@@ -10,6 +10,7 @@ editions in its subfolder `editions/`, each of which has checksums of its own.
 import base64
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import file_digest, sha256
@@ -103,8 +104,8 @@ class SignedFolder:
     def open(cls, folder: Path, key: Ed25519PublicKey) -> "SignedFolder":
         """Raises VerificationError if the checksums are missing, or were not signed with the key."""
         try:
-            key.verify((folder / SIGNATURE).read_bytes(), text := (folder / CHECKSUMS).read_bytes())
-        except (OSError, InvalidSignature):
+            key.verify(_read_file(folder / SIGNATURE), text := _read_file(folder / CHECKSUMS))
+        except InvalidSignature:
             raise VerificationError(
                 f"{CHECKSUMS} was altered, or was not signed with the key {fingerprint(key)}"
             ) from None
@@ -112,8 +113,7 @@ class SignedFolder:
 
     def read(self, name: str) -> bytes:
         """Raises VerificationError if the file is missing, or is another one than was signed."""
-        path = self.folder / name
-        content = path.read_bytes() if path.is_file() else b""
+        content = _read_file(self.folder / name)
         if sha256(content).hexdigest() != self.digests.get(name):
             raise VerificationError(f"{name} is missing or was altered")
         return content
@@ -237,12 +237,9 @@ def signed_identity(folder: Path, key: Ed25519PublicKey) -> Identity | None:
 
     The other files are not read: `altered_files` says whether they are as they were signed.
     """
-    sums, signature = folder / CHECKSUMS, folder / SIGNATURE
     try:
-        key.verify(signature.read_bytes(), text := sums.read_bytes())
-        signed = f"{_digest(folder / CERTIFICATE)}  {CERTIFICATE}" in text.decode().splitlines()
-        return identity(folder) if signed else None
-    except (OSError, InvalidSignature, VerificationError):
+        return SignedFolder.open(folder, key).identity()
+    except VerificationError:
         return None
 
 
@@ -252,11 +249,7 @@ def identity(folder: Path) -> Identity:
     Raises:
         VerificationError: if there is no certificate, or it lacks a field.
     """
-    try:
-        content = (folder / CERTIFICATE).read_bytes()
-    except OSError:
-        content = b""
-    return _identify(folder, content)
+    return _identify(folder, _read_file(folder / CERTIFICATE))
 
 
 def _identify(folder: Path, certificate: bytes) -> Identity:
@@ -305,6 +298,13 @@ def _everything(folder: Path) -> Iterator[str]:
 
 def _has_editions(folder: Path) -> bool:
     return (folder / EDITIONS).is_dir() and not (folder / EDITIONS).is_symlink()
+
+
+def _read_file(path: Path) -> bytes:
+    """Nothing of what is no file, or cannot be read: a reader would wait for a named pipe for ever."""
+    with suppress(OSError):
+        return path.read_bytes() if path.is_file() else b""
+    return b""
 
 
 def _digest(path: Path) -> str | None:

@@ -88,13 +88,13 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         raise WithdrawalError(f"there is no data of {name}: no charge, no table and no publication")
     entries = ledger.withdraw(dataset, release, by.strip())
     # A run may be publishing for the first time. Removing waits for it, and it starts no more once the ledger says so.
-    for folder in sorted({*folders, *(published / entry.dataset / entry.release for entry in entries)}):
+    own = (folder for folder in folders if release in (None, folder.name))
+    for folder in sorted({*own, *(published / entry.dataset / entry.release for entry in entries)}):
         remove(folder)
-    # A retabulation may have been published for the first time until then.
-    for folder in (late := _find_folders(published / dataset, release, ledger.custody)):
-        remove(folder)
-    folders += late
-    # Retabulations go with the release that they rest on.
+    # Retabulations go with the release that they rest on, also if one was published for the first time until then.
+    # Their folders are the last to go, because they show the next withdrawal whose tables are left.
+    last = _find_folders(published / dataset, release, ledger.custody)
+    folders = sorted({*folders, *last})
     names = [None] if release is None else sorted({release, *(folder.name for folder in folders)})
     schemas = {zone: [each for name in names for each in _schemas_of(ledger, zone, dataset, name)] for zone in zones}
     for zone in zones:
@@ -109,6 +109,8 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
             for schema in schemas[zone]:
                 if not session.tables(zone, schema):
                     session.drop_schema(zone, schema)
+    for folder in last:
+        remove(folder)
     if published.is_dir():
         # Everything is gone by now, with or without its line in the list.
         with contextlib.suppress(OSError):
@@ -130,7 +132,9 @@ def _schemas_of(ledger: Ledger, zone: Zone, dataset: str, release: str | None) -
 
 def _find_folders(folder: Path, release: str | None, custody: Custody) -> list[Path]:
     """The publications of a dataset, or of one release with its retabulations, whose signed certificates say so. Raises
-    OSError if the folder is there and cannot be read."""
+    OSError if the folder is there and cannot be read, and WithdrawalError if it is a link, which nothing follows."""
+    if folder.is_symlink():
+        raise WithdrawalError(f"nothing is withdrawn: {folder} is a link; put the folder itself there, or remove it")
     if not folder.is_dir():
         return []
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
@@ -146,4 +150,4 @@ def _is_made_within(folder: Path, release: str, custody: Custody) -> bool:
 
 def _rests_on(folder: Path, custody: Custody) -> str:
     own = signed_identity(folder, public_key(custody))
-    return own.rests_on if own and own.release == folder.name else ""
+    return own.rests_on if own and (own.dataset, own.release) == (folder.parent.name, folder.name) else ""

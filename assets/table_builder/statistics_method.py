@@ -19,6 +19,7 @@ from assets.release.plan import Line, Plan
 from assets.release.stage import Recipes
 from assets.release.statement import Accuracy, Paper, Parameter, Statement
 from assets.table_builder.cells import categories
+from assets.table_builder.declaration import QuantilesAttributes
 from assets.table_builder.method import CELL_COLUMNS, TableBuilderMethod
 from assets.table_builder.statement import PROSE, hypercube_statement
 from assets.table_builder.statistics import StatisticRelease
@@ -196,6 +197,10 @@ class StatisticMethod(TableBuilderMethod):
         budgets = budgets_for_margins(statistic_lines(self.release), margins, most, as_shares=True)
         total = sum(budgets.values(), Fraction())
         shares = [budget / total for budget in budgets.values()]
+        chosen, declared = self.release.measured, self.release.declaration.attributes
+        if isinstance(chosen, Chosen) and isinstance(declared, QuantilesAttributes):
+            # The shares are in the order of the declaration, and not of the draw.
+            shares = [shares[chosen.quantiles.index(quantile)] for quantile in declared.at]
         return self._own_fields(total, {"shares": shares} if len(shares) > 1 else {})
 
     def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:

@@ -118,6 +118,7 @@ _CAPS: Mapping[str, Any] = {
     "topdown": {"rho": 5},
     "table builder": 10,
     "quantiles": 10,
+    "drawn quantiles": 10,
     "moments": 10,
     "pair swapping": None,
     "coarsening": None,

@@ -251,6 +251,8 @@ def test_a_removed_publication_is_gone_with_its_editions_and_what_a_kill_left(ta
     _place(target, OLD, kept_as="1")
     target.rename(placement._leaving(target))
     _write(placement._arriving(target), {"table.csv": b"half"})
+    _write(placement._arriving(target.with_name("half_removed")), {"table.csv": b"half"})
+    other.rename(placement._leaving(other))
     remove(target)
     assert _beside(target) == ["other"]
     assert publications(target.parents[1]) == [("ma1940", "other")]

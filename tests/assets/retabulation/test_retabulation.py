@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import dagster as dg
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from assets.publication import asset
 from assets.publication.asset import publication_problems
-from assets.publication.signature import identity
+from assets.publication.signature import identity, sign
 from assets.publication.withdrawal import withdraw
 from assets.release.release import DeclarationError
 from tests.deployments import Deployment
@@ -145,28 +146,36 @@ def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_agai
 def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks_like_one(
     town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from a program that drops the tables of whatever release has the certificate of a retabulation, which
-    whoever can write to the published folder can put there; and from one that leaves a retabulation that a run was
-    publishing for the first time."""
+    """Told apart from a program that drops the tables of whatever release has the certificate of a retabulation, be it
+    signed for another release or dataset, which whoever can write to the published folder can put there; from one that
+    leaves a retabulation that a run was publishing for the first time; and from one that, killed, leaves its tables for
+    ever."""
     town.run_assets(*keys(*STAGES))
     folder, ledger = town.release.published / "town" / "places", town.context.ledger
-    for name, signed in (("copied", True), ("altered", False)):
+    for name in ("copied", "altered", "foreign"):
         shutil.copytree(folder, folder.with_name(name))
-        if not signed:
-            path = folder.with_name(name) / "certificate.json"
-            path.write_bytes(path.read_bytes().replace(b'"places"', b'"altered"'))
+        path = folder.with_name(name) / "certificate.json"
+        if name != "copied":
+            path.write_bytes(path.read_bytes().replace(b'"places"', f'"{name}"'.encode()))
+        if name == "foreign":
+            path.write_bytes(path.read_bytes().replace(b'"town"', b'"city"'))
+            sign(path.parent, ledger.custody)
+            assert identity(path.parent).dataset == "city"
         with town.opened("confidential") as connection:
             connection.execute(f"CREATE SCHEMA town__{name}; CREATE TABLE town__{name}.counts AS SELECT 1 AS count")
     folder.rename(kept := town.root / "arriving")
     append = ledger.withdraw
-    monkeypatch.setattr(type(ledger), "withdraw", lambda _, *given: [append(*given), kept.rename(folder)][0])
+    with monkeypatch.context() as once:
+        once.setattr(type(ledger), "withdraw", lambda _, *given: [append(*given), kept.rename(folder)][0])
+        once.setattr(type(ledger.warehouse), "compact", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            withdraw(ledger, town.release.published, "town", "redistricting", "Ann")
     withdrawal = withdraw(ledger, town.release.published, "town", "redistricting", "Ann")
     assert not folder.exists()
     with town.opened("confidential") as connection:
-        assert (
-            connection.execute("FROM town__copied.counts UNION ALL FROM town__altered.counts").fetchall() == [(1,)] * 2
-        )
-    for name in ("copied", "altered"):
+        for name in ("copied", "altered", "foreign"):
+            assert connection.execute(f"FROM town__{name}.counts").fetchall() == [(1,)]
+    for name in ("copied", "altered", "foreign"):
         shutil.rmtree(folder.with_name(name))
     assert list(folder.parent.glob("*")) == [], "no empty folder, which a back-up would have"
     assert {"public.town__places", "public.town__redistricting"} <= set(withdrawal.schemas)

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
+from unittest.mock import patch
 
+import pyarrow.parquet as pq
 import pytest
 
 from assets.gates.shared import all_gates
+from assets.publication import asset
 from assets.release.gate import ReleaseContext
 from assets.safetab.household_method import SafeTabHMethod
 from assets.safetab.measurements import measure_batches, write_measurements
@@ -228,11 +231,19 @@ def test_groups_of_other_thresholds_are_not_charged(made: Deployment[Any]) -> No
 
 
 def test_households_need_the_publication_of_persons_as_it_was_signed(made: Deployment[Any]) -> None:
+    """Told apart from a program that verifies the files, and reads what somebody put there since."""
     folder = release_of_persons(made).folder
     file = folder / "t1.parquet"
-    kept = file.read_bytes()
-    file.chmod(0o644)
+    kept, verify = file.read_bytes(), asset.publication_problems
+
+    def exchange(*given: Any) -> list[str]:
+        problems = verify(*given)
+        pq.write_table(pq.read_table(file).slice(1), file)
+        return problems
+
     try:
+        with patch.object(asset, "publication_problems", exchange):
+            assert "t1.parquet is missing or was altered" in made.refusal("population_groups")
         file.write_bytes(kept + b"x")
         assert "groups_as_published" in failing(made.context)
         refusal = made.refusal("population_groups")

@@ -704,3 +704,10 @@ def test_a_plan_finds_the_budget_of_a_statistic(published: Deployed) -> None:
     planned = plan_declaration(tree, declared, published.root, wanted)
     assert planned.plan.lines[0].margin <= 3
     assert sum(planned.method.release.declaration.attributes.shares) == 1
+    # Quantiles are declared in another order than they are drawn in; a program that mixes them up widens the other.
+    (_, drawn, _) = components_of(published.root, FURTHER)[1]
+    tenth, half = plan_declaration(drawn, declared, published.root, PlanRequest()).plan.lines
+    wanted = PlanRequest(margins={tenth.name: Decimal("4.5")})
+    planned = plan_declaration(drawn, declared, published.root, wanted)
+    assert 4 < planned.plan.lines[0].margin <= 4.5
+    assert planned.plan.lines[1].budget == half.budget

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from assets.gates.shared import all_gates
+from assets.publication import asset
 from assets.publication.withdrawal import withdraw
 from assets.topdown.dhc import levels
 from assets.topdown.dhc.measurements import list_measured, read_answers
@@ -229,13 +230,27 @@ def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(published: 
     assert "missing, altered, or not of this draw" in killed.refusal
     assert killed.again == 1, "the county alone"
     with published.opened() as connection:
+        account = [name for name, *_ in connection.execute("DESCRIBE level_state_made").fetchall()]
+        assert account == ["draw_id", "above", "read", "content", "places", "gap", "violation"], (
+            "no time: of exact counts"
+        )
         assert connection.execute("FROM level_state ORDER BY ALL").fetchall() == killed.level
     assert len(published.ledger) == 2
 
 
 def test_without_the_publication_of_redistricting_data_nothing_is_charged(tmp_path: Path) -> None:
+    """Told apart from a program that verifies the files, and reads what somebody put there since."""
     deployment = dhc_deployment(tmp_path / "town")
     deployment.run("cef", "spine", "facilities", "histograms")
+    path, verify = deployment.release.redistricting.folder / "persons.parquet", asset.publication_problems
+
+    def exchange(*given: Any) -> list[str]:
+        problems = verify(*given)
+        pq.write_table(pq.read_table(path).slice(1), path)
+        return problems
+
+    with patch.object(asset, "publication_problems", exchange):
+        assert "persons.parquet is missing or was altered" in deployment.refusal("redistricting")
     shutil.rmtree(deployment.release.redistricting.folder)
     assert "town/redistricting is not published yet" in deployment.refusal("redistricting")
     assert deployment.ledger == ()

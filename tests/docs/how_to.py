@@ -1,0 +1,206 @@
+"""The commands of the how-to pages, word by word, in the deployment that the reader of the tutorial has published.
+
+One process runs all of the program's commands, so that its libraries are loaded once. Commands in `PARSED` start
+servers, take hours or need what a test does not have; of these, `test_reference` only checks that they can be given.
+"""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from contextlib import chdir
+from itertools import takewhile
+from pathlib import Path
+
+from docs.pictures.__main__ import FOLDER
+from orchestration.cli import UNAUTHORIZED
+
+PAGES = FOLDER.parent / "how-to"
+PARSED = {
+    "make ": "sets up the environment; continuous integration does",
+    "stirred explore": "a server",
+    "stirred ledger ": "needs a PostgreSQL server; tests/resources/test_ledger_server.py moves a ledger",
+    "stirred launch town/tenure --authorize": "the tutorial's own test gives it",
+    "stirred launch town/risk": "an hour; tests/assets/laboratory runs a small one",
+    "stirred plan nation/": "needs the declarations of a nation",
+    "stirred launch nation/": "hours, and the records of a nation",
+    "stirred unblock 0f6b2c1e-…": "needs a killed run; tests/orchestration has one",
+    "stirred verify published/town/tenure --key public_key.pem --authority": "needs a time stamp authority",
+    "stirred new dataset data/usa_00012.xml": "a file of IPUMS",
+    "stirred new dataset data/survey.sav": "a file of SPSS",
+}
+"""Beginnings of commands, with the reason why they are not run."""
+
+_PROGRAM = """
+import json, os, sys
+from orchestration.cli import main
+answers = os.fdopen(os.dup(1), "w")
+for line in sys.stdin:
+    with open("said", "w+") as out, open("warned", "w+") as warned:
+        os.dup2(out.fileno(), 1)
+        os.dup2(warned.fileno(), 2)
+        try:
+            code = main(json.loads(line), prog_name="stirred") or 0
+        except SystemExit as end:
+            code = end.code or 0
+        sys.stdout.flush()
+        sys.stderr.flush()
+        texts = [open(file.name).read() for file in (out, warned)]
+    print(json.dumps([code, *texts]), file=answers, flush=True)
+"""
+
+
+DRAW = re.compile(r"\b[0-9a-f]{12,}\b")
+
+
+def shape(line: str) -> str:
+    """A line of output without its alignment, and without the draw, which depends on the deployment's key."""
+    return DRAW.sub("#", " ".join(line.split()))
+
+
+def blocks(page: str, language: str = "sh") -> list[str]:
+    """The blocks of a how-to page in one language."""
+    text = (PAGES / f"{page}.md").read_text("utf-8")
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
+    return [re.sub(f"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+
+
+def commands(block: str) -> list[str]:
+    """The commands of a block without comments; one ends with its line, unless a quote is open or && is last."""
+    found: list[str] = []
+    for line in block.splitlines():
+        if found and (found[-1].count("'") % 2 or found[-1].endswith("&&")):
+            found[-1] += f"\n{line}"
+        else:
+            found.append(line.partition("  #")[0].strip())
+    return found
+
+
+class Office:
+    """Someone who follows the how-to pages in a deployment."""
+
+    def __init__(self, project: Path, environment: dict[str, str]) -> None:
+        self.project, self.environment = project, environment
+        self.safe, self.medium = project.parent / "safe", project.parent / "key"
+        self.safe.mkdir()
+        self.medium.mkdir()
+        self.given = set[str]()
+        self.program = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            cwd=project, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def types(self, command: str, code: int = 0, folder: str = ".") -> str:
+        """Give a command of a page, whose exit code must be `code`; returns what it prints."""
+        self.given.add(command)
+        words = shlex.shlex(command, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        first = list(takewhile(lambda word: word[0] not in "|&>", words))
+        rest = re.search(r"(?<= )[|>].*", command, re.DOTALL)
+        found, said, warned = 0, "", ""
+        if first[0] == "stirred":
+            found, said, warned = self._run([self._place(word) for word in first[1:]])
+            line = f"cat {rest[0]}" if rest and not found else ""
+        else:
+            line = self._place(command)
+        if line:
+            done = subprocess.run(
+                ["bash", "-c", line],
+                cwd=self.project / folder, env=self.environment, input=said, text=True, check=False,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            found, said = done.returncode, done.stdout
+        assert found == code, (command, said, warned)
+        return said + warned
+
+    def follows(self, page: str, block: int = 0, folder: str = ".") -> list[str]:
+        """Give the commands of a block that are run and were not given yet; returns what they print."""
+        asked = [each for each in commands(blocks(page)[block]) if each not in self.given]
+        return [self.types(each, folder=folder) for each in asked if not is_parsed(each)]
+
+    def leaves(self) -> None:
+        """Go to a new place, which has the declarations alone."""
+        for part in ("var", "published"):
+            shutil.rmtree(self.project / part)
+
+    def ends(self) -> None:
+        self.program.communicate()
+
+    def _place(self, text: str) -> str:
+        return text.replace("/safe/", f"{self.safe}/").replace("/media/key/", f"{self.medium}/")
+
+    def _run(self, words: list[str]) -> tuple[int, str, str]:
+        assert self.program.stdin
+        assert self.program.stdout
+        print(json.dumps(words), file=self.program.stdin, flush=True)
+        code, said, warned = json.loads(self.program.stdout.readline())
+        return code, said, warned
+
+
+def is_parsed(command: str) -> bool:
+    return command.startswith(tuple(PARSED))
+
+
+def follow_pages(project: Path, environment: dict[str, str]) -> None:
+    """Give the commands of all pages, in an order in which they work.
+
+    Wrong pages: one with a command that is refused, or that needs a step which the page leaves out.
+    """
+    office = Office(project, environment)
+    office.follows("see-the-budget")
+    assert "town" in "".join(office.follows("see-the-budget", 1))
+    office.follows("several-people")
+    shutil.copy(project / "published" / "public_key.pem", project)
+    office.follows("verify")
+    shutil.copytree(project / "published" / "town" / "tenure", project / "copied")
+    shutil.copy(project / "public_key.pem", project / "copied")
+    office.follows("verify", 1, "copied")
+    office.follows("plan")
+    office.follows("plan", 1)
+    office.types("stirred launch survey/tables_employment")
+    asked, *_ = blocks("ask-a-table", "text")
+    command, source, heads, *_ = asked.splitlines()
+    printed = office.types(command.removeprefix("$ ")).splitlines()
+    assert [printed[0], printed[1].split()] == [source, heads.split()]
+    with chdir(project):
+        exec(blocks("ask-a-table", "python")[0], {})
+    *back_ups, restore = commands(blocks("back-up")[0])
+    for each in back_ups:
+        office.types(each)
+    office.follows("move", 0)
+    office.follows("move", 1)
+    office.leaves()
+    office.follows("move", 2)
+    office.follows("move", 3)
+    office.leaves()
+    key = project / "var" / "custody" / "master.key"
+    key.parent.mkdir(parents=True, mode=0o700)
+    shutil.copy(office.medium / key.name, key)
+    office.types(restore)
+    # Other records, and the same price.
+    town = (project / "data" / "town.csv").read_text("utf-8")
+    (project / "data" / "town.csv").write_text(town.replace("owned", "rented", 1), "utf-8")
+    (project / "data" / "households.csv").write_text(town.replace("household", "household_id", 1), "utf-8")
+    persons = "".join(f"{number},1,{number % 90}\n" for number in range(1, 5001))
+    (project / "data" / "persons.csv").write_text(f"household_id,person,age\n{persons}", "utf-8")
+    _, preflight, launch = commands(blocks("launch")[0])
+    office.types(preflight)
+    refused = set(map(shape, office.types(launch, UNAUTHORIZED).splitlines()))
+    shown = [*blocks("launch", "text")[0].splitlines(), blocks("launch")[1].replace("Ada Lovelace", "<your name>")]
+    assert [each for each in shown if shape(each) not in refused] == []
+    office.follows("withdraw")
+    # Fewer declarations are read faster.
+    declarations = project / "orchestration" / "defs"
+    census = (declarations / "two_counties" / "dataset" / "defs.yaml").read_text("utf-8")
+    shutil.rmtree(declarations)
+    (declarations / "census" / "dataset").mkdir(parents=True)
+    census = census.replace("name: two_counties", "name: census\n  detailed_codes: true")
+    (declarations / "census" / "dataset" / "defs.yaml").write_text(census, "utf-8")
+    office.follows("declare-data")
+    office.follows("declare-a-release")
+    office.ends()
+    shown = {each for path in PAGES.glob("*.md") for block in blocks(path.stem) for each in commands(block)}
+    left = {each for each in shown - office.given if each.startswith("stirred ")}
+    assert {each for each in left if not is_parsed(each)} == set()
