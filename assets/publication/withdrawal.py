@@ -132,7 +132,9 @@ def _schemas_of(ledger: Ledger, zone: Zone, dataset: str, release: str | None) -
 
 def _find_folders(folder: Path, release: str | None, custody: Custody) -> list[Path]:
     """The publications of a dataset, or of one release with its retabulations, whose signed certificates say so. Raises
-    OSError if the folder is there and cannot be read."""
+    OSError if the folder is there and cannot be read, and WithdrawalError if it is a link, which nothing follows."""
+    if folder.is_symlink():
+        raise WithdrawalError(f"nothing is withdrawn: {folder} is a link; put the folder itself there, or remove it")
     if not folder.is_dir():
         return []
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]

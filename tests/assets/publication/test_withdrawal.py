@@ -189,6 +189,10 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_removed(ledger: Ledger, 
     ):
         with pytest.raises(WithdrawalError, match=says):
             withdraw(ledger, tmp_path / "published", dataset, release, by)
+    folder = tmp_path / "published" / "village"
+    folder.symlink_to(folder.rename(tmp_path / "elsewhere"))
+    with pytest.raises(WithdrawalError, match="village is a link"):
+        withdraw(ledger, folder.parent, "village", "a", "Ann")
     assert ledger.entries() == entries
     assert left(tmp_path) == EVERYTHING
 
