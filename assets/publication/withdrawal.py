@@ -88,7 +88,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         raise WithdrawalError(f"there is no data of {name}: no charge, no table and no publication")
     entries = ledger.withdraw(dataset, release, by.strip())
     # A run may be publishing for the first time. Removing waits for it, and it starts no more once the ledger says so.
-    own = (folder for folder in folders if release in (None, folder.name))
+    own = folders if release is None else [published / dataset / release]
     for folder in sorted({*own, *(published / entry.dataset / entry.release for entry in entries)}):
         remove(folder)
     # Retabulations go with the release that they rest on, also if one was published for the first time until then.

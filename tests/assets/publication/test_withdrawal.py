@@ -112,7 +112,15 @@ def test_the_ledger_says_who_withdrew_what_and_every_charge_stays(ledger: Ledger
 
 
 def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp_path: Path) -> None:
-    """As after a kill: the ledger's entry is there, and some of the rest."""
+    """As after a kill: the ledger's entry is there, and some of the rest. Told apart from a program that leaves what a
+    killed removal of a retabulation left, which is charged nothing."""
+    half = tmp_path / "published" / "village" / ".places.arriving"
+    half.mkdir()
+    with ledger.warehouse.session(writes=Zone.PUBLIC) as session:
+        table = Table(Zone.PUBLIC, "village__places", "units")
+        session.create(table, "warehouse/label", {"text": "left"}, column="text")
+    withdraw(ledger, tmp_path / "published", "village", "places", "Ann")
+    assert not half.exists()
     ledger.withdraw("village", "a", "Ann")
     entries = ledger.entries()
     withdraw(ledger, tmp_path / "published", "village", "a", "Ben")
