@@ -20,9 +20,9 @@ from assets.topdown.histograms import count_impossible
 from assets.topdown.intervals import are_intervals_as_made
 from assets.topdown.invariants import invariants_recipe, require_feasible
 from assets.topdown.measurements import hash_streams, read_streams
-from assets.topdown.release import HISTOGRAMS, INTERVALS, INVARIANTS, SPINE, UNCERTAINTY, TopDownRelease
+from assets.topdown.release import HISTOGRAMS, INTERVALS, INVARIANTS, SPINE, UNCERTAINTY, SpineError, TopDownRelease
 from assets.topdown.replicates import TopDownReplication, replicates_gate
-from assets.topdown.spine import SpineError, pluralize, spine_recipe, stage_ancestry
+from assets.topdown.spine import pluralize, spine_recipe, stage_ancestry
 from assets.topdown.tables import redistricting_table, redistricting_tables, register_codes, tables_recipe
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.losses import ConcentratedLoss

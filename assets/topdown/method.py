@@ -40,10 +40,11 @@ from assets.topdown.release import (
     SPINE,
     TEXTS,
     UNCERTAINTY,
+    SpineError,
     TopDownRelease,
 )
 from assets.topdown.replicates import TopDownReplication, build_replicates
-from assets.topdown.spine import SpineError, build_spine, count_places
+from assets.topdown.spine import build_spine, count_places
 from assets.topdown.statement import LEANING, name_leaning, topdown_statement
 from assets.topdown.tables import build_microdata, build_redistricting
 from assets.topdown.uncertainty import build_uncertainty, describe_errors

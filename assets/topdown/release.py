@@ -18,6 +18,7 @@ from assets.topdown.declaration import (
     TopDownDeclaration,
     TreeDeclaration,
 )
+from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import STATE, STATISTICS, TopDownDesign, level_of_states
 from mechanisms.topdown.redistricting import REDISTRICTING
 from resources.statements import Fragment, Table
@@ -51,6 +52,10 @@ published."""
 
 _ENDINGS = ("_made", "_seal")
 """The ends of the names of tables that say how the estimates of a level were made, and that seal them."""
+
+
+class SpineError(RefusedError, ValueError):
+    """The codes of places do not form a tree. The message has level, rule and count."""
 
 
 @dataclass(frozen=True)

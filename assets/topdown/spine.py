@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from assets.conventions import StageKind, preview, public_table_metadata
 from assets.release.dataset import CEF
 from assets.release.stage import build_stage
-from assets.topdown.release import SPINE, TEXTS, TreeRelease
-from mechanisms.refusal import RefusedError
+from assets.topdown.release import SPINE, TEXTS, SpineError, TreeRelease
 from mechanisms.topdown.design import level_of_states, words
 from mechanisms.topdown.replicates import find_starts
 from resources.statements import Fragment, Table
@@ -34,10 +33,6 @@ SPINE_COLUMNS = {
 }
 
 _CODE = re.compile(r"[A-Za-z0-9]+")
-
-
-class SpineError(RefusedError, ValueError):
-    """The codes of places do not form a tree. The message has level, rule and count."""
 
 
 @dataclass(frozen=True)

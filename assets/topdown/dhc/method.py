@@ -40,9 +40,9 @@ from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.dhc.statement import dhc_statement
 from assets.topdown.dhc.uncertainty import build_dhc_uncertainty, list_first_tables
 from assets.topdown.plan import allocations_for
-from assets.topdown.release import PLACES, REPLICATES, SPINE, UNCERTAINTY
+from assets.topdown.release import PLACES, REPLICATES, SPINE, UNCERTAINTY, SpineError
 from assets.topdown.replicates import build_replicates
-from assets.topdown.spine import SpineError, build_spine, placement, read_tree
+from assets.topdown.spine import build_spine, placement, read_tree
 from assets.topdown.uncertainty import describe_errors
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words

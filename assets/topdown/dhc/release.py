@@ -5,8 +5,7 @@ from pathlib import Path
 
 from assets.release.prose import Prose
 from assets.topdown.dhc.declaration import BLOCK_GROUP, PUERTO_RICO, RECORDS, SUBSET_GROUP, TABLES, DHCDeclaration
-from assets.topdown.release import TopDownRelease, TreeRelease
-from assets.topdown.spine import SpineError
+from assets.topdown.release import SpineError, TopDownRelease, TreeRelease
 from mechanisms.topdown.dhc.design import DHCDesign
 from mechanisms.topdown.dhc.tables import MEDIAN_AGES
 from resources.statements import SQL, Fragment, Table

@@ -24,7 +24,7 @@ from assets.topdown.dhc import levels
 from assets.topdown.dhc.measurements import list_measured, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.recount import list_microdata
-from assets.topdown.spine import SpineError
+from assets.topdown.release import SpineError
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.levels import Listing
