@@ -1,30 +1,31 @@
-"""A picture of what full information gains, from the table of measured errors on the page that explains it."""
+"""A picture of what full information gains, from the measured errors beside the page that explains it."""
 
-import re
+import csv
 from pathlib import Path
 
 from assets.pictures import BLUE, GRID, QUIET
 from docs.pictures.shapes import WHITE, Box, Drawing
 
-PAGE = Path(__file__).parents[1] / "mechanisms" / "topdown-information.md"
+ERRORS = Path(__file__).parents[1] / "mechanisms" / "topdown-gain.csv"
 
 _LEFT, _TOP, _WIDTH, _HEIGHT, _BAR = 190, 108, 116, 34, 62
 
 
-def read_errors(text: str) -> tuple[list[str], dict[str, list[tuple[float, float] | None]]]:
+def read_errors(path: Path) -> tuple[list[str], dict[str, list[tuple[float, float] | None]]]:
     """The levels, and by measure the mean error at each with own levels and in full; None where a count is held."""
-    head, _, *rows = (line.strip("|").split("|") for line in text.splitlines() if line.startswith("|"))
+    levels: dict[str, None] = {}
     errors: dict[str, list[tuple[float, float] | None]] = {}
-    for name, *cells in rows:
-        if "bias" not in name:
-            pairs = [re.fullmatch(r"([\d.]+) → ([\d.]+)", cell.strip()) for cell in cells]
-            errors[name.strip()] = [(float(pair[1]), float(pair[2])) if pair else None for pair in pairs]
-    return [level.strip() for level in head[1:]], errors
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["census"] == "two_states" and "bias" not in row["error"]:
+                levels[row["level"]] = None
+                own, full = row["own_levels"], row["full"]
+                errors.setdefault(row["error"], []).append(None if own == "held" else (float(own), float(full)))
+    return list(levels), errors
 
 
 def draw_gain() -> Drawing:
-    _, _, section = PAGE.read_text("utf-8").partition("\n## Gain\n")
-    levels, errors = read_errors(section[: section.index("\n\n", section.index("|"))])
+    levels, errors = read_errors(ERRORS)
     drawing = Drawing(_TOP + _HEIGHT * len(errors) + 40)
     drawing.write_head(
         "The error that is left with full information",
