@@ -57,7 +57,7 @@ def label_draw(session: Session, release: Release, draw: Draw[Inputs]) -> None:
 
 def is_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> bool:
     table = release.public(DRAWN)
-    if not session.columns(table):
+    if list(session.columns(table)) != ["draw_id"]:
         return False
     return session.rows("warehouse/labelled", table=table, column="draw_id") == [(draw.draw_id,)]
 

@@ -490,6 +490,16 @@ def test_a_swap_rate_changed_afterwards_is_not_the_one_charged(escrowed: Deploym
     assert deployment.published() == before
 
 
+def test_the_label_of_a_draw_has_no_further_column(escrowed: Deployment, tmp_path: Path) -> None:
+    """Told apart from: the label's value compared, and whatever a column beside it carries left alone."""
+    deployment = taken_on(escrowed, tmp_path)
+    with deployment.opened() as connection:
+        connection.execute("ALTER TABLE draw ADD COLUMN more BIGINT")
+    with deployment.context.snapshot() as context:
+        gates = [gate for gate in all_gates(context.method) if gate.name in DRAW]
+        assert {gate.name for gate in gates if gate.evaluate(context)} == DRAW
+
+
 @pytest.mark.deep
 def test_a_whole_run_repairs_what_was_altered(escrowed: Deployment, tmp_path: Path) -> None:
     """The stages are made again from the source: no alteration survives, and nothing is charged."""
