@@ -161,14 +161,13 @@ def match(persons: Frame, records: Frame, *, known: Sequence[str], wanted: str) 
     """
     theirs, ours = read_frame(records), read_frame(persons)
     weights = read_counts(theirs[COUNT].to_numpy() if COUNT in theirs.column_names else np.ones(len(theirs), np.int64))
-    values = list(dict.fromkeys(theirs[wanted].to_pylist()))
-    frame_of = {row: number for number, row in enumerate(dict.fromkeys(_rows(ours, known)))}
-    frame = np.array([frame_of[row] for row in _rows(ours, known)], dtype=np.int64)
-    counts = np.zeros((len(frame_of), len(values)), dtype=np.int64)
-    for row, value, weight in zip(_rows(theirs, known), theirs[wanted].to_pylist(), weights.tolist(), strict=True):
+    values, value_of = _number(theirs[wanted].to_pylist())
+    frame, frame_of = _number(_rows(ours, known))
+    counts = np.zeros((len(frame_of), len(value_of)), dtype=np.int64)
+    for row, value, weight in zip(_rows(theirs, known), values.tolist(), weights.tolist(), strict=True):
         if row in frame_of:
-            counts[frame_of[row], values.index(value)] += weight
-    return Matches(tuple(values), match_persons(np.bincount(frame, minlength=len(frame_of)), counts)[frame])
+            counts[frame_of[row], value] += weight
+    return Matches(tuple(value_of), match_persons(np.bincount(frame, minlength=len(frame_of)), counts)[frame])
 
 
 def guess_by_mode(records: Frame, *, place: Sequence[str], wanted: str) -> NDArray[np.float64]:
@@ -243,10 +242,11 @@ def _read_cells(table: pa.Table, by: Sequence[str], categories: Mapping[str, Seq
 def _encode(records: Frame, place: Sequence[str], wanted: str) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """The codes of places and of wanted values by record, and the number of values."""
     table = read_frame(records)
-    places, values = _rows(table, place), table[wanted].to_pylist()
-    place_of, value_of = ({key: code for code, key in enumerate(dict.fromkeys(keys))} for keys in (places, values))
-    codes = (
-        np.array([place_of[row] for row in places], np.int64),
-        np.array([value_of[each] for each in values], np.int64),
-    )
-    return *codes, len(value_of)
+    (places, _), (values, value_of) = _number(_rows(table, place)), _number(table[wanted].to_pylist())
+    return places, values, len(value_of)
+
+
+def _number(keys: Sequence[Any]) -> tuple[NDArray[np.int64], dict[Any, int]]:
+    """The numbers of keys, in the order in which they first occur, and the number of each key."""
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return np.array([numbers[key] for key in keys], dtype=np.int64), numbers

@@ -103,13 +103,8 @@ class SignedFolder:
     @classmethod
     def open(cls, folder: Path, key: Ed25519PublicKey) -> "SignedFolder":
         """Raises VerificationError if the checksums are missing, or were not signed with the key."""
-        try:
-            key.verify(_read_file(folder / SIGNATURE), text := _read_file(folder / CHECKSUMS))
-        except InvalidSignature:
-            raise VerificationError(
-                f"{CHECKSUMS} was altered, or was not signed with the key {fingerprint(key)}"
-            ) from None
-        return cls(folder, _parse(text), sha256(text).hexdigest())
+        text = _read_file(folder / CHECKSUMS)
+        return cls(folder, _parse_signed(text, _read_file(folder / SIGNATURE), key), sha256(text).hexdigest())
 
     def read(self, name: str) -> bytes:
         """Raises VerificationError if the file is missing, or is another one than was signed."""
@@ -220,10 +215,9 @@ def altered_files(folder: Path, key: Ed25519PublicKey, besides: Collection[Path]
         if path.is_symlink() or not path.is_file():
             return [f"{path.name} is missing"]
     try:
-        key.verify(signature.read_bytes(), text := sums.read_bytes())
-    except InvalidSignature:
-        return [f"{CHECKSUMS} was altered, or was not signed with the key {fingerprint(key)}"]
-    digests = _parse(text)
+        digests = _parse_signed(sums.read_bytes(), signature.read_bytes(), key)
+    except VerificationError as error:
+        return [str(error)]
     present = set(_everything(folder)) - _SEALING - {path.relative_to(folder).as_posix() for path in besides}
     problems = [f"{name} is missing" for name in sorted(digests.keys() - present)]
     problems += [f"{name} is not part of the publication" for name in sorted(present - digests.keys())]
@@ -282,7 +276,12 @@ def _identify(folder: Path, certificate: bytes) -> Identity:
 _SEALING = {CHECKSUMS, SIGNATURE}
 
 
-def _parse(checksums: bytes) -> dict[str, str]:
+def _parse_signed(checksums: bytes, seal: bytes, key: Ed25519PublicKey) -> dict[str, str]:
+    """The signed digests by name. Raises VerificationError if they were not signed with the key."""
+    try:
+        key.verify(seal, checksums)
+    except InvalidSignature:
+        raise VerificationError(f"{CHECKSUMS} was altered, or was not signed with the key {fingerprint(key)}") from None
     return {name: digest for digest, name in (line.split("  ", 1) for line in checksums.decode().splitlines())}
 
 
