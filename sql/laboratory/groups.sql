@@ -1,6 +1,5 @@
--- The persons of a tract, in an order that follows from their values: block, block group,
--- unit, age, sex as a number from 0, and
--- the number of the group that all race codes of the person are in; NULL if there is none.
+-- The persons of a tract, in an order that follows from their values: block, block group, unit, age, sex as a number
+-- from 0, and the number of the group that all race codes of the person are in; NULL if there is none.
 WITH
 person AS (
     SELECT

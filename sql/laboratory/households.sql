@@ -1,5 +1,5 @@
--- The households of a tract, in an order that follows from their values: block, block
--- group (its code is the first digit of the block's), unit, persons and minors, of whom no more than a number count, tenure, type, family or not, and the
+-- The households of a tract, in an order that follows from their values: block, block group (its code is the first
+-- digit of the block's), unit, persons and minors, of whom no more than a number count, tenure, type, and the
 -- householder's race and ethnicity as numbers from 0.
 SELECT
     dense_rank() OVER (ORDER BY TABBLK) - 1 AS block,

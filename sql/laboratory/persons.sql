@@ -1,6 +1,5 @@
 -- The persons of a tract, in an order that follows from their values: block, block group (its code is the first digit
--- of the block's), unit, age, race and ethnicity as numbers
--- from 0, and the sex, 0 if the records have none.
+-- of the block's), unit, age, race and ethnicity as numbers from 0, and the sex, 0 if the records have none.
 SELECT
     dense_rank() OVER (ORDER BY TABBLK) - 1 AS block,
     dense_rank() OVER (ORDER BY left(TABBLK, 1)) - 1 AS block_group,

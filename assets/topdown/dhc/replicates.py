@@ -88,7 +88,8 @@ class DHCReplication(Replication[DHCRelease]):
 
     def read_basis(self, session: Session, custody: Custody) -> Basis:
         release = self.release
-        tree, places = read_tree(session, release), read_tree(session, release).places(release.finest)
+        tree = read_tree(session, release)
+        places = tree.places(release.finest)
         counts = {name: read_estimates(session, release, name, release.finest) for name in SCHEMAS}
         parents = (np.zeros(1, dtype=np.int64), *tree.parents)
         persons, occupancy = read_persons(session, release, places), read_units(session, release, places)[:, :2]
