@@ -34,6 +34,7 @@ from assets.topdown.measurements import Stopped, run_in_threads
 from assets.topdown.spine import Tree, pluralize, read_tree, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.householders import Householders, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.levels import (
     Answering,
@@ -42,12 +43,14 @@ from mechanisms.topdown.dhc.levels import (
     Measuring,
     Reading,
     count_tenures,
+    estimate_homes,
     estimate_level,
+    hold_units,
     list_reads,
     plan_levels,
     read_all,
 )
-from mechanisms.topdown.dhc.passes import PLANS, Plan
+from mechanisms.topdown.dhc.passes import Plan
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
 from mechanisms.topdown.dhc.tree import add_answers
@@ -101,7 +104,6 @@ class Given:
     held: NDArray[np.int64]
     parents: NDArray[np.int64]
     above: Counts | None
-    quarters: Quarters | None = None
 
     @property
     def histogram(self) -> str:
@@ -160,6 +162,8 @@ class Inputs:
         levels: by histogram, this level and all below.
         exact: the exact counts of these levels, if the session reads them.
         full: whether places are estimated from the answers at and below them.
+        quarters: the limits of persons.
+        householders: those of households, if they lie within persons.
     """
 
     given: Mapping[str, Given]
@@ -167,6 +171,8 @@ class Inputs:
     levels: Mapping[str, Sequence[Level]]
     exact: Mapping[str, Sequence[Counts]]
     full: bool
+    quarters: Quarters
+    householders: Householders | None
 
     def measure(self, histogram: str, key: bytes) -> list[Measuring]:
         """The answers of this level and of all below."""
@@ -324,7 +330,7 @@ def require_estimated(session: Session, release: DHCRelease, level: str) -> None
 
 def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -> Inputs:
     """What a level is measured and estimated from. What holds of households is known once its units are estimated; it
-    is 0 until then."""
+    is 0 until then. `hold_homes` has it."""
     places, depth = tree.places(release.finest), release.levels.index(level)
     if depth:
         require_estimated(session, release, release.levels[depth - 1])
@@ -336,10 +342,12 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -
             for below in release.levels[depth:]
         ]
     persons, units = read_persons(session, release, places), read_units(session, release, places)
-    quarters = count_quarters(persons, read_facilities(session, release, places))
+    quarters, householders = count_quarters(persons, read_facilities(session, release, places)), None
+    if release.design.householders_among_persons:
+        householders = count_householders(persons, units[:, 0])
     for below in parents[:depth:-1]:
         persons, units = add_answers(persons, below), add_answers(units, below)
-        quarters = quarters.add_up(below)
+        quarters, householders = quarters.add_up(below), householders and householders.add_up(below)
     levels = {
         histogram: plan_levels(allocation, parents)[depth:]
         for histogram, allocation in release.design.allocations.items()
@@ -351,38 +359,46 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -
     held = {PERSONS.name: persons, UNITS.name: units, HOUSEHOLDS.name: np.zeros((len(units), 3), np.int64)}
     given = {
         histogram: Given(
-            PLANS[histogram],
+            release.design.plans[histogram],
             levels[histogram][0],
             held[histogram],
             parents[depth],
             above[histogram],
-            quarters if histogram == PERSONS.name else None,
         )
         for histogram in SCHEMAS
     }
-    return Inputs(given, parents[depth:], levels, exact, release.design.full)
+    return Inputs(given, parents[depth:], levels, exact, release.design.full, quarters, householders)
 
 
-def hold_tenures(households: Given, units: Counts) -> Given:
-    """What holds of households: by place, the occupied units by tenure."""
-    return replace(households, held=count_tenures(units, len(households.parents)))
+def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given, Given]:
+    """Units and households with what held of them when they were estimated."""
+    of_units, of_households = inputs.given[UNITS.name], inputs.given[HOUSEHOLDS.name]
+    if inputs.householders is None:
+        return of_units, replace(of_households, held=count_tenures(units, len(of_units.parents)))
+    occupancy = of_units.held
+    return replace(of_units, held=hold_units(households, occupancy)), replace(of_households, held=occupancy[:, :1])
 
 
 def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[str, str]]:
     """The estimated histograms, and by histogram the digest of the answers. Persons, and units with households after
     them, do not depend on each other."""
 
-    def estimate(given: Given) -> tuple[str, Estimated, str]:
-        digest = ReadDigest()
-        reading = inputs.digest(inputs.measure(given.histogram, key), digest)
-        found = estimate_level(given.plan, reading, given.held, given.parents, given.above, given.quarters)
-        return given.histogram, found, digest.hexdigest()
+    def read(given: Given, digest: ReadDigest) -> Reading:
+        return inputs.digest(inputs.measure(given.histogram, key), digest)
 
     def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, str]]:
-        first = estimate(inputs.given[histogram])
+        given = inputs.given[histogram]
         if histogram == PERSONS.name:
-            return [first]
-        return [first, estimate(hold_tenures(inputs.given[HOUSEHOLDS.name], first[1].counts))]
+            digest = ReadDigest()
+            of_persons = estimate_level(
+                given.plan, read(given, digest), given.held, given.parents, given.above, inputs.quarters
+            )
+            return [(histogram, of_persons, digest.hexdigest())]
+        homes, digests = (given, inputs.given[HOUSEHOLDS.name]), (ReadDigest(), ReadDigest())
+        readings = [read(*each) for each in zip(homes, digests, strict=True)]
+        above = homes[0].above, homes[1].above
+        found = estimate_homes(*readings, given.held, given.parents, above, inputs.householders)
+        return [(of.histogram, own, digest.hexdigest()) for of, own, digest in zip(homes, found, digests, strict=True)]
 
     results = [each for part in run_in_threads(work, [PERSONS.name, UNITS.name], 0) for each in part]
     return {name: found for name, found, _ in results}, {name: digest for name, _, digest in results}
