@@ -1,5 +1,5 @@
 """How often the DHC's 90% intervals contain the truth, and how far persons and households agree:
-`python -m benchmarks.dhc_coverage`, about fifteen CPU-minutes; `python -m benchmarks.dhc_coverage agreement` for the
+`python -m benchmarks.dhc_coverage`, about five CPU-minutes; `python -m benchmarks.dhc_coverage agreement` for the
 second alone, two minutes.
 
 A synthetic census is published several times with the production levels and budgets, with replicates, and every cell's
@@ -50,8 +50,8 @@ from orchestration.components import DHC, TopDown
 from resources.statements import Zone
 from resources.warehouse import Session
 
-DRAWS, REPLICATES = 1, 20
-POPULATION = SyntheticPopulation(households=1_000, states=["10", "44"], dhc=True)
+DRAWS, REPLICATES = 2, 8
+POPULATION = SyntheticPopulation(households=2_000, states=["10", "44"], dhc=True)
 TABLES = ("P12", "P16", "H4", "H10", "H12", "H13")
 Numbers = NDArray[np.int64]
 

@@ -394,11 +394,12 @@ def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[st
                 given.plan, read(given, digest), given.held, given.parents, given.above, inputs.quarters
             )
             return [(histogram, of_persons, digest.hexdigest())]
-        homes, digests = (given, inputs.given[HOUSEHOLDS.name]), (ReadDigest(), ReadDigest())
-        readings = [read(*each) for each in zip(homes, digests, strict=True)]
-        above = homes[0].above, homes[1].above
-        found = estimate_homes(*readings, given.held, given.parents, above, inputs.householders)
-        return [(of.histogram, own, digest.hexdigest()) for of, own, digest in zip(homes, found, digests, strict=True)]
+        households, digests = inputs.given[HOUSEHOLDS.name], (ReadDigest(), ReadDigest())
+        readings = read(given, digests[0]), read(households, digests[1])
+        above = given.above, households.above
+        homes = estimate_homes(*readings, given.held, given.parents, above, inputs.householders)
+        names = (histogram, HOUSEHOLDS.name)
+        return [(name, own, digest.hexdigest()) for name, own, digest in zip(names, homes, digests, strict=True)]
 
     results = [each for part in run_in_threads(work, [PERSONS.name, UNITS.name], 0) for each in part]
     return {name: found for name, found, _ in results}, {name: digest for name, _, digest in results}
