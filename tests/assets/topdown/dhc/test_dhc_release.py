@@ -266,6 +266,10 @@ WRONG = {
         {"products": ["P13", "persons"], "replicates": 2},
         "the errors of tables of counts",
     ),
+    "householders among persons of data that do not agree": (
+        {"householders_among_persons": True},
+        "redistricting has estimation: own_levels",
+    ),
     "more replicates than the redistricting data have": ({"replicates": 2}, "redistricting, which declares 0"),
     "another finest level": (
         {
@@ -281,17 +285,6 @@ def test_a_declaration_that_cannot_be_carried_out_is_refused(published: DHCDeplo
     fields, says = WRONG[name]
     with pytest.raises(ValueError, match=says.replace("*", r"\*")):
         dhc_deployment(published.root, **fields)
-
-
-def test_householders_lie_within_redistricting_data_that_agree_themselves(published: DHCDeployment) -> None:
-    release = published.release
-    apart = replace(release.redistricting.design, types_first=None)
-    with pytest.raises(ValueError, match="householders_among_persons: redistricting has estimation: own_levels"):
-        replace(
-            release,
-            design=replace(release.design, householders_among_persons=True),
-            redistricting=replace(release.redistricting, design=apart),
-        )
 
 
 def count_contradictions(deployment: DHCDeployment) -> int:
@@ -355,7 +348,7 @@ def test_the_published_records_have_the_figures_of_every_published_table(publish
 @pytest.mark.prove
 def test_an_ephemeral_key_is_gone_after_the_draw_and_what_is_altered_then_cannot_be_made_again(tmp_path: Path) -> None:
     """And with householders among persons, no block contradicts itself, and the certificate says so."""
-    deployment = dhc_deployment(tmp_path / "town", custody="ephemeral", householders_among_persons=True)
+    deployment = dhc_deployment(tmp_path / "town", full=True, custody="ephemeral", householders_among_persons=True)
     deployment.run(*TO_CHARGE)
     assert "materialize level_state again" in deployment.refusal("noisy_measurements")
     deployment.run(*TO_PUBLICATION)
