@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from assets.coarsening.laboratory import Coarsened
-from assets.laboratory.attacks import guess_likeliest, link
+from assets.laboratory.attacks import Attack, guess_likeliest, link
 from assets.laboratory.evaluation import (
     ALL,
     NONMODAL,
@@ -172,7 +172,7 @@ def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t2
     accuracy = []
     for point in (Exact(), NoisyHypercube(Fraction(60)), NoisyHypercube(Fraction(4))):
         draw = point.draw(t2.tract, KEY)
-        attacks = (link, guess_likeliest) if draw.publication.has_perturbed_tables else (link,)
+        attacks = (link, guess_likeliest) if draw.publication.needs_program else (link,)
         guesses = [measure_guesses(t2, "link", attack(draw.publication, t2.file)) for attack in attacks]
         accuracy.append([find(measures, UNIQUE, "accuracy") for measures in guesses])
         if draw.bound is not None:
@@ -293,8 +293,8 @@ def make_truth_of_types(tier: Tier, records: int = 160, blocks: int = 5) -> Trut
     return Truth(Tract(tier, blocks, block, np.arange(blocks) // 3, none, alone, adult, frame, category))
 
 
-def find_right(truth: Truth, publication: Publication) -> float:
-    guesses = Guesses.of(link(publication, truth.file), len(truth.tract.frame), truth.tract.tier.shape[1])
+def find_right(truth: Truth, publication: Publication, attack: Attack = link) -> float:
+    guesses = Guesses.of(attack(publication, truth.file), len(truth.tract.frame), truth.tract.tier.shape[1])
     return find(measure_guesses(truth, "link", guesses), ALL, "accuracy")
 
 
@@ -317,6 +317,11 @@ def test_records_of_tables_of_types_are_linked_less_with_less_budget(tier: Tier,
     assert right[0] == pytest.approx(right[1], abs=0.03)
     assert right[1] > right[2] > right[3]
     assert right[0] > find_right(truth, swapped)
+    # All sums weighed together are as good as their linear estimate, and better if there is some noise.
+    programs = [find_right(truth, publication, guess_likeliest) for publication in (exact, swapped, *drawn)]
+    assert min(programs[0], programs[2]) > right[0] - 0.01
+    assert programs[2] > programs[3] > right[2] + 0.03
+    assert programs[0] > programs[1] > 0
     guesser = guess_by_share(truth.tract.place, truth.tract.category, tier.shape[1]).mean()
     assert right[3] < guesser < right[0]
     person = int(np.argmax(truth.tract.category != 22))
@@ -373,8 +378,11 @@ def test_safetab_publishes_each_group_in_the_detail_of_its_first_noisy_total() -
     left[0, tier.category_of_cell == group] = False
     counts[0, tier.category_of_cell == group] = 0
     hidden = replace(published, counts=counts, published=left)
-    shares = [
-        link(each, truth.file).shares[truth.tract.place == 0, group].mean()
-        for each in (hidden, replace(hidden, choice=None))
-    ]
-    assert shares[0] < 0.7 * shares[1]
+    frequent = published.totals.copy()
+    frequent[0, group] *= 3
+    for attack, totals_of in ((link, published.totals), (guess_likeliest, frequent)):
+        shares = [
+            attack(replace(each, totals=totals_of), truth.file).shares[truth.tract.place == 0, group].mean()
+            for each in (hidden, replace(hidden, choice=None))
+        ]
+        assert shares[0] < 0.7 * shares[1]
