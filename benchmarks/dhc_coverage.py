@@ -1,8 +1,8 @@
 """How often the DHC's 90% intervals contain the truth, and how far persons and households agree:
-`python -m benchmarks.dhc_coverage`, about five CPU-minutes; `python -m benchmarks.dhc_coverage agreement` for the
-second alone, two minutes.
+`python -m benchmarks.dhc_coverage`, about three CPU-minutes; `python -m benchmarks.dhc_coverage agreement` for the
+second alone, one minute.
 
-A synthetic census is published several times with the production levels and budgets, with replicates, and every cell's
+A synthetic census is published with the production levels and budgets, with replicates, and every cell's
 interval is compared with the true count. Then it is published with `householders_among_persons`, on the same noise. The
 output has the figures of `docs/mechanisms/topdown-dhc.md`, in Markdown. Noise has fixed keys, so that every run gives
 the same figures. It runs in memory, by the code of the replicates.
@@ -50,7 +50,7 @@ from orchestration.components import DHC, TopDown
 from resources.statements import Zone
 from resources.warehouse import Session
 
-DRAWS, REPLICATES = 2, 8
+DRAWS, REPLICATES = 1, 8
 POPULATION = SyntheticPopulation(households=2_000, states=["10", "44"], dhc=True)
 TABLES = ("P12", "P16", "H4", "H10", "H12", "H13")
 Numbers = NDArray[np.int64]

@@ -303,7 +303,7 @@ def test_householders_beyond_persons_are_found_in_the_published_records(publishe
     assert wrong > 0
     with published.context.snapshot() as context, context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         (problem,) = gates._check_householders(session, context)
-    assert problem.startswith(f"{wrong} origins and races of Block")
+    assert problem == f"origins and races of Block with more householders than persons: {wrong}"
 
 
 def test_a_spine_that_begins_with_the_state_is_of_one_state(altered: DHCDeployment) -> None:

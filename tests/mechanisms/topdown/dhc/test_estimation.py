@@ -136,7 +136,7 @@ def test_limits_of_types_are_exactly_what_the_blocks_can_add_up_to(blocks: list[
         redistricting[number, group] = persons
         facilities[number, 6:9] = own >> np.arange(3) & 1
     one = count_quarters(redistricting, facilities).add_up(np.zeros(len(blocks), dtype=np.int64))
-    limits = one.limit(0, 1, group, np.arange(3))
+    limits = one.limit(0, 1, group, np.arange(7, 10))
     assert limits.sets is not None
     in_set = np.arange(8)[:, None] >> np.arange(3) & 1
     persons = sum(persons for persons, _ in blocks)
@@ -153,7 +153,7 @@ def test_limits_of_types_are_exactly_what_the_blocks_can_add_up_to(blocks: list[
 
 def test_limits_of_types_that_a_parent_has_are_those_of_the_others_empty() -> None:
     quarters = Quarters(*(np.array(each) for each in ([0, 0], [504, 504], [0b101, 0b010], [4, 3])))
-    limits = quarters.limit(0, 1, 504, np.array([0, 1]))
+    limits = quarters.limit(0, 1, 504, np.array([7, 8]))
     assert (limits.lower.tolist(), limits.upper.tolist(), limits.totals.tolist()) == ([[4, 3]], [[4, 3]], [7])
 
 
