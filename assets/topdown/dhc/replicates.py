@@ -29,7 +29,6 @@ from assets.topdown.replicates import (
     read_accounts,
 )
 from assets.topdown.spine import read_tree
-from assets.topdown.workers import in_processes
 from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.persons import PERSONS
@@ -38,6 +37,7 @@ from mechanisms.topdown.dhc.replicates import estimate_finest
 from mechanisms.topdown.schema import Counts
 from resources.custody import Custody
 from resources.machine import count_cores
+from resources.processes import in_processes
 from resources.statements import Table
 from resources.warehouse import Session
 
