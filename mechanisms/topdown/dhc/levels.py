@@ -389,7 +389,7 @@ def list_reads(
     for _, first, last, own, _ in _list_families(plan, held, parents, above):
         if own.size and (level.runs[first:last] >= 0).all():
             for query in list_queries(plan):
-                yield query, first, last, np.unique(plan.schema.marginal(query).find(own)).astype(np.int64)
+                yield query, first, last, plan.schema.marginal(query).reach(own)
 
 
 def _list_families(

@@ -14,9 +14,11 @@ from assets.laboratory.evaluation import (
     NONMODAL,
     UNIQUE,
     Truth,
+    measure_association,
     measure_differences,
     measure_guesses,
     measure_ratios,
+    measure_segregation,
     measure_utility,
 )
 from assets.laboratory.grid import remove_each
@@ -234,6 +236,28 @@ def test_coarse_places_are_large_and_who_knows_the_rule_follows_the_moves(t2: Tr
         "races are kept in a place, and adults"
     )
     assert find(errors, "cells of a block, not 0", "mean absolute error") > 0.5
+
+
+def test_errors_of_cells_have_their_sign_and_size_at_every_level(t1: Truth) -> None:
+    """Told apart from: a bias of absolute errors, levels whose errors are not those of sums, and errors of all tables
+    in that of one."""
+    published = Exact().draw(t1.tract, KEY).publication
+    of_p1 = t1.tract.tier.table_of_cell == 0
+    changed = replace(published, counts=published.counts + np.where(of_p1, [[3], [-1]] * 4, 0))
+    rows = {(row.subset, row.measure): row.value for row in measure_utility(t1, changed)}
+    kinds = ("mean error", "mean absolute error", "root mean squared error")
+    # Four blocks of each block group gain 3 in turn with those that lose 1.
+    for level, error in (("block group", 4), ("tract", 8)):
+        assert [rows[f"P1 of a {level}, not 0", kind] for kind in kinds] == [error] * 3
+        assert [rows[f"P2 of a {level}, not 0", kind] for kind in kinds] == [0] * 3
+    mean, size, square = (rows["P1 of a block, not 0", kind] for kind in kinds)
+    assert size == pytest.approx((mean + 3) / 2), "a share of 3s, and of 1s"
+    assert square**2 == pytest.approx(2 * mean + 3)
+    assert 0 < rows["cells of a block", "below 0"] < 0.2
+    assert not any(row.value for row in measure_utility(t1, published)), "exact tables have no errors"
+    apart, mixed = np.array([[9, 0], [0, 4]]), np.array([[6, 2], [3, 1]])
+    assert (measure_association(apart), measure_segregation(apart)) == (1, 1)
+    assert measure_association(mixed) == pytest.approx(0) == measure_segregation(mixed)
 
 
 def test_the_attackers_file_closes_the_intervals_of_suppressed_counts(t2: Truth) -> None:
