@@ -41,11 +41,17 @@ R = TypeVar("R")
 _AHEAD = 4
 """The tasks for each process that are read in advance: enough to keep it busy, and few enough to bound memory."""
 
+_LARGE = 2**25
+"""A task of twice as many bytes, or more, counts as several."""
+
 _RETRIES = 2
 """How often a cluster tries a task again whose worker was lost."""
 
 _CONNECT = 30
 """Seconds in which a cluster must answer, and in which a connection that broke must be there again."""
+
+_LOCK = threading.Lock()
+"""Threads that begin at the same time share one pool."""
 
 _KEPT = "what was stored is kept, so another run continues from there"
 
@@ -144,11 +150,14 @@ def perform(
     return on_cluster(work, tasks, scheduler) if scheduler else in_processes(work, tasks, processes)
 
 
-def in_processes(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
+def in_processes(
+    work: Callable[[T], R], tasks: Iterator[T], processes: int, measure: Callable[[T], int] = lambda _: 0
+) -> Generator[R, None, None]:
     """The results of all tasks, in order. If `processes` is 1, this process does the work itself.
 
     The work is a function that spawned processes can import. If it raises, tasks that have not begun are cancelled.
-    Raises WorkerError if a process ends prematurely.
+    Fewer tasks are read in advance if they are large, by the bytes that `measure` gives. Several threads may share the
+    processes. Raises WorkerError if a process ends prematurely.
     """
     if processes == 1:
         yield from map(work, tasks)
@@ -160,11 +169,11 @@ def in_processes(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
         return submitted[-1]
 
     try:
-        yield from _in_order(submit, tasks, _AHEAD * processes)
+        yield from _in_order(submit, tasks, _AHEAD * processes, lambda task: max(1, measure(task) // _LARGE))
     except BrokenProcessPool:
         # It joins the pool, which ends all that was submitted; what is waited for below has then ended too.
         pool.shutdown(cancel_futures=True)
-        _pool.cache_clear()
+        _start_pool.cache_clear()
         raise WorkerError(_ENDED) from None
     finally:
         for future in submitted:
@@ -198,7 +207,7 @@ def on_cluster(
                 raise WorkerError(f"the Dask cluster {scheduler} has no workers")
             # Not by its executor, which never ends a future whose result cannot be fetched.
             submit = partial(client.submit, pure=False, retries=_RETRIES)
-            yield from _in_order(partial(_send, submit, work), tasks, _AHEAD * threads)
+            yield from _in_order(partial(_send, submit, work), tasks, _AHEAD * threads, lambda _: 1)
     except KilledWorker:
         raise WorkerError(_ENDED) from None
     except (CancelledError, ClosedClientError):
@@ -229,20 +238,30 @@ def hash_code() -> str:
     return digest.hexdigest()
 
 
-def _in_order(submit: Callable[[T], Any], tasks: Iterator[T], ahead: int) -> Generator[Any, None, None]:
-    """The results of submitted futures in order, with at most `ahead` under way or waiting for one before them."""
-    waiting = deque[Any]()
+def _in_order(
+    submit: Callable[[T], Any], tasks: Iterator[T], ahead: int, weigh: Callable[[T], int]
+) -> Generator[Any, None, None]:
+    """The results of submitted futures in order, with tasks of at most the weight `ahead`, or a single one, under way
+    or waiting for one before them."""
+    waiting, weights = deque[Any](), deque[int]()
     for task in tasks:
         waiting.append(submit(task))
-        if len(waiting) == ahead:
+        weights.append(weigh(task))
+        while sum(weights) >= ahead:
+            weights.popleft()
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
 
 
-@lru_cache(maxsize=1)
 def _pool(processes: int) -> ProcessPoolExecutor:
     """A pool takes seconds to start, so the levels of a run share it until another one is made."""
+    with _LOCK:
+        return _start_pool(processes)
+
+
+@lru_cache(maxsize=1)
+def _start_pool(processes: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process)
 
 

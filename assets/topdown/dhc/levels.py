@@ -10,9 +10,10 @@ digests of the answers as they were read. The gate `estimates_as_made` compares 
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
 from assets.topdown.histograms import read_counts, stage_level
 from assets.topdown.measurements import Stopped, run_in_threads
 from assets.topdown.spine import Tree, pluralize, read_tree, stage_ancestry
+from assets.topdown.workers import in_processes
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
@@ -41,6 +43,7 @@ from mechanisms.topdown.dhc.levels import (
     Level,
     Measuring,
     Reading,
+    Task,
     count_tenures,
     estimate_level,
     list_reads,
@@ -50,10 +53,11 @@ from mechanisms.topdown.dhc.levels import (
 from mechanisms.topdown.dhc.passes import PLANS, Plan
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
-from mechanisms.topdown.dhc.tree import add_answers
+from mechanisms.topdown.dhc.tree import Held, add_answers
 from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.machine import count_cores
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
@@ -98,7 +102,7 @@ class Given:
 
     plan: Plan
     level: Level
-    held: NDArray[np.int64]
+    held: Held | NDArray[np.int64]
     parents: NDArray[np.int64]
     above: Counts | None
     quarters: Quarters | None = None
@@ -335,7 +339,7 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -
             read_counts(session, stage_level(session, release, histogram, below, ancestry))
             for below in release.levels[depth:]
         ]
-    persons, units = read_persons(session, release, places), read_units(session, release, places)
+    persons, units = read_persons(session, release), read_units(session, release, places)
     quarters = count_quarters(persons, read_facilities(session, release, places))
     for below in parents[:depth:-1]:
         persons, units = add_answers(persons, below), add_answers(units, below)
@@ -348,7 +352,11 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -
     if depth:
         table = release.public(release.level(release.levels[depth - 1]))
         above = {histogram: read_counts(session, table, histogram=histogram) for histogram in SCHEMAS}
-    held = {PERSONS.name: persons, UNITS.name: units, HOUSEHOLDS.name: np.zeros((len(units), 3), np.int64)}
+    held: dict[str, Held | NDArray[np.int64]] = {
+        PERSONS.name: persons,
+        UNITS.name: units,
+        HOUSEHOLDS.name: np.zeros((len(units), 3), np.int64),
+    }
     given = {
         histogram: Given(
             PLANS[histogram],
@@ -370,12 +378,17 @@ def hold_tenures(households: Given, units: Counts) -> Given:
 
 def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[str, str]]:
     """The estimated histograms, and by histogram the digest of the answers. Persons, and units with households after
-    them, do not depend on each other."""
+    them, do not depend on each other: this process reads the answers of both at a time, and others, which have neither
+    key nor exact counts, estimate families."""
+
+    def perform(work: Callable[[Task], Estimated], tasks: Iterator[Task]) -> Iterator[Estimated]:
+        families = int(inputs.parents[0][-1]) + 1
+        return in_processes(work, tasks, count_cores() if families > 1 else 1, attrgetter("bytes"))
 
     def estimate(given: Given) -> tuple[str, Estimated, str]:
         digest = ReadDigest()
         reading = inputs.digest(inputs.measure(given.histogram, key), digest)
-        found = estimate_level(given.plan, reading, given.held, given.parents, given.above, given.quarters)
+        found = estimate_level(given.plan, reading, given.held, given.parents, given.above, given.quarters, perform)
         return given.histogram, found, digest.hexdigest()
 
     def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, str]]:
