@@ -326,24 +326,24 @@ def require_estimated(session: Session, release: DHCRelease, level: str) -> None
         raise StaleInputError(f"{release.schema}: {level} is not estimated yet; materialize {stage} first")
 
 
-def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -> Inputs:
-    """What a level is measured and estimated from. What holds of households is known once its units are estimated; it
-    is 0 until then."""
+def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str, *, listing: bool = False) -> Inputs:
+    """What a level is measured and estimated from; for `listing` what it reads, without exact counts below the root and
+    limits of group quarters. What holds of households is known once its units are estimated; it is 0 until then."""
     places, depth = tree.places(release.finest), release.levels.index(level)
     if depth:
         require_estimated(session, release, release.levels[depth - 1])
     parents = [np.zeros(1, dtype=np.int64), *tree.parents]
     exact, ancestry = dict[str, list[Counts]](), stage_ancestry(session, release)
-    for histogram in SCHEMAS if Zone.CONFIDENTIAL in session.zones else ():
+    for histogram in SCHEMAS if Zone.CONFIDENTIAL in session.zones and not (listing and depth) else ():
         exact[histogram] = [
             read_counts(session, stage_level(session, release, histogram, below, ancestry))
             for below in release.levels[depth:]
         ]
     persons, units = read_persons(session, release), read_units(session, release, places)
-    quarters = count_quarters(persons, read_facilities(session, release, places))
+    quarters = None if listing else count_quarters(persons, read_facilities(session, release, places))
     for below in parents[:depth:-1]:
         persons, units = add_answers(persons, below), add_answers(units, below)
-        quarters = quarters.add_up(below)
+        quarters = quarters and quarters.add_up(below)
     levels = {
         histogram: plan_levels(allocation, parents)[depth:]
         for histogram, allocation in release.design.allocations.items()

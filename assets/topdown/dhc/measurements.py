@@ -115,7 +115,7 @@ def list_inputs(session: Session, release: DHCRelease) -> Iterator[tuple[Inputs,
     """By level from the root: what it is estimated from, and the same of each histogram."""
     tree = read_tree(session, release)
     for level in release.levels:
-        inputs = read_inputs(session, release, tree, level)
+        inputs = read_inputs(session, release, tree, level, listing=True)
         require_estimated(session, release, level)
         units = read_counts(session, release.public(release.level(level)), histogram=UNITS.name)
         persons, own, households = inputs.given.values()
