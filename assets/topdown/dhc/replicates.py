@@ -89,7 +89,7 @@ class DHCReplication(Replication[DHCRelease]):
         return sha256(json.dumps([*parts, self.before.read_made_of(session, custody)]).encode()).hexdigest()
 
     def read_basis(self, session: Session, custody: Custody) -> Basis:
-        release = self.release
+        release, made_of = self.release, self.read_made_of(session, custody)
         tree = read_tree(session, release)
         places = tree.places(release.finest)
         counts = {name: read_estimates(session, release, name, release.finest) for name in SCHEMAS}
@@ -105,7 +105,7 @@ class DHCReplication(Replication[DHCRelease]):
             )
         facilities = read_facilities(session, release, places)
         template = Task(0, b"", release.design, parents, counts, persons, occupancy, facilities)
-        return Basis(read_draw_id(session, release), self.read_made_of(session, custody), template)
+        return Basis(read_draw_id(session, release), made_of, template)
 
     def complete(self, session: Session, custody: Custody, task: Task) -> Task:
         before, number = self.before, task.replicate
