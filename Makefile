@@ -71,7 +71,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 lock:               ## re-resolve the lock files (needs uv); a cluster's image, the benchmarks and the site have their own
 	$(LOCK) pyproject.toml --extra dev -o requirements.lock
 	{ echo 'setuptools>=77'; echo '.[cluster]'; } | $(LOCK) - -c requirements.lock --no-emit-package stirred -o requirements-cluster.lock
-	echo opendp | $(LOCK) - -c requirements.lock -o requirements-bench.lock
+	{ echo opendp; echo ortools; } | $(LOCK) - -c requirements.lock -o requirements-bench.lock
 	{ echo 'mkdocs-material<10'; echo latex2mathml; echo 'mkdocstrings[python]'; } | $(LOCK) - -c requirements.lock -o requirements-docs.lock
 
 clean:              ## remove the environment, not the data under var/ and published/

@@ -27,7 +27,7 @@ from assets.topdown.invariants import derive_all_limits
 from assets.topdown.release import HISTOGRAMS
 from assets.topdown.spine import read_tree
 from assets.topdown.uncertainty import SIZES, describe_size
-from assets.topdown.workers import ReplicateTask, in_processes, make_replicate
+from assets.topdown.workers import ReplicateTask, make_replicate
 from benchmarks.harness import open_warehouse, temporary_home
 from benchmarks.stages import charge
 from mechanisms.sampling.noise import Noise
@@ -36,6 +36,7 @@ from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import QUANTILE, Sums, compute_intervals, replicate_noise, roll_up
 from mechanisms.topdown.schema import DETAILED, Counts, Schema
 from orchestration.components.topdown import TopDown
+from resources.processes import in_processes
 from resources.statements import Zone
 
 DRAWS, REPLICATES, PROCESSES = 10, 25, 2

@@ -21,6 +21,7 @@ lost all of these files looks like a new one.
 """
 
 import hmac
+import json
 import re
 import secrets
 import stat
@@ -56,6 +57,9 @@ SKETCHES = "sketches"
 
 TIME_STAMPS = "timestamps"
 """The folder of the time stamps of the ledger's entries, in the custody's folder."""
+
+EDITIONS = "publications"
+"""The folder of the records of published editions, a file for each release, in the custody's folder."""
 
 _SEALING = "ledger anchor"
 
@@ -178,6 +182,36 @@ class Custody(ConfigurableResource):
     def forget_sketch(self, name: str) -> None:
         """Delete a sketch, if there is one. Raises CustodyError if its file cannot be deleted."""
         _delete(Path(self.folder) / SKETCHES / _name_file(name))
+
+    def record_edition(self, dataset: str, release: str, edition: str, draw_id: str, checksums: str) -> None:
+        """Record an edition that is about to be published, in place of an earlier publication of it.
+
+        Only the process that has the folder of the dataset's publications locked may do so. Raises CustodyError if
+        another record of the release was altered, or the file cannot be written.
+        """
+        editions = {**self.list_editions().get((dataset, release), {}), edition: [draw_id, checksums]}
+        facts = {"dataset": dataset, "release": release, "editions": editions}
+        path = self.private_folder(EDITIONS) / f"{dataset}__{release}"
+        keyfiles.replace(path, canonicalize({**facts, "seal": self.seal(facts)}))
+
+    def list_editions(self) -> dict[tuple[str, str], dict[str, list[str]]]:
+        """By dataset and release, the draw and the checksums of every edition by its name, as it was last recorded.
+
+        Raises CustodyError if a record cannot be read, or was altered.
+        """
+        found = {}
+        for path in sorted((Path(self.folder) / EDITIONS).glob("[!.]*")):
+            facts = json.loads(keyfiles.read_file(path) or b"{}")
+            seal = facts.pop("seal", "")
+            if not hmac.compare_digest(seal, self.seal(facts)):
+                raise CustodyError(f"{path} was altered; restore it from a back-up")
+            found[facts["dataset"], facts["release"]] = facts["editions"]
+        return found
+
+    def forget_editions(self, dataset: str, release: str) -> None:
+        """Delete the record of a release that is withdrawn. Raises CustodyError if its file cannot be deleted."""
+        if (folder := Path(self.folder) / EDITIONS).exists():
+            _delete(folder / f"{dataset}__{release}")
 
     def draw_id(self, parts: Mapping[str, Any]) -> str:
         """The HMAC-SHA256 of everything that a draw depends on, 64 hexadecimal digits. Raises TypeError as `seal`."""

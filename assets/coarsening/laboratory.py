@@ -33,6 +33,9 @@ class Coarsened(Point):
     def parameters(self) -> str:
         return f"places of {self.place_threshold}, combinations of {self.least}{' by race' if self.by_race else ''}"
 
+    def can_publish(self, tract: Tract) -> bool:
+        return len(tract.household) > self.place_threshold
+
     def draw(self, tract: Tract, key: bytes) -> Draw:
         histograms = tract.count()
         # A block where nobody lives is published with others too.

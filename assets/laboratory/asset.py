@@ -1,11 +1,12 @@
 """The assets `grid` and `results` of a laboratory.
 
-`grid` is partitioned by point and draw. A run makes any number of partitions one after the other, and stores each when
-it is made: a run that was killed leaves those that are stored, and the next one skips them. `results` is made of all
-that are stored.
+`grid` is partitioned by point and draw. A run makes any number of partitions in as many processes as there are cores,
+and stores each when it is made: a run that was killed leaves those that are stored, and the next one skips them.
+`results` is made of all that are stored.
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ import pyarrow as pa
 
 from assets.cef.readers import source_paths
 from assets.conventions import StageKind, named, preview
-from assets.laboratory.attacking import Attacker, OwnAttack
+from assets.laboratory.attacking import OwnAttack
 from assets.laboratory.declaration import LaboratoryDeclaration
 from assets.laboratory.evaluation import Truth, measure_baselines, measure_holdout
-from assets.laboratory.grid import VERSION, Part, measure_part
+from assets.laboratory.grid import VERSION, Part, Setting, measure_parts
 from assets.laboratory.points import Exact
 from assets.laboratory.records import list_tracts, read_tract
 from assets.laboratory.results import draw_pictures, label_results, write_results
@@ -28,15 +29,14 @@ from assets.stages import stage
 from mechanisms.risk.tiers import TIERS
 from resources.chain import canonicalize
 from resources.custody import Custody
+from resources.machine import count_cores
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
 
 GRID, RESULTS = "grid", "results"
 POINT, DRAW = "point", "draw"
 
-_IS_STORED = SQL(
-    "laboratory/is_stored", "SELECT count(*) FROM {{ measures }} WHERE made_of = $made_of AND draw = $draw"
-)
+_STORED = SQL("laboratory/stored", "SELECT DISTINCT made_of, draw FROM {{ measures }}")
 
 
 def build_laboratory(
@@ -65,31 +65,37 @@ def build_laboratory(
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
             digests = compute_digests(session, custody, declaration, dataset, own)
             truths = read_truths(session, declaration, dataset)
-        left_out = [Path(warehouse.folder), Path(custody.folder), *source_paths(dataset, root)]
+            is_stored = table.name in session.tables(table.zone, table.schema)
+            stored = set(session.rows(_STORED, measures=table)) if is_stored else set()
+        fit = {
+            key: [name for name, truth in truths.items() if point.can_publish(truth.tract)]
+            for key, point in points.items()
+        }
+        for key, names in fit.items():
+            if too_small := sorted(truths.keys() - names):
+                context.log.warning(f"{key}: left out are tracts that are too small for it: {', '.join(too_small)}")
         # Draw by draw, so that a run that has not ended compares all methods already.
         wanted = sorted(
             (int(keys[DRAW]), keys[POINT])
             for keys in (parts.get_partition_key_from_str(key).keys_by_dimension for key in context.partition_keys)
         )
-        made = 0
-        with Attacker(own, left_out) as attacker:
-            for draw, point in wanted:
-                part = Part(points[point], draw, digests[point])
-                with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-                    values = {"made_of": part.made_of, "draw": draw}
-                    stored = table.name in session.tables(table.zone, table.schema)
-                    if stored and session.row(_IS_STORED, values, measures=table) != (0,):
-                        continue
-                measures = measure_part(declaration, part, truths, attacker, custody)
+        missing = [
+            Part.of(points[key], draw, digests[key], declaration.group, fit[key], custody)
+            for draw, key in wanted
+            if fit[key] and (digests[key], draw) not in stored
+        ]
+        left_out = [Path(warehouse.folder), Path(custody.folder), *source_paths(dataset, root)]
+        setting = Setting(truths, declaration.targets, declaration.attack_names, own, left_out)
+        with closing(measure_parts(setting, missing, count_cores())) as measured:
+            for number, (part, measures) in enumerate(zip(missing, measured, strict=True), 1):
                 with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-                    values = {"point": point, "draw": draw} if stored else {}
+                    values = {"point": part.point.key, "draw": part.draw} if is_stored else {}
                     new = session.register("new", measures)
-                    session.create(table, "laboratory/merged", values, stored=table if stored else None, new=new)
-                made += 1
-                context.log.info(f"{point}, draw {draw}: {made} of {len(wanted)}")
-        return dg.MaterializeResult(
-            metadata={"made now": made, "stored before": len(wanted) - made, "table": named(table)}
-        )
+                    session.create(table, "laboratory/merged", values, stored=table if is_stored else None, new=new)
+                is_stored = True
+                context.log.info(f"{part.point.key}, draw {part.draw}: {number} of {len(missing)}")
+        before = sum((digests[key], draw) in stored for draw, key in wanted)
+        return dg.MaterializeResult(metadata={"made now": len(missing), "stored before": before, "table": named(table)})
 
     @stage(
         dg.AssetKey([declaration.dataset, declaration.name, RESULTS]),
@@ -164,8 +170,8 @@ def compute_digests(
         "targets": declaration.targets,
         "attacks": {name: [attack.target, attack.version] for name, attack in own.items()},
     }
-    keys = [point.key for point in declaration.points]
-    return {key: sha256(canonicalize(parts | {POINT: key})).hexdigest() for key in keys}
+    # The name of a point has six digits of its numbers, and its representation all.
+    return {point.key: sha256(canonicalize(parts | {POINT: repr(point)})).hexdigest() for point in declaration.points}
 
 
 def read_truths(session: Session, declaration: LaboratoryDeclaration, dataset: DatasetDeclaration) -> dict[str, Truth]:

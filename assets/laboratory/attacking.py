@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -53,24 +52,19 @@ class OwnAttack:
 
 
 class Attacker:
-    """The process of attacks, as a context. `left_out` must not be opened by it: where keys, databases and sources lie,
-    for systems without Landlock."""
+    """A process of attacks. `left_out` must not be opened by it: where keys, databases and sources lie, for systems
+    without Landlock."""
 
     def __init__(self, own: Mapping[str, OwnAttack], left_out: Sequence[Path]) -> None:
         listed = [[name, str(attack.path), attack.target] for name, attack in own.items()]
         arguments = [json.dumps(list(map(str, left_out))), json.dumps(listed)]
-        self._command = [sys.executable, "-W", "ignore", "-m", f"{__package__}.process", *arguments]
-
-    def __enter__(self) -> Self:
+        command = [sys.executable, "-W", "ignore", "-m", f"{__package__}.process", *arguments]
         environment = {"PYTHONPATH": str(IMPORTED_FROM), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            self._command, cwd="/", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command, cwd="/", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._process.kill()
         self._process.communicate()
 

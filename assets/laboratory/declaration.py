@@ -77,7 +77,7 @@ class LaboratoryDeclaration(Declaration):
             raise ValueError(f"attacks: {taken[0]}: a built-in attack has this name")
         keys = [point.key for point in self.points]
         if repeated := {key for key in keys if keys.count(key) > 1}:
-            raise ValueError(f"methods: {min(repeated)}: it is declared twice")
+            raise ValueError(f"methods: {min(repeated)}: it is declared twice, or is the same to six digits")
         for point in self.points:
             if self.tier not in point.tiers:
                 raise ValueError(

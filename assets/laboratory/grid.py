@@ -1,15 +1,18 @@
-"""One part of the grid: one draw of a point, of every tract, attacked and evaluated."""
+"""Parts of the grid: each one draw of a point, of every tract, attacked and evaluated; several parts at a time."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import pickle
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.laboratory.attacking import Attacker
-from assets.laboratory.declaration import LIKELIEST, LaboratoryDeclaration
+from assets.laboratory.attacking import Attacker, OwnAttack
+from assets.laboratory.declaration import LIKELIEST
 from assets.laboratory.evaluation import (
     Measure,
     Truth,
@@ -25,6 +28,7 @@ from assets.laboratory.points import Point
 from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
+from resources.processes import in_processes
 
 VERSION = 6
 """Increase it when the same records, parameters and key would give other measures."""
@@ -38,36 +42,82 @@ _DIFFERENCES = 6
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the grid, and what names its randomness: `made_of` is a digest of all that its measures follow from."""
+    """A part of the grid.
+
+    Attributes:
+        made_of: a digest of all that its measures follow from, which names its randomness.
+        keys: by tract that is measured, the key of its draw and that of its targets. The latter is the same for every
+            method, so that they are compared on the same persons.
+    """
 
     point: Point
     draw: int
     made_of: str
+    keys: Mapping[str, tuple[bytes, bytes]] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls, point: Point, draw: int, made_of: str, laboratory: str, tracts: Sequence[str], custody: Custody
+    ) -> "Part":
+        """A part with its keys. No draw is published or charged: keys are derived for the laboratory alone."""
+        keys = {
+            tract: (
+                custody.derive(f"laboratory: {made_of}: draw {draw} of tract {tract}"),
+                custody.derive(f"laboratory: {laboratory}: targets {draw} of tract {tract}"),
+            )
+            for tract in tracts
+        }
+        return cls(point, draw, made_of, keys)
 
 
-def measure_part(
-    declaration: LaboratoryDeclaration, part: Part, truths: Mapping[str, Truth], attacker: Attacker, custody: Custody
-) -> pa.Table:
-    """All measures of a part. By name of the tract, `truths` has its records. No draw is published or charged: its key
-    is derived for the laboratory alone, from what it is made of."""
+@dataclass(frozen=True)
+class Setting:
+    """All that the parts of a grid have in common: the records of tracts by name, the number of targets, the names of
+    all attacks, those of one's own, and what no attack may open."""
+
+    truths: Mapping[str, Truth]
+    targets: int
+    attacks: Sequence[str]
+    own: Mapping[str, OwnAttack]
+    left_out: Sequence[Path]
+
+
+def measure_parts(setting: Setting, parts: Sequence[Part], processes: int) -> Generator[pa.Table, None, None]:
+    """The measures of each part, in order. Each process has a process of attacks of its own. Raises AttackError, and
+    WorkerError if a process ends prematurely."""
+    content = pickle.dumps(setting)
+    try:
+        yield from in_processes(partial(_measure_part, content), iter(parts), max(1, min(processes, len(parts))))
+    finally:
+        if _prepare.cache_info().currsize:
+            _prepare(content)[1].close()
+            _prepare.cache_clear()
+
+
+def _measure_part(content: bytes, part: Part) -> pa.Table:
+    setting, attacker = _prepare(content)
     columns = {"point": part.point.key, "draw": part.draw, "made_of": part.made_of}
     rows = [
         columns | {"tract": name} | vars(measure)
-        for name, truth in truths.items()
-        for measure in _measure_tract(declaration, part, name, truth, attacker, custody)
+        for name, keys in part.keys.items()
+        for measure in _measure_tract(setting, part, setting.truths[name], attacker, *keys)
     ]
     return pa.Table.from_pylist(rows)
 
 
+@lru_cache(maxsize=1)
+def _prepare(content: bytes) -> tuple[Setting, Attacker]:
+    """The setting, whose subsets take long to compute and are kept, and a process of attacks."""
+    setting = pickle.loads(content)
+    return setting, Attacker(setting.own, setting.left_out)
+
+
 def _measure_tract(
-    declaration: LaboratoryDeclaration, part: Part, name: str, truth: Truth, attacker: Attacker, custody: Custody
+    setting: Setting, part: Part, truth: Truth, attacker: Attacker, key: bytes, key_of_targets: bytes
 ) -> Iterator[Measure]:
-    key = custody.derive(f"laboratory: {part.made_of}: draw {part.draw} of tract {name}")
-    # The same targets for every method, so that they are compared on the same persons.
-    chosen = custody.derive(f"laboratory: {declaration.group}: targets {part.draw} of tract {name}")
     draw = part.point.draw(truth.tract, key)
-    targets = choose_targets(truth, declaration.targets, chosen)
-    pairs = RandomStream(chosen, "pairs").words(2 * _PAIRS) % np.uint64(len(truth.tract.household))
+    targets = choose_targets(truth, setting.targets, key_of_targets)
+    pairs = RandomStream(key_of_targets, "pairs").words(2 * _PAIRS) % np.uint64(len(truth.tract.household))
     yield from measure_utility(truth, draw.publication)
     yield from measure_ratios(truth, draw, pairs.astype(np.int64).reshape(-1, 2))
     if not part.point.random and part.draw == 1:
@@ -79,7 +129,7 @@ def _measure_tract(
         found = attacker.reconstruct(draw.publication, certain=part.draw == 1)
         yield from measure_reconstruction(truth, "reconstruct", found)
     without = remove_each(truth, part.point, key, targets)
-    for attack in declaration.attack_names:
+    for attack in setting.attacks:
         if attack == LIKELIEST and not draw.publication.has_perturbed_tables:
             continue
         guesses = attacker.guess(attack, draw.publication, truth.file)

@@ -69,6 +69,10 @@ class Point(ABC):
         """What the attacks get of the world without a person, with the same randomness."""
         return self.draw(tract.without(person), key).publication
 
+    def can_publish(self, tract: Tract) -> bool:
+        """Whether the tract is large enough for the method, also without any one person."""
+        return True
+
     @property
     def key(self) -> str:
         """Its name among the partitions, of which Dagster wants plain characters."""

@@ -378,6 +378,8 @@ def _place(
             (folder / name).write_bytes(text)
         signature.sign(folder, context.custody)
         checksums = signature.file_sha256(folder / CHECKSUMS)
+        names = release.dataset.name, release.name, certificate.edition_name
+        context.custody.record_edition(*names, certificate.randomness.draw_id, checksums)
     return certificate, checksums
 
 

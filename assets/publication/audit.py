@@ -24,7 +24,16 @@ from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.listing import LISTING, make_listing
 from assets.publication.placement import ARRIVING, LEAVING, publications
-from assets.publication.signature import PUBLIC_KEY, earlier_editions, fingerprint, public_key, signed_identity, verify
+from assets.publication.signature import (
+    CHECKSUMS,
+    PUBLIC_KEY,
+    earlier_editions,
+    file_sha256,
+    fingerprint,
+    public_key,
+    signed_identity,
+    verify,
+)
 from assets.release.contents import forget_sketches
 from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
@@ -34,7 +43,7 @@ from assets.texts import show_line
 from mechanisms.accounting.losses import format_loss
 from resources import clock
 from resources.chain import NOT_CHARGED, SETTLE, WITHDRAW, Entry, finished_draws, settled_draws
-from resources.custody import CustodyError, CustodyMode
+from resources.custody import Custody, CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.storage import TransientError
@@ -200,7 +209,7 @@ def _problems(problems: Any, context: ReleaseContext[Any]) -> list[str]:
 def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] | None) -> list[Finding]:
     """The signatures, checksums and ledger entries of all published editions, of whatever release."""
     findings = []
-    published_editions: dict[tuple[str, str], set[int]] = {}
+    published_editions: dict[tuple[str, str], dict[str, str]] = {}
     for dataset, release in publications(published):
         subject = f"{dataset}/{release}"
         try:
@@ -208,7 +217,8 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
             editions, _ = verify(published / dataset / release, public_key(ledger.custody))
         except CustodyError as error:
             problems, editions = [str(error)], {}
-        published_editions[dataset, release] = {edition.edition for edition in editions.values()}
+        checksums = {edition.name: file_sha256(path / CHECKSUMS) for path, edition in editions.items()}
+        published_editions[dataset, release] = checksums
         numbers = ", ".join(edition.name for edition in sorted(editions.values(), key=lambda each: each.order))
         findings.append(
             Finding(
@@ -225,14 +235,43 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
         if current and drawn and current.edition != len(drawn):
             remark = f"The current edition is {current.edition}, and the ledger's last draw is number {len(drawn)}."
             findings.append(_judge(subject, "latest", "The last draw is the one published.", (), [remark]))
-    for dataset, release in dict.fromkeys((entry.dataset, entry.release) for entry in entries or ()):
-        charges = [charge for charge in list_charges(entries or ()) if charge.entry.dataset == dataset]
-        due = {charge.edition for charge in charges if charge.entry.release == release}
-        missing = sorted({number for number in due if number} - published_editions.get((dataset, release), set()))
-        if missing:
-            remark = f"No verified folder holds edition {', '.join(map(str, missing))}: removed, or never published."
-            words = "Every draw has been published, and its edition is there."
-            findings.append(_judge(f"{dataset}/{release}", "editions", words, (), [remark]))
+    return findings + ([] if entries is None else _audit_editions(ledger.custody, entries, published_editions))
+
+
+def _audit_editions(
+    custody: Custody, entries: Sequence[Entry], published: Mapping[tuple[str, str], Mapping[str, str]]
+) -> list[Finding]:
+    """Whether the edition of every draw is published, and every edition that the custody has recorded is as it was.
+
+    Args:
+        published: the checksums of all intact editions, by release and name.
+    """
+    words = "Every draw has been published, and every edition is there as it was last published."
+    try:
+        recorded = custody.list_editions()
+    except CustodyError as error:
+        return [_judge("The publications", "editions", words, [str(error)])]
+    withdrawn = {entry.draw_id for entry in entries if entry.kind == WITHDRAW}
+    findings = []
+    for dataset, release in dict.fromkeys([*((entry.dataset, entry.release) for entry in entries), *recorded]):
+        found = published.get((dataset, release), {})
+        charges = [charge for charge in list_charges(entries) if charge.entry.dataset == dataset]
+        numbers = {name.partition(".")[0] for name in found}
+        due = {str(charge.edition) for charge in charges if charge.entry.release == release and charge.edition}
+        kept = recorded.get((dataset, release), {})
+        of_record = {name: sums for name, (draw_id, sums) in kept.items() if draw_id not in withdrawn}
+        missing = sorted((due - numbers) | (of_record.keys() - found))
+        other = sorted(name for name in of_record.keys() & found if found[name] != of_record[name])
+        remarks = [f"No verified folder holds edition {', '.join(missing)}: removed, or never published."] * bool(
+            missing
+        )
+        if other:
+            remarks.append(
+                f"Edition {', '.join(other)} is signed, but is not as it was last published: somebody put back an "
+                "earlier state, or a launch was killed, and the next one publishes it again."
+            )
+        if remarks:
+            findings.append(_judge(f"{dataset}/{release}", "editions", words, (), remarks))
     return findings
 
 

@@ -90,6 +90,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     # A run may be publishing for the first time. Removing waits for it, and it starts no more once the ledger says so.
     own = folders if release is None else [published / dataset / release]
     for folder in sorted({*own, *(published / entry.dataset / entry.release for entry in entries)}):
+        ledger.custody.forget_editions(dataset, folder.name)
         remove(folder)
     # Retabulations go with the release that they rest on, also if one was published for the first time until then.
     # Their folders are the last to go, because they show the next withdrawal whose tables are left.
@@ -110,6 +111,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
                 if not session.tables(zone, schema):
                     session.drop_schema(zone, schema)
     for folder in last:
+        ledger.custody.forget_editions(dataset, folder.name)
         remove(folder)
     if published.is_dir():
         # Everything is gone by now, with or without its line in the list.

@@ -21,10 +21,10 @@ from assets.topdown.information import build_information
 from assets.topdown.reading import Scope, list_scopes
 from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, TEXTS, TopDownRelease
 from assets.topdown.spine import pluralize, read_states
-from assets.topdown.workers import WorkerError
 from mechanisms.topdown.design import level_of_states, words
 from mechanisms.topdown.schema import PERSONS, UNITS
 from resources.custody import Custody
+from resources.processes import WorkerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 

@@ -52,12 +52,13 @@ from assets.topdown.reading import (
 )
 from assets.topdown.release import INFORMATION, OCCUPANCY, TopDownRelease
 from assets.topdown.spine import read_states, read_tree
-from assets.topdown.workers import Outcome, WorkerError, estimate_task, perform, spread_task
+from assets.topdown.workers import Outcome, estimate_task, perform, spread_task
 from mechanisms.topdown.decomposition import Floats
 from mechanisms.topdown.design import SCHEMAS, level_of_states
 from mechanisms.topdown.leaning import estimate_spread
 from mechanisms.topdown.schema import PERSONS, UNITS, Counts
 from resources.custody import Custody
+from resources.processes import WorkerError
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 

@@ -41,9 +41,10 @@ from assets.topdown.reading import (
 )
 from assets.topdown.release import INFORMATION, TEXTS, TopDownRelease
 from assets.topdown.spine import Tree, read_states, read_tree
-from assets.topdown.workers import Informed, WorkerError, inform_task, perform
+from assets.topdown.workers import Informed, inform_task, perform
 from mechanisms.topdown.design import SCHEMAS, level_of_states
 from resources.custody import Custody
+from resources.processes import WorkerError
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 

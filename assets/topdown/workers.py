@@ -1,32 +1,24 @@
-"""The pool of processes that estimate families, or make replicates, in parallel.
+"""What estimates families, or makes replicates, in parallel: in processes of this machine, of `resources.processes`.
 
 `mechanisms.topdown` has the mathematics; `estimation` and `replicates` read and write tables. A process of the pool
-imports only this module and the mathematics, and opens no tables. Processes are spawned, not forked, because DuckDB and
-numba have threads, which would be in an undefined state after a fork.
+imports only this module and the mathematics, and opens no tables.
 
 The same tasks can go to the workers of a Dask cluster (`on_cluster`), which need this project's code. Only estimation
 and replicates send tasks there, and what they send follows from public tables.
 """
 
-import os
-import signal
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from hashlib import sha256
-from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.refusal import RefusedError
 from mechanisms.topdown.decomposition import Floats, Information
 from mechanisms.topdown.design import TopDownDesign
 from mechanisms.topdown.estimation import Children, Families, Measurement, estimate_families
@@ -34,32 +26,16 @@ from mechanisms.topdown.information import inform
 from mechanisms.topdown.leaning import lean, measure_spread
 from mechanisms.topdown.replicates import LevelLimits, estimate_finest, replicate_noise
 from mechanisms.topdown.schema import PERSONS, Counts
+from resources.processes import AHEAD, ENDED, KEPT, WorkerError, in_processes, order_results
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-_AHEAD = 4
-"""The tasks for each process that are read in advance: enough to keep it busy, and few enough to bound memory."""
-
-_LARGE = 2**25
-"""A task of twice as many bytes, or more, counts as several."""
 
 _RETRIES = 2
 """How often a cluster tries a task again whose worker was lost."""
 
 _CONNECT = 30
 """Seconds in which a cluster must answer, and in which a connection that broke must be there again."""
-
-_LOCK = threading.Lock()
-"""Threads that begin at the same time share one pool."""
-
-_KEPT = "what was stored is kept, so another run continues from there"
-
-_ENDED = f"an estimating process ended prematurely: it was killed, or ran out of memory; {_KEPT}"
-
-
-class WorkerError(RefusedError):
-    """A process of the pool has ended prematurely, or the cluster has failed."""
 
 
 @dataclass(frozen=True)
@@ -150,37 +126,6 @@ def perform(
     return on_cluster(work, tasks, scheduler) if scheduler else in_processes(work, tasks, processes)
 
 
-def in_processes(
-    work: Callable[[T], R], tasks: Iterator[T], processes: int, measure: Callable[[T], int] = lambda _: 0
-) -> Generator[R, None, None]:
-    """The results of all tasks, in order. If `processes` is 1, this process does the work itself.
-
-    The work is a function that spawned processes can import. If it raises, tasks that have not begun are cancelled.
-    Fewer tasks are read in advance if they are large, by the bytes that `measure` gives. Several threads may share the
-    processes. Raises WorkerError if a process ends prematurely.
-    """
-    if processes == 1:
-        yield from map(work, tasks)
-        return
-    pool, submitted = _pool(processes), deque[Future[R]](maxlen=_AHEAD * processes)
-
-    def submit(task: T) -> Future[R]:
-        submitted.append(pool.submit(work, task))
-        return submitted[-1]
-
-    try:
-        yield from _in_order(submit, tasks, _AHEAD * processes, lambda task: max(1, measure(task) // _LARGE))
-    except BrokenProcessPool:
-        # It joins the pool, which ends all that was submitted; what is waited for below has then ended too.
-        pool.shutdown(cancel_futures=True)
-        _start_pool.cache_clear()
-        raise WorkerError(_ENDED) from None
-    finally:
-        for future in submitted:
-            future.cancel()
-        wait(submitted)
-
-
 def on_cluster(
     work: Callable[[Any], R], tasks: Iterator[Task] | Iterator[ReplicateTask], scheduler: str
 ) -> Generator[R, None, None]:
@@ -207,11 +152,11 @@ def on_cluster(
                 raise WorkerError(f"the Dask cluster {scheduler} has no workers")
             # Not by its executor, which never ends a future whose result cannot be fetched.
             submit = partial(client.submit, pure=False, retries=_RETRIES)
-            yield from _in_order(partial(_send, submit, work), tasks, _AHEAD * threads, lambda _: 1)
+            yield from order_results(partial(_send, submit, work), tasks, AHEAD * threads)
     except KilledWorker:
-        raise WorkerError(_ENDED) from None
+        raise WorkerError(ENDED) from None
     except (CancelledError, ClosedClientError):
-        raise WorkerError(f"the Dask cluster {scheduler} was lost; {_KEPT}") from None
+        raise WorkerError(f"the Dask cluster {scheduler} was lost; {KEPT}") from None
     except OSError:
         raise WorkerError(f"the Dask cluster {scheduler} cannot be reached, or the connection broke") from None
 
@@ -236,43 +181,3 @@ def hash_code() -> str:
     for path in (Path(__file__), *sorted(mathematics.rglob("*.py"))):
         digest.update(f"{path.name} {path.stat().st_size} ".encode() + path.read_bytes())
     return digest.hexdigest()
-
-
-def _in_order(
-    submit: Callable[[T], Any], tasks: Iterator[T], ahead: int, weigh: Callable[[T], int]
-) -> Generator[Any, None, None]:
-    """The results of submitted futures in order, with tasks of at most the weight `ahead`, or a single one, under way
-    or waiting for one before them."""
-    waiting, weights = deque[Any](), deque[int]()
-    for task in tasks:
-        waiting.append(submit(task))
-        weights.append(weigh(task))
-        while sum(weights) >= ahead:
-            weights.popleft()
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
-
-
-def _pool(processes: int) -> ProcessPoolExecutor:
-    """A pool takes seconds to start, so the levels of a run share it until another one is made."""
-    with _LOCK:
-        return _start_pool(processes)
-
-
-@lru_cache(maxsize=1)
-def _start_pool(processes: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process)
-
-
-def _start_process() -> None:
-    """Ignore interrupts, which the parent process handles, and end when the parent process ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)

@@ -33,7 +33,6 @@ from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
 from assets.topdown.histograms import read_counts, stage_level
 from assets.topdown.measurements import Stopped, run_in_threads
 from assets.topdown.spine import Tree, pluralize, read_tree, stage_ancestry
-from assets.topdown.workers import in_processes
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
@@ -58,6 +57,7 @@ from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.machine import count_cores
+from resources.processes import in_processes
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 

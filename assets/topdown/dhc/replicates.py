@@ -30,7 +30,6 @@ from assets.topdown.replicates import (
     read_accounts,
 )
 from assets.topdown.spine import read_tree
-from assets.topdown.workers import in_processes
 from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.persons import PERSONS
@@ -40,6 +39,7 @@ from mechanisms.topdown.dhc.tree import Held, collect
 from mechanisms.topdown.schema import Counts
 from resources.custody import Custody
 from resources.machine import count_cores
+from resources.processes import in_processes
 from resources.statements import Table
 from resources.warehouse import Session
 

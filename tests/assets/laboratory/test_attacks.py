@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -206,7 +207,7 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkey
     own["packed"] = OwnAttack.find("packed:count_opened")
     truth = make_truth(REDISTRICTING, 20, 2)
     publication = Exact().draw(truth.tract, KEY).publication
-    with Attacker(own, secrets) as attacker:
+    with closing(Attacker(own, secrets)) as attacker:
         for _ in range(2):
             for name in ("count_opened", "packed"):
                 shares = attacker.guess(name, publication, truth.file).shares

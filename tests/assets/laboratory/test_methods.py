@@ -226,6 +226,9 @@ def test_coarse_places_are_large_and_who_knows_the_rule_follows_the_moves(t2: Tr
     together = then.find_neighbors(int(tract.place[100]))
     assert np.array_equal(worlds.publication.take(range(-len(together), 0)).counts, then.counts[together])
     assert worlds.persons.frame[worlds.places[1]] == tract.frame[100]
+    persons = len(tract.household)
+    assert Coarsened(persons - 1, 3, by_race=False).can_publish(tract)
+    assert not Coarsened(persons, 3, by_race=False).can_publish(tract), "nor then the world without a person"
     errors = list(measure_utility(t2, published))
     assert find(errors, "cells of a tract, not 0", "mean absolute error") < 1e-9, (
         "races are kept in a place, and adults"

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from assets.publication import asset
 from assets.publication.asset import publication_problems
+from assets.publication.audit import audit
 from assets.publication.signature import identity, sign
 from assets.publication.withdrawal import withdraw
 from assets.release.release import DeclarationError
@@ -55,6 +56,8 @@ def read_table(folder: Path, name: str) -> dict[tuple[str, str], dict[str, Any]]
 
 
 def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(town: Deployment[Any]) -> None:
+    """Told apart from an audit that compares editions with the ledger alone, which has no entry for a retabulation:
+    neither one that is removed nor the signed files of an earlier publication of it would be named."""
     before, source = town.ledger, town.published()
     town.run_assets(*keys(*STAGES))
     assert town.ledger == before
@@ -92,6 +95,34 @@ def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(town: Dep
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     town.run_assets(*keys(*STAGES))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
+    assert find_unlike_editions(town) == []
+    earlier = Path(shutil.copytree(folder, town.root / "earlier"))
+    retitled = declare(topdown_deployment(town.root, **TWO_LEVELS), title="The same places")
+    retitled.run_assets(*keys("publication"))
+    assert find_unlike_editions(town) == []
+    shutil.rmtree(folder)
+    missing = "No verified folder holds edition 1: removed, or never published."
+    assert find_unlike_editions(town) == ["could not be checked", missing]
+    earlier.rename(folder)
+    assert publication_problems(town.release.published, "town", "places", context.custody, context.ledger) == []
+    verdict, said = find_unlike_editions(town)
+    assert verdict == "could not be checked"
+    assert said.startswith("Edition 1 is signed, but is not as it was last published: ")
+    (record_file,) = (Path(context.custody.folder) / "publications").glob("*places")
+    content = record_file.read_bytes()
+    record_file.write_bytes(content.replace(b'"1"', b'"2"'))
+    assert find_unlike_editions(town)[0] == "does not hold"
+    record_file.write_bytes(content)
+    withdraw(context.ledger, town.release.published, "town", "places", "Ann")
+    assert find_unlike_editions(town) == [], "what was withdrawn is not missed"
+
+
+def find_unlike_editions(deployment: Deployment[Any]) -> list[str]:
+    """What an audit says of editions that are not there as they were published."""
+    context = deployment.context
+    record = audit([], context.nodes, context.ledger, deployment.release.published, "2026-01-01")
+    found = [each for each in record["findings"] if each["name"] == "editions"]
+    return [part for each in found for part in (each["verdict"], *each["details"])]
 
 
 def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_again(
@@ -236,3 +267,6 @@ def test_after_another_draw_the_earlier_edition_stays_beside_the_new_one(town: D
     assert identity(folder).edition == 2
     context = again.context
     assert publication_problems(town.release.published, "town", "places", context.custody, context.ledger) == []
+    assert find_unlike_editions(again) == []
+    shutil.rmtree(folder / "editions")
+    assert find_unlike_editions(again)[1].startswith("No verified folder holds edition 1: ")

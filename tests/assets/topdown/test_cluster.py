@@ -18,6 +18,7 @@ from assets.topdown import estimation, reading, workers
 from assets.topdown.estimation import estimate_level
 from assets.topdown.reading import Scope
 from orchestration.environment import dask_scheduler
+from resources.processes import WorkerError
 from resources.statements import Zone
 from tests.assets.topdown.table_oracle import custody_of, release_of, village, written
 
@@ -104,7 +105,7 @@ def test_without_tls_only_this_machine_is_a_scheduler(
 
 
 def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(workers.WorkerError, match="other code"):
+    with pytest.raises(WorkerError, match="other code"):
         workers._with_same_code(len, [], "0" * 64)
     assert workers._with_same_code(len, [1], workers.hash_code()) == 1
 
@@ -134,13 +135,13 @@ class Lost:
 def test_a_cluster_that_is_lost_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(distributed, "Client", Lost)
-    with pytest.raises(workers.WorkerError, match="was lost; what was stored is kept"):
+    with pytest.raises(WorkerError, match="was lost; what was stored is kept"):
         list(workers.on_cluster(workers.estimate_task, iter([workers.Task(0, 1, {})]), "tcp://127.0.0.1:8786"))
 
 
 def test_a_cluster_with_certificates_is_not_asked_without_any() -> None:
     pytest.importorskip("distributed")
-    with pytest.raises(workers.WorkerError, match=r"distributed\.comm\.tls names none"):
+    with pytest.raises(WorkerError, match=r"distributed\.comm\.tls names none"):
         list(workers.on_cluster(workers.estimate_task, iter([]), "tls://127.0.0.1:9"))
 
 
@@ -153,7 +154,7 @@ def test_a_level_of_which_a_result_is_missing_is_not_stored(tmp_path: Path, monk
         yield from list(workers.perform(*given))[:-1]
 
     monkeypatch.setattr(estimation, "perform", too_few)
-    with pytest.raises(workers.WorkerError, match="Nation: 0 of 1 parents were estimated; nothing was stored"):
+    with pytest.raises(WorkerError, match="Nation: 0 of 1 parents were estimated; nothing was stored"):
         estimate_level(warehouse, custody_of(warehouse), release, Scope("Nation"), silent)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert "level_nation" not in session.tables(Zone.PUBLIC, release.schema)
@@ -179,7 +180,7 @@ def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path, m
     monkeypatch.setattr(reading, "PLACES_AT_A_TIME", 3)
     monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
     monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
-    monkeypatch.setattr(workers, "_AHEAD", 1)
+    monkeypatch.setattr(workers, "AHEAD", 1)
     warehouse = written(tmp_path / "cluster", release, country)
     remote = replace(release, scheduler=cluster.scheduler_address)
     killed: list[int] = []
@@ -230,12 +231,12 @@ def test_a_scheduler_that_is_killed_is_an_error(tmp_path: Path, monkeypatch: pyt
             address = client.scheduler.address
         monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
         monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
-        monkeypatch.setattr(workers, "_AHEAD", 1)
+        monkeypatch.setattr(workers, "AHEAD", 1)
         monkeypatch.setattr(workers, "_CONNECT", 5)
         remote = replace(release, scheduler=address)
         for level in ("Nation", "State", "County"):
             estimate_level(warehouse, custody_of(warehouse), remote, Scope(level), silent)
-        with pytest.raises(workers.WorkerError, match=r"Dask cluster .*(was lost|connection broke)"):
+        with pytest.raises(WorkerError, match=r"Dask cluster .*(was lost|connection broke)"):
             estimate_level(
                 warehouse, custody_of(warehouse), remote, Scope("Block"), lambda done, parents: scheduler.kill()
             )
@@ -253,5 +254,5 @@ def test_a_cluster_that_is_not_there_is_an_error(tmp_path: Path, monkeypatch: py
     country = village()
     release = replace(release_of(country), scheduler="tcp://127.0.0.1:9")
     warehouse = written(tmp_path, release, country)
-    with pytest.raises(workers.WorkerError, match="cannot be reached"):
+    with pytest.raises(WorkerError, match="cannot be reached"):
         estimate_level(warehouse, custody_of(warehouse), release, Scope("Nation"), silent)

@@ -40,6 +40,7 @@ from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.schema import PERSONS, UNITS
 from mechanisms.topdown.sets import nearest_counts
+from resources.processes import WorkerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.topdown.table_oracle import (
@@ -472,7 +473,7 @@ class Deadly:
 
 def test_a_process_that_ends_before_its_time_is_an_error() -> None:
     task = workers.Task(0, 1, cast(Any, Deadly()))
-    with pytest.raises(workers.WorkerError, match="it was killed, or ran out of memory"):
+    with pytest.raises(WorkerError, match="it was killed, or ran out of memory"):
         list(workers.perform(workers.estimate_task, iter([task]), 2))
 
 

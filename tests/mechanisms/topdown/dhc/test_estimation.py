@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from assets.topdown.workers import in_processes
 from mechanisms.topdown import least_squares
 from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.dhc import estimation
@@ -43,6 +42,7 @@ from mechanisms.topdown.dhc.tree import Held, climb
 from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
 from mechanisms.topdown.projection import project, project_together
 from mechanisms.topdown.schema import Counts
+from resources.processes import in_processes
 from tests.mechanisms.topdown.dhc.country import Country, Numbers, add_up, count, draw_country
 
 KEY = bytes(range(32))

@@ -1,0 +1,95 @@
+"""The least that two reconstructions of a block have in common, by HiGHS, against CP-SAT, which must find the same.
+
+Both solvers bring a HiGHS of their own, and a process can load only one: CP-SAT runs in a process without Stirred's.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness import Result, run_step, time_call
+
+PERSONS = (5, 10, 20, 50, 100)
+BLOCKS = 20
+LIMIT = 3.0
+"""How many times as long as CP-SAT HiGHS may take."""
+
+Numbers = NDArray[np.int64]
+
+
+class Problem(NamedTuple):
+    """A block's equations: by row, the positions of the types that its cell counts, and the count; the most records of
+    each type; and a reconstruction."""
+
+    rows: list[tuple[list[int], int]]
+    upper: list[int]
+    solution: list[int]
+
+
+def measure() -> list[Result]:
+    """The seconds of both for 20 blocks. Raises ArithmeticError if they differ in one, as if the binary variables of
+    `System.differ_most` did not bind: then HiGHS finds too many common records in 6 of them."""
+    problems, ours, seconds = [], [], 0.0
+    for number in range(BLOCKS):
+        problem, least, taken = _solve_by_highs(_draw_block(PERSONS[number % len(PERSONS)], number))
+        problems.append(problem)
+        ours.append(least)
+        seconds += taken
+    theirs, others = run_step(solve_by_cp_sat, problems).returned
+    require_same(ours, theirs)
+    return [Result(f"the least common records of {BLOCKS} blocks, against CP-SAT (s)", seconds, others, LIMIT)]
+
+
+def require_same(ours: list[int], theirs: list[int]) -> None:
+    if ours != theirs:
+        raise ArithmeticError(f"the least common records differ: {ours} by HiGHS, {theirs} by CP-SAT")
+
+
+def _draw_block(persons: int, seed: int) -> Numbers:
+    """The counts of the tables of T2 of a block whose persons are mostly of one race, in few ages."""
+    from mechanisms.risk.tiers import SUMMARY_FILE
+
+    rng = np.random.default_rng(seed)
+    histogram = np.zeros((1, *SUMMARY_FILE.shape), dtype=np.int64)
+    categories = rng.choice([0, 1, 3, 6, 12, 40, 63, 64], persons, p=[0.4, 0.15, 0.1, 0.1, 0.05, 0.05, 0.1, 0.05])
+    np.add.at(histogram[0], (rng.integers(0, SUMMARY_FILE.shape[0], persons), categories), 1)
+    return SUMMARY_FILE.tabulate(histogram)[0]
+
+
+def _solve_by_highs(counts: Numbers) -> tuple[Problem, int, float]:
+    from mechanisms.risk.reconstruction import System
+    from mechanisms.risk.tiers import SUMMARY_FILE
+
+    system = System.of(SUMMARY_FILE, counts)
+    solution = system.reconstruct()
+    seconds, other = time_call(lambda: system.differ_most(solution))
+    rows = [(members.tolist(), count) for members, count in zip(system.members, system.counts.tolist(), strict=True)]
+    problem = Problem(rows, system.upper.tolist(), solution.tolist())
+    return problem, int(np.minimum(solution, other).sum()), seconds
+
+
+def solve_by_cp_sat(problems: list[Problem]) -> tuple[list[int], float]:
+    """The least of each, from min(x*, x) itself instead of Stirred's binary variables; and the seconds."""
+    from ortools.sat.python import cp_model
+
+    found, seconds = [], 0.0
+    for problem in problems:
+        model = cp_model.CpModel()
+        records = [model.new_int_var(0, most, "") for most in problem.upper]
+        for members, count in problem.rows:
+            model.add(sum(records[place] for place in members) == count)
+        common = []
+        for place, number in enumerate(problem.solution):
+            if number:
+                common.append(model.new_int_var(0, number, ""))
+                model.add_min_equality(common[-1], [records[place], model.new_constant(number)])
+        model.minimize(sum(common))
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        taken, status = time_call(lambda solver=solver, model=model: solver.solve(model))
+        if status != cp_model.OPTIMAL:
+            raise ArithmeticError(f"CP-SAT has no optimum: {solver.status_name(status)}")
+        found.append(round(solver.objective_value))
+        seconds += taken
+    return found, seconds
