@@ -80,7 +80,7 @@ def _redistricting(households: int, **fields: Any) -> Method[Any, Any, Any]:
 def test_every_release_of_the_demonstration_has_an_expectation_and_every_kind_is_measured() -> None:
     for name, method in _declared().items():
         found = expectation(method, None, MACHINE)
-        assert 5 < found.seconds < 900, name
+        assert 5 < found.seconds < 1800, name
         assert GIB / 8 < found.memory < 8 * GIB, name
         assert found.published > 0, name
         assert 2**20 < found.warehouse < 8 * GIB, name
@@ -141,8 +141,8 @@ def test_memory_grows_beyond_what_was_measured_by_no_more_than_duckdb_takes_unle
 def test_each_replicate_adds_its_time() -> None:
     """Told apart from: the time of a release without replicates; and a slope that is fitted to whole jobs."""
     known = {"TopDown": replace(KNOWN, replicate=Slope(3, 1e-5, 0))}
-    none, five = (expectation(_redistricting(1000, replicates=n), 10**6, MACHINE, known).seconds for n in (0, 5))
-    assert five - none == pytest.approx(5 * (3 + 10))
+    none, five = (expectation(_redistricting(1000, replicates=n), 10**6, MACHINE, known) for n in (0, 5))
+    assert five.seconds - none.seconds == pytest.approx(5 * (3 + none.records / 10**5))
     assert _declared()["two_counties/dhc"].replicates == 4
     assert measured_slopes()["TopDown DHC"].replicate.at(10**6, 0) > 60
     runs = [{"records": records, "seconds": 50 + records} for records in (10, 100)]
