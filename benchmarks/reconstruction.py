@@ -29,7 +29,7 @@ class Problem(NamedTuple):
 
 def measure() -> list[Result]:
     """The seconds of both for 20 blocks. Raises ArithmeticError if they differ in one, as if the binary variables of
-    `System.differ_most` did not bind: then HiGHS finds too many common records in 6 of them."""
+    `System.differ_most` did not bind: then HiGHS finds too many common records in 5 of them."""
     problems, ours, seconds = [], [], 0.0
     for number in range(BLOCKS):
         problem, least, taken = _solve_by_highs(_draw_block(PERSONS[number % len(PERSONS)], number))

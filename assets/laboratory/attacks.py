@@ -17,9 +17,9 @@ from assets.laboratory.publication import (
     split_frames,
 )
 from mechanisms.races import SIX_RACES
-from mechanisms.risk.linear import Sums, estimate_shares, estimate_types, observe_interval
+from mechanisms.risk.linear import Sums, estimate_shares, estimate_types, observe_interval, weigh_interval
 from mechanisms.risk.matching import find_modes, match_in_two_passes, match_persons
-from mechanisms.risk.posterior import GaussianLaw, Law, expect_shares, expect_shares_of_pairs
+from mechanisms.risk.posterior import GaussianLaw, LaplaceLaw, Law, expect_shares, expect_shares_of_pairs
 from mechanisms.risk.reconstruction import NotSolvedError, System, find_likeliest, measure_variability
 from mechanisms.risk.tiers import OUTSIDE, RACES, REDISTRICTING, Counts, Shares, Tier
 
@@ -33,6 +33,10 @@ _DIFFERENCE = 2
 """Hispanic persons of a race are the difference of two published counts."""
 _STEPS_AROUND, _STEPS = 20, 5
 """Steps towards the likeliest shares: of the tract, and of a block, whose shares stay near those of the tract."""
+_NEARLY_EXACT = LaplaceLaw(0.1)
+"""In place of exact counts where swapped records contradict what is known: each difference costs 10 nats."""
+_RARE = 1e-4
+"""Types of a lower prior share are left out of a program."""
 _LEAST_WEIGHT = 5.0
 """How many persons of the block the tract's shares count for in a prior, if a block's counts are hardly perturbed."""
 
@@ -68,6 +72,9 @@ def guess_likeliest(publication: Publication, persons: NamedPersons) -> Guesses:
     records are few of very many that are about as likely."""
     law, tier = publication.law, publication.tier
     known = persons.count(len(publication.counts), len(tier.frames))
+    if tier.of_types:
+        shares = match_persons(known, _find_likeliest_types(publication, known))
+        return Guesses(shares[persons.block, persons.frame], np.full(len(persons.block), NONE))
     assert law is not None
     histograms = np.zeros((len(known), *tier.shape), dtype=np.int64)
     priors = _estimate_priors(publication, law)
@@ -164,23 +171,14 @@ def _reconstruct(publication: Publication) -> Counts:
 def _estimate(publication: Publication, known: Counts) -> Shares:
     """The shares of a record of each frame of a block, from sums over many types: linearly, with a prior from
     what is published of the tract. Where a category's total decided on its table, so does the decision tell of it."""
-    tier, law, choice = publication.tier, publication.law, publication.choice
-    cells = np.arange(len(tier.table_of_cell))
-    variances = np.broadcast_to(law.variance, cells.shape) if isinstance(law, GaussianLaw) else np.zeros(len(cells))
-    everywhere = cells[tier.table_of_cell == 0] if tier.thresholds else cells
-    possible = np.ones(tier.shape) if tier.possible is None else tier.possible
-    flat = possible / possible.sum(axis=1, keepdims=True)
+    tier, choice, variances = publication.tier, publication.choice, _find_variances(publication)
     shares = np.zeros((len(known), *tier.shape))
     for place, persons in enumerate(known):
         present = persons > 0
         if not present.any():
             continue
-        own, persons = tier.factors[:, present], persons[present]
-        around = Sums(
-            own[everywhere], publication.totals[place][everywhere], variances[everywhere] * publication.blocks
-        )
-        prior = estimate_shares(around, persons * publication.blocks, flat[present], _STEPS_AROUND)
-        chosen = cells if publication.published is None else np.flatnonzero(publication.published[place])
+        own, prior, persons = tier.factors[:, present], _estimate_prior(publication, place, persons), persons[present]
+        chosen = slice(None) if publication.published is None else np.flatnonzero(publication.published[place])
         sums = Sums(own[chosen], publication.counts[place][chosen], variances[chosen])
         if choice is not None:
             sums = _observe_choices(publication, choice, place, sums, (persons, prior))
@@ -189,24 +187,90 @@ def _estimate(publication: Publication, known: Counts) -> Shares:
     return shares
 
 
+def _find_variances(publication: Publication) -> Shares:
+    """Of the noise of each cell of tables of types; 0 if they are exact."""
+    law, cells = publication.law, len(publication.tier.table_of_cell)
+    return np.broadcast_to(law.variance, cells) if isinstance(law, GaussianLaw) else np.zeros(cells)
+
+
+def _estimate_prior(publication: Publication, place: int, persons: Counts) -> Shares:
+    """π of each frame that somebody of the block is in, from what is published of the tract."""
+    tier, present, variances = publication.tier, persons > 0, _find_variances(publication)
+    everywhere = np.flatnonzero(tier.table_of_cell == 0) if tier.thresholds else np.arange(len(variances))
+    possible = np.ones(tier.shape) if tier.possible is None else tier.possible
+    flat = (possible / possible.sum(axis=1, keepdims=True))[present]
+    factors, noise = tier.factors[:, present][everywhere], variances[everywhere] * publication.blocks
+    around = Sums(factors, publication.totals[place][everywhere], noise)
+    return estimate_shares(around, persons[present] * publication.blocks, flat, _STEPS_AROUND)
+
+
+def _find_likeliest_types(publication: Publication, known: Counts) -> Counts:
+    """The likeliest histogram of each block by an integer program of all its sums over types. A slope of the cost of
+    noise spans half of its standard deviation. That a category has its table, and no other or none, bounds its total by
+    a noisy one, so that this has a cost too."""
+    tier, choice, law = publication.tier, publication.choice, publication.law or _NEARLY_EXACT
+    groups, cells = len(tier.groups) if choice else 0, len(tier.table_of_cell)
+    spacing = np.append(np.maximum(1, np.sqrt(_find_variances(publication)) / 2).astype(int), np.ones(groups, int))
+    category = np.tile(np.arange(tier.shape[1]), tier.shape[0])
+    weight = np.vstack([tier.weight, np.ones_like(category)])
+    histograms = np.zeros((len(known), *tier.shape), dtype=np.int64)
+    for place, persons in enumerate(known):
+        present, prior = persons > 0, np.zeros(tier.shape)
+        if not present.any():
+            continue
+        prior[present] = _estimate_prior(publication, place, persons)
+        rare = prior < np.minimum(_RARE, prior.max(axis=1, keepdims=True))
+        most = int((persons * tier.weight.max(axis=0).reshape(tier.shape)[:, 0]).sum())
+        costs = -law.log_likelihoods(publication.counts[place], most)
+        counted = tier.cells
+        if publication.published is not None:
+            counted = np.where(publication.published[place][counted], counted, OUTSIDE)
+        if choice is not None:
+            costs = np.vstack(
+                [costs, *(-_weigh_choice(publication, choice, place, each, most) for each in range(groups))]
+            )
+        counted = np.vstack([counted, np.where(category < groups, cells + category, OUTSIDE)])
+        try:
+            histograms[place] = find_likeliest(counted, costs, persons, np.where(rare, 0, prior), weight, spacing)
+        except NotSolvedError:
+            histograms[place, np.arange(len(persons)), prior.argmax(axis=1)] = persons
+    return histograms
+
+
+def _weigh_choice(publication: Publication, choice: Choice, place: int, category: int, most: int) -> Shares:
+    """ln of how probable it is that a category has its table, and no other or none, if 0, 1, …, `most` are in it."""
+    counts = np.arange(most + 1)
+    return np.asarray(
+        sum(weigh_interval(counts, *event) for event in _list_events(publication, choice, place, category))
+    )
+
+
+def _list_events(
+    publication: Publication, choice: Choice, place: int, category: int
+) -> list[tuple[float, tuple[float, float]]]:
+    """The intervals that the noisy totals of a category of a block were in, with the variances of their noise."""
+    tier = publication.tier
+    assert publication.published is not None
+    ends = [-np.inf, *(threshold - 0.5 for threshold in tier.thresholds), np.inf]
+    tables = tier.table_of_cell[publication.published[place] & (tier.category_of_cell == category)]
+    detail = int(tables[0]) if len(tables) else 0
+    events = [(choice.variance, (ends[detail], ends[detail + 1]))]
+    if not len(tables) and choice.above is not None:
+        events.append((choice.second, (-np.inf, choice.above + 0.5)))
+    return events
+
+
 def _observe_choices(
     publication: Publication, choice: Choice, place: int, sums: Sums, known: tuple[Counts, Shares]
 ) -> Sums:
     """Add what it tells of a category's total that it has its table, and no other or none; as a noisy total."""
     tier, (persons, prior) = publication.tier, known
-    ends = [-np.inf, *(threshold - 0.5 for threshold in tier.thresholds), np.inf]
-    assert publication.published is not None
     for category in range(len(tier.groups)):
         total = np.zeros((len(persons), tier.shape[1]))
         total[:, category] = 1
         mean = float((persons * prior[:, category]).sum())
         variance = float((persons * prior[:, category] * (1 - prior[:, category])).sum())
-        tables = tier.table_of_cell[publication.published[place] & (tier.category_of_cell == category)]
-        detail = int(tables[0]) if len(tables) else 0
-        events = [(choice.variance, (ends[detail], ends[detail + 1]))]
-        if not len(tables) and choice.above is not None:
-            events.append((choice.second, (-np.inf, choice.above + 0.5)))
-        for noise, interval in events:
+        for noise, interval in _list_events(publication, choice, place, category):
             if observed := observe_interval(mean, variance, noise, interval):
                 sums = sums.also(total, *observed)
     return sums

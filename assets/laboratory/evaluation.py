@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,13 @@ MEASURES: Mapping[str, str] = {
     "confidence: how many of 20 reconstructions have the kind. Kinds are a block's types of persons",
     "provable": "share of records that are certain to be among those that were tabulated",
     "mean absolute error": "mean of |published − true| over the cells of this true size, by race, ethnicity and frame",
+    "root mean squared error": "root of the mean of their squares",
+    "mean error": "mean of published − true: the bias",
+    "mean relative error": "mean of |published − true| / true",
+    "below 0": "share of published cells that are negative",
+    "association, change": "Cramér's V of block and category, published less true, negative counts taken for 0",
+    "segregation, change": "the dissimilarity index of the most frequent category and all others between blocks, "
+    "published less true",
     "total variation": "½ Σ |published share − true share| of the categories of a block, weighted by persons",
     "ln ratio, median": "median of |ln of the likelihood ratio| of two worlds that differ by one exchange",
     "ln ratio, greatest": "the greatest of these in a draw",
@@ -288,37 +296,81 @@ def measure_holdout(truth: Truth, others: Sequence[Truth]) -> Iterator[Measure]:
 
 
 def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]:
-    """The errors of what is published: of tables, those of P1 to P4; of types, the same tables as sums."""
-    tier, true = truth.tract.tier, truth.counts
+    """The errors of what is published: of tables, those of P1 to P4 by the true size of the cell, and of each by
+    itself; of types, the same tables as sums."""
+    tier, true, offered = truth.tract.tier, truth.counts, publication.published
     published = tier.tabulate(publication.estimates) if publication.by_type else publication.counts
-    names = [name for name in ("P1", "P2", "P3", "P4") if name in tier.tables] or list(tier.tables)
-    tables = np.isin(tier.table_of_cell, [list(tier.tables).index(name) for name in names])
-    exact, offered = tier.tabulate(true), publication.published
-    levels = [("block", published, exact, np.broadcast_to(tables, exact.shape) if offered is None else offered)]
-    if offered is None:
-        levels.append(("tract", published.sum(0)[None], exact.sum(0)[None], tables[None]))
-    for level, ours, theirs, chosen_cells in levels:
-        errors = np.abs(ours - theirs)[chosen_cells]
-        classes = np.searchsorted(_CELL_SIZES, theirs[chosen_cells], side="right") - 1
+    exact, names = tier.tabulate(true), list(tier.tables)
+    tables = np.isin(tier.table_of_cell, [names.index(name) for name in ("P1", "P2", "P3", "P4") if name in names])
+    tables = tables if tables.any() else np.ones_like(tables)
+    block = np.arange(len(exact))
+    levels = {"block": block, "block group": truth.tract.block_group, "tract": np.zeros_like(block)}
+    for level, place in levels.items() if offered is None else [("block", block)]:
+        ours, theirs = (_add_up(counts, place) for counts in (published, exact))
+        shown = np.ones(theirs.shape, dtype=np.bool_) if offered is None else offered
+        classes = np.searchsorted(_CELL_SIZES, theirs, side="right") - 1
         for number in range(len(_CELL_SIZES)):
-            if (chosen := classes == number).any():
-                subset = f"cells of a {level}, {_name_class(_CELL_SIZES, number)}"
-                value, size = float(errors[chosen].mean()), int(chosen.sum())
-                yield Measure(TABLES, subset, ANY_SIZE, "mean absolute error", value, size)
-        if (chosen := classes > 0).any():
-            subset, value = f"cells of a {level}, not 0", float(errors[chosen].mean())
-            yield Measure(TABLES, subset, ANY_SIZE, "mean absolute error", value, int(chosen.sum()))
+            subset = f"cells of a {level}, {_name_class(_CELL_SIZES, number)}"
+            yield from _measure_errors(subset, ours, theirs, shown & tables & (classes == number))
+        yield from _measure_errors(f"cells of a {level}, not 0", ours, theirs, shown & tables & (classes > 0))
+        for number, name in enumerate(names):
+            of_table = shown & (tier.table_of_cell == number) & (classes > 0)
+            yield from _measure_errors(f"{name} of a {level}, not 0", ours, theirs, of_table)
     if publication.around is not None and truth.around is not None:
-        chosen = truth.around > 0
-        value, size = float(np.abs(publication.around[:1] - truth.around)[chosen].mean()), int(chosen.sum())
-        yield Measure(TABLES, "cells of the tract's tables, not 0", ANY_SIZE, "mean absolute error", value, size)
+        subset, ours = "cells of the tract's tables, not 0", publication.around[:1]
+        yield from _measure_errors(subset, ours, truth.around, truth.around > 0)
+    yield Measure(TABLES, "cells of a block", ANY_SIZE, "below 0", float((published < 0).mean()), published.size)
     if "P1" not in tier.tables:
         return
-    margins = _margin(tier.table_of_cell, list(tier.tables), published)
+    margins = _margin(tier.table_of_cell, names, published)
     persons = true.sum(axis=(1, 2))
     distances = 0.5 * np.abs(_shares(margins) - _shares(true.sum(axis=1))).sum(axis=1)
-    value = float((distances * persons).sum() / persons.sum())
-    yield Measure(TABLES, "blocks", ANY_SIZE, "total variation", value, int(persons.sum()))
+    values = {"total variation": float((distances * persons).sum() / persons.sum())}
+    for name, measure in (("association", measure_association), ("segregation", measure_segregation)):
+        before, after = (measure(np.maximum(counts, 0)) for counts in (true.sum(axis=1), margins))
+        values |= {f"{name}, change": after - before}
+    for name, value in values.items():
+        yield Measure(TABLES, "blocks", ANY_SIZE, name, value, int(persons.sum()))
+
+
+def _add_up(counts: NDArray[Any], place: NDArray[np.int64]) -> NDArray[Any]:
+    sums = np.zeros((int(place.max()) + 1, counts.shape[1]), dtype=counts.dtype)
+    np.add.at(sums, place, counts)
+    return sums
+
+
+def _measure_errors(
+    subset: str, published: NDArray[Any], exact: Counts, chosen: NDArray[np.bool_]
+) -> Iterator[Measure]:
+    errors, true = (published - exact)[chosen], exact[chosen]
+    if not len(errors):
+        return
+    values = {
+        "mean absolute error": np.abs(errors).mean(),
+        "root mean squared error": np.sqrt((errors**2).mean()),
+        "mean error": errors.mean(),
+    }
+    if true.all():
+        values["mean relative error"] = (np.abs(errors) / true).mean()
+    yield from (Measure(TABLES, subset, ANY_SIZE, name, float(value), len(errors)) for name, value in values.items())
+
+
+def measure_association(counts: NDArray[Any]) -> float:
+    """Cramér's V of block and category, from 0 to 1; counts of shape (blocks, categories)."""
+    filled = counts[counts.sum(axis=1) > 0][:, counts.sum(axis=0) > 0]
+    smaller = min(filled.shape, default=0) - 1
+    if smaller < 1:
+        return 0.0
+    expected = np.outer(filled.sum(axis=1), filled.sum(axis=0)) / filled.sum()
+    return float(np.sqrt(((filled - expected) ** 2 / expected).sum() / filled.sum() / smaller))
+
+
+def measure_segregation(counts: NDArray[Any]) -> float:
+    """The dissimilarity index of the most frequent category and all others, from 0 to 1: how many of one of the two
+    would have to move for equal shares in all blocks. Counts of shape (blocks, categories)."""
+    first = counts[:, counts.sum(axis=0).argmax()]
+    others = counts.sum(axis=1) - first
+    return float(np.abs(first / max(1, first.sum()) - others / max(1, others.sum())).sum() / 2)
 
 
 def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterator[Measure]:

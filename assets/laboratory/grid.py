@@ -30,7 +30,7 @@ from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 from resources.processes import in_processes
 
-VERSION = 6
+VERSION = 8
 """Increase it when the same records, parameters and key would give other measures."""
 
 _PAIRS = 500
@@ -130,7 +130,7 @@ def _measure_tract(
         yield from measure_reconstruction(truth, "reconstruct", found)
     without = remove_each(truth, part.point, key, targets)
     for attack in setting.attacks:
-        if attack == LIKELIEST and not draw.publication.has_perturbed_tables:
+        if attack == LIKELIEST and not draw.publication.needs_program:
             continue
         guesses = attacker.guess(attack, draw.publication, truth.file)
         yield from measure_guesses(truth, attack, guesses)

@@ -97,9 +97,9 @@ class Publication:
         return self.counts.ndim == 3
 
     @property
-    def has_perturbed_tables(self) -> bool:
-        """Whether single counts tell less than all tables of a block together."""
-        return self.law is not None and not self.by_type and not self.tier.of_types
+    def needs_program(self) -> bool:
+        """Whether single counts tell less than all tables of a block together: perturbed ones, or sums over types."""
+        return self.tier.of_types or (self.law is not None and not self.by_type)
 
     @property
     def links_blocks(self) -> bool:

@@ -94,8 +94,19 @@ def observe_interval(
     return (then[1] / then[0] - mean / variance) / precision, 1 / precision
 
 
+def weigh_interval(counts: Counts, noise: float, ends: tuple[float, float]) -> Shares:
+    """ln of how probable it is that each count with noise of a variance lies between two ends."""
+    low, high = (((end - counts) / math.sqrt(noise)).tolist() for end in ends)
+    # Of two tails on the same side, the difference of the tails is exact, and that of the rest is not.
+    masses = [
+        _normal(b) - _normal(a) if a + b < 0 else _normal(-a) - _normal(-b) for a, b in zip(low, high, strict=True)
+    ]
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(masses, 0)))
+
+
 def _normal(z: float) -> float:
-    return (1 + math.erf(z / math.sqrt(2))) / 2
+    return math.erfc(-z / math.sqrt(2)) / 2
 
 
 def _density(z: float) -> float:

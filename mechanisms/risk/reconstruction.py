@@ -174,7 +174,14 @@ class System:
         return provable
 
 
-def find_likeliest(cells: NDArray[np.integer[Any]], costs_of: Shares, persons: Counts, prior: Shares) -> Counts:
+def find_likeliest(
+    cells: NDArray[np.integer[Any]],
+    costs_of: Shares,
+    persons: Counts,
+    prior: Shares,
+    weight: Counts | None = None,
+    spacing: Counts | None = None,
+) -> Counts:
     """The likeliest histogram of a block behind counts that were changed one by one, shape (frames, categories), for an
     attacker who knows how many persons are in each frame: it minimizes Σ −ln P(published | count) over cells, less
     Σ x ln π (which leaves out ln x!, and so is exact only for x up to 1).
@@ -186,23 +193,30 @@ def find_likeliest(cells: NDArray[np.integer[Any]], costs_of: Shares, persons: C
         cells: by table and type, the number of the cell; or `OUTSIDE`.
         costs_of: by cell, −ln P(published | 0, 1, …, all persons), infinite if that is impossible.
         persons: by frame, shape (frames,).
-        prior: π; categories of probability 0 are left out.
+        prior: π, shape (categories,), or of each frame; categories of probability 0 are left out.
+        weight: by table and type, how much a record counts in its cell, the same in all types of a frame; 1 if None.
+        spacing: by cell, how many counts one slope spans at least, where the costs are convex; 1 if None.
 
     Raises NotSolvedError if nothing has what is published.
     """
-    frames, categories = np.flatnonzero(persons), np.flatnonzero(prior)
-    types = (frames[:, None] * len(prior) + categories).ravel()
-    upper = [np.repeat(persons[frames], len(categories)).astype(float)]
-    costs = [-np.log(np.tile(prior[categories], len(frames)))]
-    firsts, ones = range(0, len(types), len(categories)), np.ones(len(categories))
+    shape = len(persons), prior.shape[-1]
+    prior = np.broadcast_to(prior, shape)
+    types = np.flatnonzero((prior > 0) & (persons > 0)[:, None])
+    frame, ones = types // shape[1], np.ones(shape[1])
+    upper = [persons[frame].astype(float)]
+    costs = [-np.log(prior.ravel()[types])]
+    starts = np.flatnonzero(np.diff(frame, prepend=-1))
     rows: list[Row] = [
-        (np.arange(first, first + len(categories)), ones, number, number)
-        for first, number in zip(firsts, persons[frames].tolist(), strict=True)
+        (places, ones[: len(places)], persons[frame[places[0]]], persons[frame[places[0]]])
+        for places in np.split(np.arange(len(types)), starts[1:])
     ]
     own, columns, convex = cells[:, types], len(types), True
     for cell in np.unique(own[own != OUTSIDE]).tolist():
-        members = np.flatnonzero((own == cell).any(axis=0))
-        number = int(persons[np.unique(types[members] // len(prior))].sum())
+        inside = own == cell
+        members = np.flatnonzero(inside.any(axis=0))
+        counted = np.ones(len(members)) if weight is None else weight[inside.argmax(axis=0)[members], types[members]]
+        frames, first = np.unique(frame[members], return_index=True)
+        number = int((persons[frames] * counted[first]).sum())
         possible = np.flatnonzero(np.isfinite(costs_of[cell, : number + 1]))
         if not len(possible) or np.any(np.diff(possible) > 1):
             raise NotSolvedError("a published count has no true one that the others allow")
@@ -210,18 +224,20 @@ def find_likeliest(cells: NDArray[np.integer[Any]], costs_of: Shares, persons: C
         slopes, widths = np.diff(costs_of[cell, possible]), np.ones(len(possible) - 1)
         if ascending := bool(np.all(np.diff(slopes) > -_EQUAL)):
             begins = np.flatnonzero(np.append(True, np.diff(slopes) > _EQUAL)[: len(slopes)])
-            slopes, widths = slopes[begins], np.diff(np.append(begins, len(slopes))).astype(float)
+            begins = begins[:: 1 if spacing is None else int(spacing[cell])]
+            widths = np.diff(np.append(begins, len(slopes))).astype(float)
+            slopes = np.diff(costs_of[cell, possible[np.append(begins, len(slopes))]]) / widths
         steps = np.arange(columns, columns + len(slopes))
         columns, convex = columns + len(steps), convex and ascending
         costs.append(slopes)
         upper.append(widths)
-        factors = np.repeat([1.0, -1.0], [len(members), len(steps)])
+        factors = np.append(counted, np.full(len(steps), -1.0))
         rows.append((np.concatenate([members, steps]), factors, least, least))
         if not ascending:
             rows += [(pair, np.array([1.0, -1.0]), 0, np.inf) for pair in np.stack([steps[:-1], steps[1:]], axis=1)]
     whole = len(types) if convex else columns
     program = _Program(np.concatenate(costs), np.concatenate(upper), rows, whole)
-    histogram = np.zeros((len(persons), len(prior)), dtype=np.int64)
+    histogram = np.zeros(shape, dtype=np.int64)
     histogram.ravel()[types] = _minimize(program)[: len(types)]
     return histogram
 

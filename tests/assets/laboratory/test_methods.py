@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 
 from assets.coarsening.laboratory import Coarsened
-from assets.laboratory.attacks import guess_likeliest, link
+from assets.laboratory.attacks import Attack, guess_likeliest, link
 from assets.laboratory.evaluation import (
     ALL,
     NONMODAL,
     UNIQUE,
     Truth,
+    measure_association,
     measure_differences,
     measure_guesses,
     measure_ratios,
+    measure_segregation,
     measure_utility,
 )
 from assets.laboratory.grid import remove_each
@@ -172,7 +174,7 @@ def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t2
     accuracy = []
     for point in (Exact(), NoisyHypercube(Fraction(60)), NoisyHypercube(Fraction(4))):
         draw = point.draw(t2.tract, KEY)
-        attacks = (link, guess_likeliest) if draw.publication.has_perturbed_tables else (link,)
+        attacks = (link, guess_likeliest) if draw.publication.needs_program else (link,)
         guesses = [measure_guesses(t2, "link", attack(draw.publication, t2.file)) for attack in attacks]
         accuracy.append([find(measures, UNIQUE, "accuracy") for measures in guesses])
         if draw.bound is not None:
@@ -236,6 +238,28 @@ def test_coarse_places_are_large_and_who_knows_the_rule_follows_the_moves(t2: Tr
     assert find(errors, "cells of a block, not 0", "mean absolute error") > 0.5
 
 
+def test_errors_of_cells_have_their_sign_and_size_at_every_level(t1: Truth) -> None:
+    """Told apart from: a bias of absolute errors, levels whose errors are not those of sums, and errors of all tables
+    in that of one."""
+    published = Exact().draw(t1.tract, KEY).publication
+    of_p1 = t1.tract.tier.table_of_cell == 0
+    changed = replace(published, counts=published.counts + np.where(of_p1, [[3], [-1]] * 4, 0))
+    rows = {(row.subset, row.measure): row.value for row in measure_utility(t1, changed)}
+    kinds = ("mean error", "mean absolute error", "root mean squared error")
+    # Four blocks of each block group gain 3 in turn with those that lose 1.
+    for level, error in (("block group", 4), ("tract", 8)):
+        assert [rows[f"P1 of a {level}, not 0", kind] for kind in kinds] == [error] * 3
+        assert [rows[f"P2 of a {level}, not 0", kind] for kind in kinds] == [0] * 3
+    mean, size, square = (rows["P1 of a block, not 0", kind] for kind in kinds)
+    assert size == pytest.approx((mean + 3) / 2), "a share of 3s, and of 1s"
+    assert square**2 == pytest.approx(2 * mean + 3)
+    assert 0 < rows["cells of a block", "below 0"] < 0.2
+    assert not any(row.value for row in measure_utility(t1, published)), "exact tables have no errors"
+    apart, mixed = np.array([[9, 0], [0, 4]]), np.array([[6, 2], [3, 1]])
+    assert (measure_association(apart), measure_segregation(apart)) == (1, 1)
+    assert measure_association(mixed) == pytest.approx(0) == measure_segregation(mixed)
+
+
 def test_the_attackers_file_closes_the_intervals_of_suppressed_counts(t2: Truth) -> None:
     """Told apart from: primary suppression alone, and intervals that are said to hold whatever a reader knows."""
     point, tier = Suppressed(4, 2), t2.tract.tier
@@ -293,8 +317,8 @@ def make_truth_of_types(tier: Tier, records: int = 160, blocks: int = 5) -> Trut
     return Truth(Tract(tier, blocks, block, np.arange(blocks) // 3, none, alone, adult, frame, category))
 
 
-def find_right(truth: Truth, publication: Publication) -> float:
-    guesses = Guesses.of(link(publication, truth.file), len(truth.tract.frame), truth.tract.tier.shape[1])
+def find_right(truth: Truth, publication: Publication, attack: Attack = link) -> float:
+    guesses = Guesses.of(attack(publication, truth.file), len(truth.tract.frame), truth.tract.tier.shape[1])
     return find(measure_guesses(truth, "link", guesses), ALL, "accuracy")
 
 
@@ -317,6 +341,11 @@ def test_records_of_tables_of_types_are_linked_less_with_less_budget(tier: Tier,
     assert right[0] == pytest.approx(right[1], abs=0.03)
     assert right[1] > right[2] > right[3]
     assert right[0] > find_right(truth, swapped)
+    # All sums weighed together are as good as their linear estimate, and better if there is some noise.
+    programs = [find_right(truth, publication, guess_likeliest) for publication in (exact, swapped, *drawn)]
+    assert min(programs[0], programs[2]) > right[0] - 0.01
+    assert programs[2] > programs[3] > right[2] + 0.03
+    assert programs[0] > programs[1] > 0
     guesser = guess_by_share(truth.tract.place, truth.tract.category, tier.shape[1]).mean()
     assert right[3] < guesser < right[0]
     person = int(np.argmax(truth.tract.category != 22))
@@ -373,8 +402,11 @@ def test_safetab_publishes_each_group_in_the_detail_of_its_first_noisy_total() -
     left[0, tier.category_of_cell == group] = False
     counts[0, tier.category_of_cell == group] = 0
     hidden = replace(published, counts=counts, published=left)
-    shares = [
-        link(each, truth.file).shares[truth.tract.place == 0, group].mean()
-        for each in (hidden, replace(hidden, choice=None))
-    ]
-    assert shares[0] < 0.7 * shares[1]
+    frequent = published.totals.copy()
+    frequent[0, group] *= 3
+    for attack, totals_of in ((link, published.totals), (guess_likeliest, frequent)):
+        shares = [
+            attack(replace(each, totals=totals_of), truth.file).shares[truth.tract.place == 0, group].mean()
+            for each in (hidden, replace(hidden, choice=None))
+        ]
+        assert shares[0] < 0.7 * shares[1]

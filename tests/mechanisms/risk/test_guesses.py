@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mechanisms.risk.baselines import guess_by_mode, guess_by_share
-from mechanisms.risk.linear import Sums, estimate_shares, estimate_types, observe_interval
+from mechanisms.risk.linear import Sums, estimate_shares, estimate_types, observe_interval, weigh_interval
 from mechanisms.risk.matching import match_in_two_passes, match_persons, measure_agreement_within_a_year
 from mechanisms.risk.posterior import (
     GaussianLaw,
@@ -170,6 +170,8 @@ def test_an_interval_of_a_noisy_total_tells_as_much_as_the_noisy_total_in_its_pl
     counts = np.linspace(-30, 45, 7501)
     likely = [erf((end - counts[:, None]) / np.sqrt(2 * noise)).ravel() for end in ends]
     weights = np.exp(-((counts - mean) ** 2) / (2 * variance)) * (likely[1] - likely[0])
+    own = np.exp(weigh_interval(counts[3000:4000], noise, ends))
+    assert own == pytest.approx((likely[1] - likely[0])[3000:4000] / 2, abs=1e-12)
     observed = observe_interval(mean, variance, noise, ends)
     if ends[0] > 50:
         assert observed is None, "nothing is made of what cannot happen"
@@ -182,26 +184,29 @@ def test_an_interval_of_a_noisy_total_tells_as_much_as_the_noisy_total_in_its_pl
     assert 1 / precision == pytest.approx(spread, abs=1e-3)
 
 
+@pytest.mark.parametrize("weights", [[1, 1], [3, 1]], ids=["persons", "households"])
 @pytest.mark.parametrize("law", [law for law, _ in LAWS])
-def test_the_likeliest_records_are_those_of_the_enumeration(law: Law) -> None:
+def test_the_likeliest_records_are_those_of_the_enumeration(law: Law, weights: list[int]) -> None:
     """Told apart from: a program that takes the cheapest steps of a cost that is not convex, one that does not know how
-    many persons are in a frame, and one of single cells."""
-    persons, prior = np.array([2, 1]), np.array([0.5, 0.3, 0.2])
+    many persons are in a frame, one of single cells, one that counts households in place of their persons, and one
+    whose prior is that of another frame."""
+    persons, prior = np.array([2, 1]), np.array([[0.5, 0.3, 0.2], [0.2, 0.1, 0.7]])
     cells = np.array([[0, 1, 2, 0, 1, 2], [3, 3, OUTSIDE, 4, 4, OUTSIDE]])
     published = np.array([0, 1, 3, 0, 1]) if isinstance(law, RoundedLaw) else np.array([2, 0, 1, 0, 2])
-    costs = -law.log_likelihoods(published, 3)
+    weight = np.array([[1] * 6, np.repeat(weights, 3)])
+    costs = -law.log_likelihoods(published, 7)
 
     def cost(x: tuple[int, ...]) -> float:
-        sums = [
-            sum(number for number, row in zip(x * 2, cells.ravel(), strict=True) if row == cell) for cell in range(5)
-        ]
+        counted = list(zip(x * 2, weight.ravel(), cells.ravel(), strict=True))
+        sums = [sum(number * times for number, times, row in counted if row == cell) for cell in range(5)]
         of_cells = sum(costs[cell, number] for cell, number in enumerate(sums))
-        return float(of_cells - np.array(x) @ np.log(np.tile(prior, 2)))
+        return float(of_cells - np.array(x) @ np.log(prior.ravel()))
 
     possible = [x for x in product(range(3), repeat=6) if sum(x[:3]) == 2 and sum(x[3:]) == 1]
     least = min(map(cost, possible))
     if np.isinf(least):
         with pytest.raises(NotSolvedError):
-            find_likeliest(cells, costs, persons, prior)
+            find_likeliest(cells, costs, persons, prior, weight)
     else:
-        assert cost(tuple(find_likeliest(cells, costs, persons, prior).ravel().tolist())) == pytest.approx(least)
+        found = find_likeliest(cells, costs, persons, prior, weight)
+        assert cost(tuple(found.ravel().tolist())) == pytest.approx(least)
