@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -381,21 +382,22 @@ def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[st
     them, do not depend on each other: this process reads the answers of both at a time, and others, which have neither
     key nor exact counts, estimate families."""
 
-    def perform(work: Callable[[Task], Estimated], tasks: Iterator[Task]) -> Iterator[Estimated]:
-        families = int(inputs.parents[0][-1]) + 1
-        return in_processes(work, tasks, count_cores() if families > 1 else 1, attrgetter("bytes"))
+    processes = count_cores() if inputs.parents[0][-1] else 1
 
-    def estimate(given: Given) -> tuple[str, Estimated, str]:
+    def estimate(given: Given, stopped: Stopped) -> tuple[str, Estimated, str]:
+        def perform(work: Callable[[Task], Estimated], tasks: Iterator[Task]) -> Iterator[Estimated]:
+            return in_processes(work, takewhile(lambda _: not stopped(), tasks), processes, attrgetter("bytes"))
+
         digest = ReadDigest()
         reading = inputs.digest(inputs.measure(given.histogram, key), digest)
         found = estimate_level(given.plan, reading, given.held, given.parents, given.above, given.quarters, perform)
         return given.histogram, found, digest.hexdigest()
 
     def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, str]]:
-        first = estimate(inputs.given[histogram])
+        first = estimate(inputs.given[histogram], stopped)
         if histogram == PERSONS.name:
             return [first]
-        return [first, estimate(hold_tenures(inputs.given[HOUSEHOLDS.name], first[1].counts))]
+        return [first, estimate(hold_tenures(inputs.given[HOUSEHOLDS.name], first[1].counts), stopped)]
 
     results = [each for part in run_in_threads(work, [PERSONS.name, UNITS.name], 0) for each in part]
     return {name: found for name, found, _ in results}, {name: digest for name, _, digest in results}
