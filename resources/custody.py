@@ -201,11 +201,16 @@ class Custody(ConfigurableResource):
         """
         found = {}
         for path in sorted((Path(self.folder) / EDITIONS).glob("[!.]*")):
-            facts = json.loads(keyfiles.read_file(path) or b"{}")
-            seal = facts.pop("seal", "")
-            if not hmac.compare_digest(seal, self.seal(facts)):
-                raise CustodyError(f"{path} was altered; restore it from a back-up")
-            found[facts["dataset"], facts["release"]] = facts["editions"]
+            # None: another process has just withdrawn it.
+            if (content := keyfiles.read_file(path)) is not None:
+                try:
+                    facts = json.loads(content)
+                    is_own = hmac.compare_digest(facts.pop("seal"), self.seal(facts))
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                    is_own = False
+                if not is_own:
+                    raise CustodyError(f"{path} was altered; restore it from a back-up, or delete it and launch again")
+                found[facts["dataset"], facts["release"]] = facts["editions"]
         return found
 
     def forget_editions(self, dataset: str, release: str) -> None:

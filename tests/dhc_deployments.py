@@ -68,7 +68,12 @@ class DHCDeployment(Deployment[DHCRelease]):
 
 
 def dhc_deployment(
-    root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, repeated: int = 0, **changes: Any
+    root: Path,
+    guess: int = 0,
+    dataset: Mapping[str, Any] | None = None,
+    repeated: int = 0,
+    households: int = 800,
+    **changes: Any,
 ) -> DHCDeployment:
     """A deployment whose redistricting data are published; of the DHC, nothing has run yet.
 
@@ -77,10 +82,11 @@ def dhc_deployment(
         guess: 0 or 1 for one census or another.
         dataset: changes to the dataset's declaration.
         repeated: the number of replicates of the redistricting release.
+        households: of the census.
         changes: to the release's declaration.
     """
     described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
-    population = SyntheticPopulation(households=800, states=["10"], seed=20 + guess, dhc=True)
+    population = SyntheticPopulation(households=households, states=["10"], seed=20 + guess, dhc=True)
     town = synthetic_census(population, **(described | dict(dataset or {})))
     before = {"products": ["P1", "persons", "units"] if repeated else ["persons", "units"], "replicates": repeated}
     redistricting = TopDown(topdown_declaration(**TWO_LEVELS | before))

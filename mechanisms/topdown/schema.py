@@ -80,6 +80,15 @@ class Marginal:
         """The marginal cell of each of some cells of the histogram, shape of `cells`."""
         return self.cells[cells] if self.whole <= _TABULATED else self._compute(cells)
 
+    def reach(self, cells: NDArray[Any]) -> NDArray[np.int64]:
+        """The marginal cells that some cells of the histogram add up to, ascending."""
+        found = self.find(cells)
+        if found.size < self.size // 8:
+            return np.unique(found).astype(np.int64)
+        reached = np.zeros(self.size, dtype=np.bool_)
+        reached[found] = True
+        return np.flatnonzero(reached)
+
     @cached_property
     def cells(self) -> Cells:
         """The marginal cell of each cell of the histogram."""

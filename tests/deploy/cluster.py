@@ -212,6 +212,11 @@ class Cluster:
             yield instance
 
     @property
+    def kept_secret(self) -> list[str]:
+        """Every password, and the master key."""
+        return [path.read_text() for path in (self.secrets / "passwords").iterdir()] + [MASTER_KEY]
+
+    @property
     def published(self) -> Path:
         """The folder of publications."""
         return self.root / "srv" / "published"

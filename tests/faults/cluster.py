@@ -51,8 +51,9 @@ GONE = 20
 PATIENCE = 1200
 """Seconds after which a launch that has not ended counts as wrong."""
 
-_SERVER_LOST = "This is no verdict on the release"
-"""Words of every failure of a step that lost a server (`assets.stages`)."""
+_LOST = ("This is no verdict on the release", "sqlalchemy.exc.OperationalError")
+"""Words of the failures of a step that lost a server: ours (`assets.stages`), and those of Dagster, which quotes its
+statement and the event if it cannot store one."""
 
 
 def _database_restarts(cluster: Cluster, disk: Path, worker: int) -> None:
@@ -210,8 +211,11 @@ class Disturbed:
         for run in runs:
             for entry in instance.all_logs(run.run_id):
                 event = entry.dagster_event
-                if event and event.is_step_failure and _SERVER_LOST not in _describe(event):
-                    wrong.append(f"{event.step_key} failed: {_describe(event)[:300]}")
+                failure = _describe(event) if event and event.is_step_failure else ""
+                if failure and not any(words in failure for words in _LOST):
+                    wrong.append(f"{event.step_key} failed: {failure[:300]}")
+                if any(secret in failure for secret in self._cluster.kept_secret):
+                    wrong.append(f"the failure of {event.step_key} quotes a password or a key")
                 evaluated = event and event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
                 if event and evaluated and not event.asset_check_evaluation_data.passed:
                     wrong.append(f"the gate {event.asset_check_evaluation_data.check_name} failed")

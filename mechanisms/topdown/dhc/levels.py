@@ -333,12 +333,8 @@ def count_tenures(units: Counts, places: int) -> NDArray[np.int64]:
 def _read(
     plan: Plan, reading: Reading, first: int, last: int, own: NDArray[np.int64]
 ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
-    cells = {query: _find_cells(plan, query, own) for query in list_queries(plan)}
+    cells = {query: plan.schema.marginal(query).reach(own) for query in list_queries(plan)}
     return {query: (asked, *reading.read(query, first, last, asked)) for query, asked in cells.items()}
-
-
-def _find_cells(plan: Plan, query: str, own: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.unique(plan.schema.marginal(query).find(own)).astype(np.int64)
 
 
 def list_reads(
@@ -350,7 +346,7 @@ def list_reads(
     for _, first, last, own, _ in _list_families(plan, held, parents, above):
         if own.size and (level.runs[first:last] >= 0).all():
             for query in list_queries(plan):
-                yield query, first, last, _find_cells(plan, query, own)
+                yield query, first, last, plan.schema.marginal(query).reach(own)
 
 
 def _list_families(

@@ -48,7 +48,12 @@ def test_a_marginal_is_the_sum_over_what_it_does_not_name() -> None:
         "detailed": cube,
     }
     for query, answers in expected.items():
-        assert np.array_equal(PERSONS.marginal(query).answer(histograms), answers.reshape(3, -1)), query
+        marginal = PERSONS.marginal(query)
+        assert np.array_equal(marginal.answer(histograms), answers.reshape(3, -1)), query
+        for cells in (np.arange(0, PERSONS.size, 2), np.array([1700, 3])):
+            reached = marginal.reach(cells)
+            assert reached.dtype == np.int64
+            assert reached.tolist() == sorted(set(marginal.cells[cells].tolist())), query
 
 
 def test_the_recode_puts_types_of_group_quarters_together() -> None:
