@@ -43,9 +43,9 @@ from mechanisms.topdown.dhc.householders import count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, ORIGIN_AND_RACE
 from mechanisms.topdown.dhc.quarters import GROUPS
 from mechanisms.topdown.dhc.tables import DHC_TABLES
-from mechanisms.topdown.dhc.tree import add_counts, climb
+from mechanisms.topdown.dhc.tree import Held, add_counts, climb, collect
 from mechanisms.topdown.replicates import add_deviations, compute_intervals, estimate_finest, replicate_noise
-from mechanisms.topdown.schema import Counts
+from mechanisms.topdown.schema import DETAILED, UNITS, Counts
 from orchestration.components import DHC, TopDown
 from resources.statements import Zone
 from resources.warehouse import Session
@@ -90,13 +90,13 @@ class Census:
         noise = replicate_noise(self.before.design, derive_key("redistricting", *key))
         given = self.before.counts if published is None else published.before
         before = estimate_finest(self.before.design, self.before.parents, given, self.before.limits, noise)
-        blocks, held = len(self.order), []
-        for name, cells in zip(BEFORE, (GROUPS, 2), strict=True):
-            counts = np.zeros((blocks, cells), dtype=np.int64)
-            counts[before[name].number, before[name].cell] = before[name].count
-            held.append(counts[self.order])
+        persons, units = (before[name] for name in BEFORE)
+        number = np.argsort(self.order)
+        held = Held(collect(number[persons.number], persons.cell, persons.count), GROUPS)
+        occupancy = units.answer(UNITS.marginal(DETAILED), 0, len(number))[self.order]
         counts = self.after.counts if published is None else published.counts
-        task = replace(self.after, key=derive_key("dhc", *key), counts=counts, persons=held[0], occupancy=held[1])
+        key_of_dhc = derive_key("dhc", *key)
+        task = replace(self.after, key=key_of_dhc, counts=counts, persons=held, occupancy=occupancy)
         return Published(before, task, make_replicate(task)[1])
 
 

@@ -10,9 +10,11 @@ digests of the answers as they were read. The gate `estimates_as_made` compares 
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ from mechanisms.topdown.dhc.levels import (
     Level,
     Measuring,
     Reading,
+    Task,
     count_tenures,
     estimate_homes,
     estimate_level,
@@ -53,10 +56,12 @@ from mechanisms.topdown.dhc.levels import (
 from mechanisms.topdown.dhc.passes import Plan
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
-from mechanisms.topdown.dhc.tree import add_answers
+from mechanisms.topdown.dhc.tree import Held, add_answers
 from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.machine import count_cores
+from resources.processes import in_processes
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
@@ -101,7 +106,7 @@ class Given:
 
     plan: Plan
     level: Level
-    held: NDArray[np.int64]
+    held: Held | NDArray[np.int64]
     parents: NDArray[np.int64]
     above: Counts | None
 
@@ -162,6 +167,7 @@ class Inputs:
         levels: by histogram, this level and all below.
         exact: the exact counts of these levels, if the session reads them.
         full: whether places are estimated from the answers at and below them.
+        occupancy: occupied and vacant units, and facilities by type, shape (places, 26).
         quarters: the limits of persons.
         householders: those of households, if they lie within persons.
     """
@@ -171,7 +177,8 @@ class Inputs:
     levels: Mapping[str, Sequence[Level]]
     exact: Mapping[str, Sequence[Counts]]
     full: bool
-    quarters: Quarters
+    occupancy: NDArray[np.int64]
+    quarters: Quarters | None
     householders: Householders | None
 
     def measure(self, histogram: str, key: bytes) -> list[Measuring]:
@@ -328,26 +335,30 @@ def require_estimated(session: Session, release: DHCRelease, level: str) -> None
         raise StaleInputError(f"{release.schema}: {level} is not estimated yet; materialize {stage} first")
 
 
-def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -> Inputs:
-    """What a level is measured and estimated from. What holds of households is known once its units are estimated; it
-    is 0 until then. `hold_homes` has it."""
+def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str, *, listing: bool = False) -> Inputs:
+    """What a level is measured and estimated from; for `listing` what it reads, without exact counts below the root and
+    limits of group quarters. What holds of households is known once its units are estimated; it is 0 until then.
+    `hold_homes` has it."""
     places, depth = tree.places(release.finest), release.levels.index(level)
     if depth:
         require_estimated(session, release, release.levels[depth - 1])
     parents = [np.zeros(1, dtype=np.int64), *tree.parents]
     exact, ancestry = dict[str, list[Counts]](), stage_ancestry(session, release)
-    for histogram in SCHEMAS if Zone.CONFIDENTIAL in session.zones else ():
+    for histogram in SCHEMAS if Zone.CONFIDENTIAL in session.zones and not (listing and depth) else ():
         exact[histogram] = [
             read_counts(session, stage_level(session, release, histogram, below, ancestry))
             for below in release.levels[depth:]
         ]
-    persons, units = read_persons(session, release, places), read_units(session, release, places)
-    quarters, householders = count_quarters(persons, read_facilities(session, release, places)), None
+    persons, units = read_persons(session, release), read_units(session, release, places)
+    quarters, householders = None, None
+    if not listing:
+        quarters = count_quarters(persons, read_facilities(session, release, places))
     if release.design.householders_among_persons:
         householders = count_householders(persons, units[:, 0])
     for below in parents[:depth:-1]:
         persons, units = add_answers(persons, below), add_answers(units, below)
-        quarters, householders = quarters.add_up(below), householders and householders.add_up(below)
+        quarters = quarters and quarters.add_up(below)
+        householders = householders and householders.add_up(below)
     levels = {
         histogram: plan_levels(allocation, parents)[depth:]
         for histogram, allocation in release.design.allocations.items()
@@ -356,7 +367,11 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -
     if depth:
         table = release.public(release.level(release.levels[depth - 1]))
         above = {histogram: read_counts(session, table, histogram=histogram) for histogram in SCHEMAS}
-    held = {PERSONS.name: persons, UNITS.name: units, HOUSEHOLDS.name: np.zeros((len(units), 3), np.int64)}
+    held: dict[str, Held | NDArray[np.int64]] = {
+        PERSONS.name: persons,
+        UNITS.name: units,
+        HOUSEHOLDS.name: np.zeros((len(units), 3), np.int64),
+    }
     given = {
         histogram: Given(
             release.design.plans[histogram],
@@ -367,7 +382,7 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -
         )
         for histogram in SCHEMAS
     }
-    return Inputs(given, parents[depth:], levels, exact, release.design.full, quarters, householders)
+    return Inputs(given, parents[depth:], levels, exact, release.design.full, units, quarters, householders)
 
 
 def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given, Given]:
@@ -375,31 +390,42 @@ def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given
     of_units, of_households = inputs.given[UNITS.name], inputs.given[HOUSEHOLDS.name]
     if inputs.householders is None:
         return of_units, replace(of_households, held=count_tenures(units, len(of_units.parents)))
-    occupancy = of_units.held
-    return replace(of_units, held=hold_units(households, occupancy)), replace(of_households, held=occupancy[:, :1])
+    held = hold_units(households, inputs.occupancy)
+    return replace(of_units, held=held), replace(of_households, held=inputs.occupancy[:, :1])
 
 
 def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[str, str]]:
     """The estimated histograms, and by histogram the digest of the answers. Persons, and units with households after
-    them, do not depend on each other."""
+    them, do not depend on each other: this process reads the answers of both at a time, and others, which have neither
+    key nor exact counts, estimate families."""
 
-    def read(given: Given, digest: ReadDigest) -> Reading:
-        return inputs.digest(inputs.measure(given.histogram, key), digest)
+    processes = count_cores() if inputs.parents[0][-1] else 1
 
     def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, str]]:
-        given = inputs.given[histogram]
-        if histogram == PERSONS.name:
+        def perform(work: Callable[[Task], Estimated], tasks: Iterator[Task]) -> Iterator[Estimated]:
+            return in_processes(work, takewhile(lambda _: not stopped(), tasks), processes, attrgetter("bytes"))
+
+        def read(given: Given) -> tuple[Reading, ReadDigest]:
             digest = ReadDigest()
-            of_persons = estimate_level(
-                given.plan, read(given, digest), given.held, given.parents, given.above, inputs.quarters
+            return inputs.digest(inputs.measure(given.histogram, key), digest), digest
+
+        given = inputs.given[histogram]
+        reading, digest = read(given)
+        if histogram == PERSONS.name:
+            found = estimate_level(
+                given.plan, reading, given.held, given.parents, given.above, inputs.quarters, perform=perform
             )
-            return [(histogram, of_persons, digest.hexdigest())]
-        households, digests = inputs.given[HOUSEHOLDS.name], (ReadDigest(), ReadDigest())
-        readings = read(given, digests[0]), read(households, digests[1])
+            return [(histogram, found, digest.hexdigest())]
+        households = inputs.given[HOUSEHOLDS.name]
+        other, digest_of_other = read(households)
         above = given.above, households.above
-        homes = estimate_homes(*readings, given.held, given.parents, above, inputs.householders)
-        names = (histogram, HOUSEHOLDS.name)
-        return [(name, own, digest.hexdigest()) for name, own, digest in zip(names, homes, digests, strict=True)]
+        own, others = estimate_homes(
+            reading, other, inputs.occupancy, given.parents, above, inputs.householders, perform=perform
+        )
+        return [
+            (histogram, own, digest.hexdigest()),
+            (HOUSEHOLDS.name, others, digest_of_other.hexdigest()),
+        ]
 
     results = [each for part in run_in_threads(work, [PERSONS.name, UNITS.name], 0) for each in part]
     return {name: found for name, found, _ in results}, {name: digest for name, _, digest in results}

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, ORIGIN_AND_RACE
+from mechanisms.topdown.dhc.persons import PERSONS
+from mechanisms.topdown.dhc.quarters import GROUPS
+from mechanisms.topdown.dhc.tree import Held
 from mechanisms.topdown.feasibility import Limits, Sets
-from mechanisms.topdown.schema import PERSONS, add_up
 
 RACES = 7
-"""Six races alone, and two or more."""
+"""Six races alone, and two or more, which are the codes from 6 of a person's race."""
 
 _AT_ONCE = 2**22
 """So many limits of blocks are computed at once."""
@@ -39,6 +41,11 @@ class Householders:
     def add_up(self, parents: NDArray[np.int64]) -> "Householders":
         """Those of the level above; `parents` has the position of each place's parent."""
         return Householders(parents[self.place], self.occupied, self.persons)
+
+    def take(self, first: int, last: int) -> "Householders":
+        """Those of the places from `first` up to `last`."""
+        own = slice(*np.searchsorted(self.place, [first, last]))
+        return Householders(self.place[own], self.occupied[own], self.persons[own])
 
     @staticmethod
     def find_kinds(cells: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -64,14 +71,18 @@ class Householders:
         return Limits(least[:, single], most[:, single], totals, Sets(np.arange(last - first), least, most))
 
 
-def count_householders(redistricting: NDArray[np.int64], occupied: NDArray[np.int64]) -> Householders:
+def count_householders(redistricting: Held | NDArray[np.int64], occupied: NDArray[np.int64]) -> Householders:
     """Those of the finest level, from the redistricting data's persons, shape (places, groups), and occupied units,
     shape (places,). Raises HouseholdersError if there are more of these than persons in households."""
-    places, races = len(occupied), PERSONS.combined
-    assert races is not None
-    in_households = redistricting.reshape(places, 8, 2, 2, -1)[:, 0].sum(axis=1)
-    persons = np.stack([add_up(each, np.array(races.codes), RACES) for each in in_households.swapaxes(0, 1)], axis=1)
-    persons = persons.reshape(places, -1)
+    if isinstance(redistricting, Held):
+        place, group, count = vars(redistricting.counts).values()
+    else:
+        place, group = np.nonzero(redistricting)
+        count = redistricting[place, group]
+    own, codes = group < GROUPS // 8, PERSONS.attributes[-1].size
+    kind = group // codes % 2 * RACES + np.minimum(group % codes, RACES - 1)
+    persons = np.zeros((len(occupied), 2 * RACES), dtype=np.int64)
+    np.add.at(persons, (place[own], kind[own]), count[own])
     if wrong := int(np.count_nonzero(persons.sum(axis=1) < occupied)):
         raise HouseholdersError(f"{wrong:,} blocks have more occupied units than persons in households")
-    return Householders(np.arange(places), occupied, persons)
+    return Householders(np.arange(len(occupied)), occupied, persons)

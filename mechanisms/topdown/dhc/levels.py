@@ -10,10 +10,10 @@ The answers of the places below are read where they add a twentieth of a place's
 answers are read of the children alone, as deeper places have the more answers the less each adds.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -34,7 +34,7 @@ from mechanisms.topdown.dhc.passes import (
     list_queries,
 )
 from mechanisms.topdown.dhc.quarters import Quarters
-from mechanisms.topdown.dhc.tree import add_counts, climb
+from mechanisms.topdown.dhc.tree import Held, add_counts, climb
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import DETAILED, Counts, Schema, add_up
@@ -235,6 +235,33 @@ def measure_tree(
 
 
 @dataclass(frozen=True)
+class Answers:
+    """All answers of siblings that their estimation reads, by query: the marginal cells, ascending, the answers, shape
+    (children, cells), and their precisions, shape (children,)."""
+
+    of_query: Mapping[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]
+
+    def __call__(self, query: str, cells: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        known, answers, precisions = self.of_query[query]
+        return (answers if len(cells) == len(known) else answers[:, np.searchsorted(known, cells)]), precisions
+
+
+@dataclass(frozen=True)
+class Task:
+    """A family to estimate, with the number of its parent in the level above. It has all that its estimate follows
+    from, and neither key nor exact counts."""
+
+    parent: int
+    family: Family
+
+    @property
+    def bytes(self) -> int:
+        """Those of its answers, which are most of it."""
+        assert isinstance(self.family.read, Answers)
+        return sum(answers.nbytes for _, answers, _ in self.family.read.of_query.values())
+
+
+@dataclass(frozen=True)
 class Estimated:
     """The estimated histograms of a level, and the certificate of its real-valued steps: the largest duality gap,
     relative to its objective (absolute below 1), and the largest violation of a constraint."""
@@ -244,13 +271,18 @@ class Estimated:
     violation: float
 
 
+Perform = Callable[[Callable[[Task], Estimated], Iterator[Task]], Iterable[Estimated]]
+"""The results of all tasks, in order."""
+
+
 def estimate_level(
     plan: Plan,
     reading: Reading | Answering,
-    held: NDArray[np.int64],
+    held: Held | NDArray[np.int64],
     parents: NDArray[np.int64],
     above: Counts | None,
     limiting: Quarters | Householders | None = None,
+    perform: Perform = map,
     beside: Mapping[str, ReadBeside] | None = None,
 ) -> Estimated:
     """The histograms of all places of a level.
@@ -261,32 +293,44 @@ def estimate_level(
         parents: shape (places,): the position of each place's parent, in ascending order; only 0 at the root.
         above: the histograms of the level above; None at the root.
         limiting: the limits of the level's counts by kind.
+        perform: carries out the tasks, possibly in other processes; answers are read in this one.
         beside: by query that the plan names so, how its answers are read.
     """
-    number, cells, counts = [], [], []
-    gap, violation = 0.0, 0.0
     reading = reading if isinstance(reading, Reading) else Reading(reading)
-    for parent, first, last, own, sums in _list_families(plan, held, parents, above):
-        read = partial(_read, reading, beside or {}, first, last)
-        family = Family(plan, own, sums, held[first:last], read, first, last, limiting)
-        try:
-            found = estimate(family)
-        except (NotSolvedError, NotRoundedError) as error:
-            raise type(error)(f"{plan.schema.name} of the place {parent} of the level above: {error}") from None
-        child, position = np.nonzero(found.counts)
-        number.append(child + first)
-        cells.append(own[position])
-        counts.append(found.counts[child, position])
-        for solution in found.solutions:
-            gap = max(gap, solution.gap / max(solution.objective, 1.0))
-            violation = max(violation, solution.violation)
-    return Estimated(Counts(np.concatenate(number), np.concatenate(cells), np.concatenate(counts)), gap, violation)
+
+    def list_tasks() -> Iterator[Task]:
+        for parent, first, last, own, sums in _list_families(plan, held, parents, above):
+            answers = {}
+            if own.size and (sums is None or last - first > 1):
+                answers = _read(plan, reading, beside or {}, first, last, own)
+            limits = None if limiting is None else limiting.take(first, last)
+            yield Task(parent, Family(plan, own, sums, held[first:last], Answers(answers), first, last, limits))
+
+    found = list(perform(estimate_task, list_tasks()))
+    columns = ([getattr(each.counts, name) for each in found] for name in ("number", "cell", "count"))
+    counts = Counts(*map(np.concatenate, columns))
+    return Estimated(counts, max(each.gap for each in found), max(each.violation for each in found))
+
+
+def estimate_task(task: Task) -> Estimated:
+    """The histograms of a family."""
+    family = task.family
+    try:
+        found = estimate(family)
+    except (NotSolvedError, NotRoundedError) as error:
+        where = f"{family.plan.schema.name} of the place {task.parent} of the level above"
+        raise type(error)(f"{where}: {error}") from None
+    child, position = np.nonzero(found.counts)
+    counts = Counts(child + family.first, family.cells[position], found.counts[child, position])
+    gaps = [solution.gap / max(solution.objective, 1.0) for solution in found.solutions]
+    violations = [solution.violation for solution in found.solutions]
+    return Estimated(counts, max(gaps, default=0.0), max(violations, default=0.0))
 
 
 def estimate_tree(
     plan: Plan,
     readings: Sequence[Reading],
-    held: Sequence[NDArray[np.int64]],
+    held: Sequence[Held | NDArray[np.int64]],
     parents: Sequence[NDArray[np.int64]],
     limiting: Sequence[Quarters] | None = None,
 ) -> list[Estimated]:
@@ -305,6 +349,7 @@ def estimate_homes(
     parents: NDArray[np.int64],
     above: tuple[Counts | None, Counts | None],
     householders: Householders | None = None,
+    perform: Perform = map,
 ) -> tuple[Estimated, Estimated]:
     """Units and households of all places of a level. Households lie within the units by tenure; with `householders`,
     units within the households by tenure, which then have these limits.
@@ -315,13 +360,14 @@ def estimate_homes(
     """
     above_units, above_households = above
     if householders is None:
-        of_units = estimate_level(UNIT_PLAN, units, occupancy, parents, above_units)
+        of_units = estimate_level(UNIT_PLAN, units, occupancy, parents, above_units, perform=perform)
         held = count_tenures(of_units.counts, len(parents))
-        return of_units, estimate_level(HOUSEHOLD_PLAN, households, held, parents, above_households)
+        return of_units, estimate_level(HOUSEHOLD_PLAN, households, held, parents, above_households, perform=perform)
     plan, beside = HOUSEHOLD_PLAN_WITHIN_PERSONS, {TENURE: read_tenures(units, occupancy, parents, above_units)}
-    found = estimate_level(plan, households, occupancy[:, :1], parents, above_households, householders, beside)
+    occupied = occupancy[:, :1]
+    found = estimate_level(plan, households, occupied, parents, above_households, householders, perform, beside)
     held = hold_units(found.counts, occupancy)
-    return estimate_level(UNIT_PLAN_AFTER_HOUSEHOLDS, units, held, parents, above_units), found
+    return estimate_level(UNIT_PLAN_AFTER_HOUSEHOLDS, units, held, parents, above_units, perform=perform), found
 
 
 def estimate_all_homes(
@@ -370,18 +416,22 @@ def count_tenures(units: Counts, places: int) -> NDArray[np.int64]:
 
 
 def _read(
+    plan: Plan,
     reading: Reading,
     beside: Mapping[str, ReadBeside],
     first: int,
     last: int,
-    query: str,
-    cells: NDArray[np.int64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return beside[query](first, last, cells) if query in beside else reading.read(query, first, last, cells)
+    own: NDArray[np.int64],
+) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
+    def find(query: str) -> NDArray[np.int64]:
+        return plan.schema.marginal(query).reach(own)
+
+    answers = {query: (find(query), *reading.read(query, first, last, find(query))) for query in list_queries(plan)}
+    return answers | {query: (find(query), *read(first, last, find(query))) for query, read in beside.items()}
 
 
 def list_reads(
-    plan: Plan, level: Level, held: NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
+    plan: Plan, level: Level, held: Held | NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
 ) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
     """What estimation reads of the own answers of a level, in order: a query, the first of some siblings and the one
     after the last, and marginal cells, ascending. These follow from the level above, and at the root from what is
@@ -393,14 +443,14 @@ def list_reads(
 
 
 def _list_families(
-    plan: Plan, held: NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
+    plan: Plan, held: Held | NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
 ) -> Iterator[tuple[int, int, int, NDArray[np.int64], NDArray[np.int64] | None]]:
     """Each parent's number, the first and the last of its children, its cells and its counts."""
     if above is None:
         schema = plan.schema
         cells = np.flatnonzero(schema.possible)
         if not plan.every_cell:
-            cells = cells[held[0, schema.marginal(plan.held).find(cells)] > 0]
+            cells = cells[held[0:1][0, schema.marginal(plan.held).find(cells)] > 0]
         yield 0, 0, 1, cells, None
         return
     ends = np.searchsorted(parents, np.arange(parents[-1] + 2))

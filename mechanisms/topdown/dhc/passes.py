@@ -3,6 +3,7 @@ determine real-valued counts, which are rounded, and what is rounded holds in th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_QUERIES, PERSON_QUERIES
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, TENURE_AND_OTHERS, UNITS
@@ -34,6 +35,10 @@ class Plan:
     held: str
     passes: tuple[Pass, ...]
     every_cell: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By name, so that a process of a pool does not get the schema's tables of codes with each family.
+        return find_plan, (self.schema.name, self.held)
 
 
 _TENURE_AND_TYPE = f"{TENURE} * DetailedCoupleTypeMultGenDetOwnChildSize"
@@ -82,6 +87,10 @@ PLANS_WITHIN_PERSONS: Mapping[str, Plan] = {
     UNITS.name: UNIT_PLAN_AFTER_HOUSEHOLDS,
     HOUSEHOLDS.name: HOUSEHOLD_PLAN_WITHIN_PERSONS,
 }
+
+
+def find_plan(histogram: str, held: str) -> Plan:
+    return next(plans[histogram] for plans in (PLANS, PLANS_WITHIN_PERSONS) if plans[histogram].held == held)
 
 
 def list_queries(plan: Plan) -> Sequence[str]:

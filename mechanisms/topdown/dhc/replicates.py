@@ -16,7 +16,7 @@ from mechanisms.topdown.dhc.levels import Reading, estimate_all_homes, estimate_
 from mechanisms.topdown.dhc.passes import PLANS
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters, fill_facilities
-from mechanisms.topdown.dhc.tree import add_answers, climb
+from mechanisms.topdown.dhc.tree import Held, add_answers, climb
 from mechanisms.topdown.schema import Counts
 
 Numbers = NDArray[np.int64]
@@ -26,7 +26,7 @@ def estimate_finest(
     design: DHCDesign,
     parents: Sequence[Numbers],
     counts: Mapping[str, Counts],
-    persons: Numbers,
+    persons: Held | Numbers,
     occupancy: Numbers,
     facilities: Numbers,
     key: bytes,
@@ -50,11 +50,11 @@ def estimate_finest(
     quarters = climb(count_quarters(persons, facilities), parents, Quarters.add_up)
     held = climb(persons, parents, add_answers)
     of_persons = estimate_tree(PLANS[PERSONS.name], measure(PERSONS.name), held, parents, quarters)[-1]
-    held = climb(np.concatenate([occupancy, facilities], axis=1), parents, add_answers)
+    units_held = climb(np.concatenate([occupancy, facilities], axis=1), parents, add_answers)
     householders = None
     if design.householders_among_persons:
         householders = climb(count_householders(persons, occupancy[:, 0]), parents, Householders.add_up)
-    homes = estimate_all_homes(measure(UNITS.name), measure(HOUSEHOLDS.name), held, parents, householders)
+    homes = estimate_all_homes(measure(UNITS.name), measure(HOUSEHOLDS.name), units_held, parents, householders)
     units, households = homes[-1]
     filled, _ = fill_facilities(of_persons.counts, facilities)
     return {PERSONS.name: filled, UNITS.name: units.counts, HOUSEHOLDS.name: households.counts}
