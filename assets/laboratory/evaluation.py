@@ -26,6 +26,9 @@ BLOCK_SIZES = (1, 10, 50, 100, 250, 500, 1000)
 _CELL_SIZES = (0, 1, 3, 10, 100, 1000)
 """The least true count of each class of cells."""
 
+_SURE = 0.95
+"""The least probability of what an attacker is sure of."""
+
 ALL, MODAL, NONMODAL, UNIQUE = "all persons", "modal", "nonmodal", "nonmodal, unique"
 DETERMINED = "nonmodal, unique, in blocks of one solution"
 ANY_SIZE = "all"
@@ -43,6 +46,8 @@ MEASURES: Mapping[str, str] = {
     "named": "share of persons whom the attack names a category for",
     "confirmed": "share of persons whose category it names rightly",
     "precision": "confirmed / named",
+    "sure": "share of persons of whom the attack gives one category a probability of 0.95 or more",
+    "precision if sure": "confirmed of these",
     "accuracy": "confirmed, where the attack names its fallback for all whom it cannot match",
     "gain": "accuracy in the world with the person less accuracy in the world without the person, same randomness",
     "mode of others": "accuracy of naming the most frequent category among the others of the block",
@@ -174,6 +179,7 @@ def most_exposed(subsets: Sequence[str] | Mapping[str, object]) -> str:
 
 def measure_guesses(truth: Truth, attack: str, guesses: Guesses) -> Iterator[Measure]:
     named, confirmed, accuracy = truth.score(guesses)
+    sure = guesses.shares.max(axis=1) >= _SURE
     for subset, size, chosen in truth.cells():
         number = int(chosen.sum())
         means = {
@@ -183,6 +189,9 @@ def measure_guesses(truth: Truth, attack: str, guesses: Guesses) -> Iterator[Mea
         }
         if means["named"] > 0:
             means["precision"] = means["confirmed"] / means["named"]
+        means["sure"] = sure[chosen].mean()
+        if means["sure"] > 0:
+            means["precision if sure"] = confirmed[chosen & sure].mean()
         yield from (Measure(attack, subset, size, name, float(value), number) for name, value in means.items())
 
 

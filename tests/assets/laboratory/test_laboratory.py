@@ -198,6 +198,9 @@ def _require_results(folder: Path) -> None:
     assert noisy["value"] > 0 < noisy["standard_error"]
     accuracy = [found[method, "link", NONMODAL, "all", "accuracy"]["value"] for method in ("no protection", "swapping")]
     assert accuracy[0] > accuracy[1]
+    sure = found["no protection", "link", "modal", "all", "sure"]["value"]
+    assert 0 < sure < 1
+    assert found["no protection", "link", "modal", "all", "precision if sure"]["value"] > 0.9, "nobody is misled"
     difference = found["swapping", "link", NONMODAL, "all", "accuracy"]["difference"]
     assert difference == pytest.approx(accuracy[1] - accuracy[0])
     assert found["no protection", "link", NONMODAL, "all", "accuracy"]["difference"] == 0
