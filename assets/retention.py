@@ -1,4 +1,4 @@
-"""The asset `retention`, which deletes replaced confidential data from a lake.
+"""The asset `retention`, which deletes replaced data from a lake.
 
 A lake keeps the files of a replaced or withdrawn table until somebody deletes them, with their keys in the catalog. The
 asset is part of a deployment in a cluster only: `orchestration.jobs` has its schedule.
@@ -25,14 +25,16 @@ def build_retention() -> dg.AssetsDefinition:
         RETENTION_KEY,
         "retention",
         StageKind.RETENTION,
-        "Deletes from the lake what was replaced or dropped more than a day ago in the confidential zone: the files, "
-        "and their keys and statistics in the catalog. Files of writers that were killed are deleted too. The current "
-        "tables stay as they are.",
+        "Deletes from both zones of the lake what was replaced or dropped more than a day ago: the files, and their "
+        "keys and statistics in the catalogs. Files of writers that were killed are deleted too. The current tables "
+        "stay as they are.",
         code_version=None,
         kinds={"duckdb"},
     )
     def retention(warehouse: Warehouse) -> dg.MaterializeResult:
-        removed = warehouse.compact(Zone.CONFIDENTIAL, KEPT)
-        return dg.MaterializeResult(metadata={"files deleted": removed.files, "bytes deleted": removed.size})
+        zones = (zone for zone in (Zone.CONFIDENTIAL, Zone.PUBLIC) if warehouse.holds(zone))
+        removed = [warehouse.compact(zone, KEPT) for zone in zones]
+        files, size = sum(each.files for each in removed), sum(each.size for each in removed)
+        return dg.MaterializeResult(metadata={"files deleted": files, "bytes deleted": size})
 
     return retention

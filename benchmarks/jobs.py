@@ -74,12 +74,13 @@ _DATASET, _UNTIL_TRACTS = "census", ("US", "State", "County", "Tract")
 class Case:
     """A deployment to measure: a kind of release, and the households of its census. If it is `coarse`, redistricting
     data end with tracts, and detailed groups with states, so that few numbers are measured of many records. The
-    estimation is that of redistricting data; by default, as declared."""
+    estimation is that of redistricting data; by default, as declared. Replicates are of kinds that have them."""
 
     kind: str
     households: int
     coarse: bool = False
     estimation: str = ""
+    replicates: int = 0
 
     @property
     def census(self) -> SyntheticCensusDeclaration:
@@ -107,6 +108,7 @@ class Case:
         kind = declaration["type"].rpartition(".")[2]
         fields |= _COARSE[kind]() if self.coarse else {}
         fields |= {"estimation": self.estimation} if self.estimation else {}
+        fields |= {"replicates": self.replicates} if "replicates" in fields or self.replicates else {}
         return getattr(components, kind), fields
 
     def launch(self, home: str, release: ReleaseComponent, environment: Mapping[str, str] | None = None) -> float:

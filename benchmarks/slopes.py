@@ -37,6 +37,9 @@ MEASURED_NUMBERS = ("safetab_p", "safetab_h", "topdown")
 HOLD_RECORDS = ("swapping", "pair_swapping", "dhc")
 """The kinds that hold all units, or all places' counts, in memory outside DuckDB."""
 
+REPLICATES = {"topdown": 4, "dhc": 4}
+"""By kind that has them, the replicates of jobs that are also measured with some."""
+
 ALIKE = 1.2
 """The factor within which two sizes are about the same."""
 
@@ -102,6 +105,15 @@ def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict
     return {name: float(f"{slopes.get(name, 0):.6g}") for name in ("constant", "record", "number")}
 
 
+def fit_replicate(runs: Sequence[dict[str, Any]], repeated: Sequence[dict[str, Any]], number: int) -> dict[str, float]:
+    """The seconds that each of so many replicates adds, from jobs without and with them."""
+    added = [
+        {**one, "seconds": max(1e-3, other["seconds"] - one["seconds"]) / number}
+        for one, other in zip(runs, repeated, strict=True)
+    ]
+    return fit(added, "seconds", numbers=False)
+
+
 def find_peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
     """The records of jobs with the peak of memory up to there; of jobs that are about as large, the higher one."""
     points: list[list[int]] = []
@@ -133,6 +145,10 @@ def main(arguments: Sequence[str]) -> None:
         for case in (*list_cases(kind), *(Case(kind, households) for households in options.further)):
             runs.append(run(case))
             print(f"{kind}: {runs[-1]}", flush=True)
+        plain, repeated = [each for each in runs if not each["coarse"]][: 2 if kind in REPLICATES else 0], []
+        for each in plain:
+            repeated.append(run(Case(kind, each["households"], replicates=REPLICATES[kind])))
+            print(f"{kind}, {REPLICATES[kind]} replicates: {repeated[-1]}", flush=True)
         slopes = json.loads(SLOPES.read_text("utf-8")) if SLOPES.exists() else {}
         method = case.releases[-1].method
         slopes[method.mechanism] = {
@@ -140,9 +156,12 @@ def main(arguments: Sequence[str]) -> None:
             "reference_seconds": round(machine.reference_seconds, 4),
             "in_pieces": kind not in HOLD_RECORDS,
             **{quantity: fit(runs, quantity, numbers=kind in MEASURED_NUMBERS) for quantity in QUANTITIES},
-            "memory": find_peaks(runs),
+            "memory": find_peaks([*runs, *repeated]),
             "runs": runs,
         }
+        if repeated:
+            replicate = fit_replicate(plain, repeated, REPLICATES[kind])
+            slopes[method.mechanism] |= {"replicate": replicate, "repeated": repeated}
         SLOPES.write_text(json.dumps(dict(sorted(slopes.items())), indent=1) + "\n", "utf-8")
 
 

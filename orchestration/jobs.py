@@ -7,7 +7,7 @@ releases are in `automation`.
 import multiprocessing
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,15 @@ import dagster as dg
 from pydantic import Field
 
 from assets.confidentiality import list_deployed_nodes
-from assets.conventions import NO_CONFIG, POOL
+from assets.conventions import NO_CONFIG, POOL, WRITES
 from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.method import Method
 from assets.retention import RETENTION_KEY, build_retention
 from assets.stages import guard_step
 from orchestration.automation import define_job
-from orchestration.launch import GIVEN_UP, OF_LOCATION, awaits_retry
+from orchestration.environment import is_cluster
+from orchestration.launch import GIVEN_UP, OF_LOCATION, STATES, awaits_retry
 from resources.ledger import Ledger
 
 REPORTS = 3
@@ -32,6 +33,10 @@ REPORTS = 3
 OVERLOOKED_AFTER, LOST_LATELY = timedelta(minutes=1), timedelta(days=1)
 """How long ago a run must have failed at least, and at most, so that its failure is reported again."""
 
+_TURN = 10.0
+"""The seconds in which the queue launches what it has already chosen, and after which runs are looked at again."""
+
+_IN_PROGRESS = (dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 
 _BEGAN = time.time()
 """When this process began, which began those of all later runs."""
@@ -51,6 +56,7 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
     @dg.op(name="withdrawal", pool=POOL)
     @guard_step()
     def withdraw_op(context: dg.OpExecutionContext, config: Withdrawal, ledger: Ledger) -> None:
+        wait_for_writers(context.instance, config.dataset, context.log.info, context.run_id)
         try:
             release = None if config.release == "*" else config.release
             context.log.info(str(withdraw(ledger, published, config.dataset, release, config.by)))
@@ -68,6 +74,7 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
     @dg.op(name="audit_report", pool=POOL, config_schema=NO_CONFIG)
     @guard_step()
     def audit_op(context: dg.OpExecutionContext, ledger: Ledger) -> None:
+        wait_for_writers(context.instance, None, context.log.info, context.run_id)
         record = audit(methods, list_deployed_nodes(context), ledger, published, now())
         _, page = write_report(record, reports)
         context.add_output_metadata({"report": dg.MetadataValue.path(str(page)), **record["counts"]})
@@ -77,6 +84,40 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
     words = "Verifies the ledger, every stored table, every seal, signature and checksum, and repeats every draw whose "
     words += "key is kept. Writes a report. Charges nothing, and deletes only keys that killed processes left."
     return define_job("audit", audit_op, words, writes="audit")
+
+
+def wait_for_writers(
+    instance: dg.DagsterInstance, dataset: str | None, report: Callable[[str], None], run_id: str = ""
+) -> None:
+    """In a cluster, wait until the runs in progress that write a dataset, or all runs, have ended.
+
+    On files, steps take turns. In a lake they go on side by side, so that a withdrawal would remove tables while a run
+    makes them, and an audit find a release half-made. The queue launches no further run of the dataset until the run
+    that waits has ended. Of two withdrawals that wait at the same time, the earlier one goes first.
+
+    Args:
+        dataset: the dataset; None for whatever goes on.
+        report: called with the runs that are waited for, if there are any.
+        run_id: the run that waits; empty if it is a command, for which later runs do not wait.
+    """
+    if not is_cluster():
+        return
+    own = instance.get_run_record_by_id(run_id) if run_id else None
+    if own and dataset:
+        instance.add_run_tags(run_id, {WRITES: dataset})
+        time.sleep(_TURN)
+    waited = sorted(
+        record.dagster_run.run_id
+        for record in instance.get_run_records(dg.RunsFilter(statuses=_IN_PROGRESS))
+        if dataset is None
+        or record.dagster_run.tags.get(WRITES) == dataset
+        or record.dagster_run.job_name.startswith(f"{STATES}__{dataset}__")
+        if not own or record.dagster_run.job_name != own.dagster_run.job_name or record.storage_id < own.storage_id
+    )
+    if waited:
+        report(f"Waiting for the end of the runs {', '.join(waited)}")
+    while waited and instance.get_runs_count(dg.RunsFilter(run_ids=waited, statuses=_IN_PROGRESS)):
+        time.sleep(_TURN)
 
 
 def audit_automation(audits: dg.JobDefinition, releases: Iterable[str]) -> dg.Definitions:
@@ -107,7 +148,7 @@ def audit_automation(audits: dg.JobDefinition, releases: Iterable[str]) -> dg.De
 
 
 def retention_automation() -> dg.Definitions:
-    """The asset that deletes replaced confidential data from a lake, its job, and the schedule that launches it."""
+    """The asset that deletes replaced data from a lake, its job, and the schedule that launches it."""
     return dg.Definitions(
         assets=[build_retention()],
         # No job may have the name of an operation, which for the asset is `retention`.
@@ -115,7 +156,7 @@ def retention_automation() -> dg.Definitions:
             define_job(
                 "delete_replaced",
                 dg.AssetSelection.assets(RETENTION_KEY),
-                "Deletes replaced confidential data from the lake.",
+                "Deletes replaced data from the lake.",
                 writes="retention",
             )
         ],
@@ -125,7 +166,7 @@ def retention_automation() -> dg.Definitions:
                 job_name="delete_replaced",
                 cron_schedule="0 3 * * *",
                 default_status=dg.DefaultScheduleStatus.RUNNING,
-                description="Deletes replaced confidential data from the lake, every day at 3:00 UTC.",
+                description="Deletes replaced data from the lake, every day at 3:00 UTC.",
             )
         ],
     )

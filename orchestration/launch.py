@@ -129,6 +129,7 @@ def run_job(
     partition: str = "",
     config: Mapping[str, Any] = {},
     report: Callable[[Step], None] = lambda step: None,
+    queued: str = "",
 ) -> RunOutcome:
     """Run a job of a release until it ends; in a cluster, queue it and wait until it ends.
 
@@ -140,42 +141,64 @@ def run_job(
         partition: the key of the partition that a partitioned job makes.
         config: the configuration of the run.
         report: called for everything that happens, in order; unless the job is queued, in another thread.
+        queued: the name of `queue_job`, if the job is in the queue already.
     """
-    dataset, *names = release.split("/")
-    job = "__".join([*([job] if job else []), dataset, *names])
-    log = home / "logs" / f"{'-'.join([job, *([partition] if partition else [])])}.log"
-    name = uuid4().hex
-    of_partition = {"dagster/partition": partition} if partition else {}
-    tags = OF_LOCATION | {BY_COMMAND: name} | of_partition
-    command = ["job"]
+    log = _name_log(release, home, job, partition)
     if is_cluster():
-        command += ["launch", "-w", str(_WORKSPACE)]
+        # In this thread, so that whoever ends the command ends its following, and not the run.
+        name = queued or queue_job(release, home, job=job, partition=partition, config=config)
+        runs = _follow(instance, name, report)
     else:
-        command += ["execute", "-m", f"{__package__}.datasets", "-a", f"{OF_DATASET}{dataset}", "-d", str(PROJECT)]
-    command += ["-j", job, "--tags", json.dumps(tags)]
+        dataset, name, ended = release.partition("/")[0], uuid4().hex, Event()
+        command = ["execute", "-m", f"{__package__}.datasets", "-a", f"{OF_DATASET}{dataset}", "-d", str(PROJECT)]
+        with ThreadPoolExecutor(1) as threads:
+            following = threads.submit(_follow, instance, name, report, ended)
+            try:
+                _give_job(command, name, release, job, partition, config, log)
+            finally:
+                ended.set()
+            runs = following.result()
+    last = runs[-1] if runs else None
+    run_ids = frozenset(run.run_id for run in runs)
+    return RunOutcome(last.run_id if last else "", bool(last and last.is_success), log, run_ids)
+
+
+def queue_job(release: str, home: Path, *, job: str, partition: str, config: Mapping[str, Any] = {}) -> str:
+    """In a cluster, put a job into the queue; return the name under which its runs are followed. See `run_job`."""
+    name = uuid4().hex
+    command = ["launch", "-w", str(_WORKSPACE)]
+    _give_job(command, name, release, job, partition, config, _name_log(release, home, job, partition))
+    return name
+
+
+def _name_job(release: str, job: str) -> str:
+    return "__".join([*([job] if job else []), *release.split("/")])
+
+
+def _name_log(release: str, home: Path, job: str, partition: str) -> Path:
+    return home / "logs" / f"{'-'.join([_name_job(release, job), *([partition] if partition else [])])}.log"
+
+
+def _give_job(
+    command: Sequence[str],
+    name: str,
+    release: str,
+    job: str,
+    partition: str,
+    config: Mapping[str, Any],
+    log: Path,
+) -> None:
+    """Have Dagster's command run or queue a job under a name. See `run_job`."""
+    tags = OF_LOCATION | {BY_COMMAND: name} | ({"dagster/partition": partition} if partition else {})
+    arguments = ["job", *command, "-j", _name_job(release, job), "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with NamedTemporaryFile("w", suffix=".yaml") as configuration:
         if config:
             # JSON is YAML.
             json.dump(config, configuration)
             configuration.flush()
-            command += ["-c", configuration.name]
-        if is_cluster():
-            # In this thread, so that whoever ends the command ends its following, and not the run.
-            _run_dagster(command, log)
-            runs = _follow(instance, name, report)
-        else:
-            ended = Event()
-            with ThreadPoolExecutor(1) as threads:
-                following = threads.submit(_follow, instance, name, report, ended)
-                try:
-                    _run_dagster(command, log)
-                finally:
-                    ended.set()
-                runs = following.result()
-    last = runs[-1] if runs else None
-    run_ids = frozenset(run.run_id for run in runs)
-    return RunOutcome(last.run_id if last else "", bool(last and last.is_success), log, run_ids)
+            arguments += ["-c", configuration.name]
+        _run_dagster(arguments, log)
 
 
 def _run_dagster(arguments: Sequence[str], log: Path) -> None:

@@ -23,6 +23,12 @@ R = TypeVar("R")
 AHEAD = 4
 """The tasks for each process that are read in advance: enough to keep it busy, and few enough to bound memory."""
 
+_LARGE = 2**25
+"""A task of twice as many bytes, or more, counts as several."""
+
+_LOCK = threading.Lock()
+"""Threads that begin at the same time share one pool."""
+
 KEPT = "what was stored is kept, so another run continues from there"
 
 ENDED = f"a working process ended prematurely: it was killed, or ran out of memory; {KEPT}"
@@ -32,11 +38,14 @@ class WorkerError(RefusedError):
     """A process of the pool has ended prematurely, or the cluster has failed."""
 
 
-def in_processes(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
+def in_processes(
+    work: Callable[[T], R], tasks: Iterator[T], processes: int, measure: Callable[[T], int] = lambda _: 0
+) -> Generator[R, None, None]:
     """The results of all tasks, in order. If `processes` is 1, this process does the work itself.
 
     The work is a function that spawned processes can import. If it raises, tasks that have not begun are cancelled.
-    Raises WorkerError if a process ends prematurely.
+    Fewer tasks are read in advance if they are large, by the bytes that `measure` gives. Several threads may share the
+    processes. Raises WorkerError if a process ends prematurely.
     """
     if processes == 1:
         yield from map(work, tasks)
@@ -48,11 +57,11 @@ def in_processes(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
         return submitted[-1]
 
     try:
-        yield from order_results(submit, tasks, AHEAD * processes)
+        yield from order_results(submit, tasks, AHEAD * processes, lambda task: max(1, measure(task) // _LARGE))
     except BrokenProcessPool:
         # It joins the pool, which ends all that was submitted; what is waited for below has then ended too.
         pool.shutdown(cancel_futures=True)
-        _pool.cache_clear()
+        _start_pool.cache_clear()
         raise WorkerError(ENDED) from None
     finally:
         for future in submitted:
@@ -60,20 +69,30 @@ def in_processes(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
         wait(submitted)
 
 
-def order_results(submit: Callable[[T], Any], tasks: Iterator[T], ahead: int) -> Generator[Any, None, None]:
-    """The results of submitted futures in order, with at most `ahead` under way or waiting for one before them."""
-    waiting = deque[Any]()
+def order_results(
+    submit: Callable[[T], Any], tasks: Iterator[T], ahead: int, weigh: Callable[[T], int] = lambda _: 1
+) -> Generator[Any, None, None]:
+    """The results of submitted futures in order, with tasks of at most the weight `ahead`, or a single one, under way
+    or waiting for one before them."""
+    waiting, weights = deque[Any](), deque[int]()
     for task in tasks:
         waiting.append(submit(task))
-        if len(waiting) == ahead:
+        weights.append(weigh(task))
+        while sum(weights) >= ahead:
+            weights.popleft()
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
 
 
-@lru_cache(maxsize=1)
 def _pool(processes: int) -> ProcessPoolExecutor:
     """A pool takes seconds to start, so the levels of a run share it until another one is made."""
+    with _LOCK:
+        return _start_pool(processes)
+
+
+@lru_cache(maxsize=1)
+def _start_pool(processes: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process)
 
 

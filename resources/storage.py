@@ -25,8 +25,9 @@ from resources.faults import OF_CERTIFICATES, name_error
 from resources.keyfiles import flush_folder
 from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
 
-ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-"""DuckDB loads no extension by itself. All come from `signed_extension`."""
+ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False, "threads": 1}
+"""DuckDB loads no extension by itself: all come from `signed_extension`. Nor does it start a thread for each core of a
+node that this process has only a part of."""
 
 LOAD = SQL("warehouse/load", "LOAD {{ extension }}")
 ATTACH = SQL("warehouse/attach", "ATTACH {{ path }} AS {{ alias }}{% if read_only %} (READ_ONLY){% endif %}")
@@ -283,7 +284,7 @@ class DatabaseFile(Storage):
         try:
             if not path.exists():
                 fresh = path.with_name(f".{path.name}.{token_hex(8)}")
-                duckdb.connect(str(fresh)).close()
+                duckdb.connect(str(fresh), config=ISOLATED).close()
                 # Not found: the process that was first has removed it already.
                 with suppress(FileExistsError, FileNotFoundError):
                     path.hardlink_to(fresh)

@@ -156,6 +156,9 @@ _PART = rf"\(*SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {_TABLE}\)*"
 _UNITED = re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {_PART}( ?UNION ALL {_PART})+;")
 """The text of a view that only puts the rows of tables of the public zone together, however they are paired."""
 
+# Arrow's own threads, which read Parquet files.
+pa.set_cpu_count(count_cores())
+
 T = TypeVar("T")
 
 Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]

@@ -98,6 +98,7 @@ class Slopes:
         memory: bytes of all processes together at their peak, by records; both ascend.
         in_pieces: whether no more than DuckDB's part of the memory grows with the records, as all else handles them in
             pieces of bounded size.
+        replicate: the seconds that each replicate adds, of kinds that have them.
     """
 
     cores: int
@@ -107,6 +108,7 @@ class Slopes:
     published: Slope
     memory: tuple[tuple[int, float], ...]
     in_pieces: bool
+    replicate: Slope = Slope(0, 0, 0)
 
     @property
     def largest(self) -> int:
@@ -188,10 +190,11 @@ def expectation(
     if measured is None:
         raise UnknownError(f"No job of this kind ({method.mechanism}) was measured, so its time is not known.")
     numbers = method.numbers(size)
+    seconds = measured.seconds.at(size.records, numbers) + method.replicates * measured.replicate.at(size.records, 0)
     expected = Expectation(
         size.records,
         numbers,
-        measured.seconds.at(size.records, numbers) * machine.reference_seconds / measured.reference_seconds,
+        seconds * machine.reference_seconds / measured.reference_seconds,
         measured.memory_at(size.records),
         measured.warehouse.at(size.records, numbers),
         measured.published.at(size.records, numbers),

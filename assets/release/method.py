@@ -229,6 +229,11 @@ class Method(ABC, Generic[R, I, O]):
         """How many numbers a draw measures with noise, in a dataset of this size; 0 by default."""
         return 0
 
+    @property
+    def replicates(self) -> int:
+        """How often noise and estimation run again for errors; never by default."""
+        return 0
+
     def plan_tables(self) -> Mapping[Table, pa.Table]:
         """The public tables that the stage `plan` stores, from the declaration alone; none by default."""
         return {}

@@ -32,6 +32,7 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.loss import smallest_attainable, theorem_1
 from mechanisms.swapping.permutation import Contingency, permute
 from resources.custody import Custody
+from resources.machine import count_cores
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse
 
@@ -162,7 +163,7 @@ def run_experiment(
     def draw(rate: Fraction, number: int) -> Contingency:
         return permute(table, rate, RandomStream(key, f"experiment {rate} {number}"))
 
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(count_cores()) as threads:
         size = max(1, _CELLS_AT_A_TIME // max(1, len(table.count)))
         for batch in (plan[first : first + size] for first in range(0, len(plan), size)):
             draws = _stage_draws(session, release, list(threads.map(draw, *zip(*batch, strict=True))))

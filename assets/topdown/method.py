@@ -172,6 +172,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         }
         return sum(measured.marginal.size * places[measured.level] for measured in self.release.design.measured)
 
+    @property
+    def replicates(self) -> int:
+        return self.release.declaration.replicates
+
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design = self.release.design
         loss, changes = design.loss, "Loss for any change of one person's record"

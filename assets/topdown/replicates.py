@@ -44,7 +44,7 @@ from assets.topdown.estimation import (
 )
 from assets.topdown.histograms import read_counts
 from assets.topdown.invariants import derive_all_limits
-from assets.topdown.release import REPLICATES, TopDownRelease, TreeRelease
+from assets.topdown.release import REPLICATES, SPINE, TopDownRelease, TreeRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.workers import ReplicateTask, make_replicate, perform
 from mechanisms.topdown.design import SCHEMAS
@@ -115,7 +115,8 @@ class Replication(ABC, Generic[Replicated]):
 
     @abstractmethod
     def read_made_of(self, session: Session, custody: Custody) -> str:
-        """A digest of all that replicates follow from. Raises StaleInputError if the estimates were altered."""
+        """A digest of all that replicates follow from. Raises StaleInputError if the estimates are missing, as after a
+        withdrawal, or were altered."""
 
     @abstractmethod
     def read_basis(self, session: Session, custody: Custody) -> Basis:
@@ -141,11 +142,12 @@ class TopDownReplication(Replication[TopDownRelease]):
         return self.release.declaration.replicates
 
     def read_made_of(self, session: Session, custody: Custody) -> str:
-        estimates = hash_estimates(session, custody, self.release)
+        stored = session.columns(self.release.public(SPINE))
+        estimates = hash_estimates(session, custody, self.release) if stored else None
         if estimates is None:
             raise StaleInputError(
-                f"{self.release.schema}: the estimates of {self.release.finest} were altered; materialize "
-                f"{self.release.estimated} first"
+                f"{self.release.schema}: the estimates of {self.release.finest} are missing or were altered; "
+                f"materialize {self.release.estimated} first"
             )
         return sha256(json.dumps([VERSION, estimates]).encode()).hexdigest()
 

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -293,6 +294,7 @@ def audit(to: Path | None, as_json: bool) -> None:
     from orchestration.jobs import now
 
     deployment = Deployment()
+    _wait_for_writers(None)
     nodes = list_nodes(definitions.deployment(deployment.tree, deployment.home).resolve_all_asset_specs())
     methods = definitions.declared_methods(deployment.tree, deployment.published)
     record = audits.audit(methods, nodes, deployment.ledger, deployment.published, now())
@@ -358,4 +360,15 @@ def withdraw(name: str, by: str) -> None:
 
     deployment = Deployment()
     dataset, slash, release = name.partition("/")
+    _wait_for_writers(dataset)
     echo(withdrawal.withdraw(deployment.ledger, deployment.published, dataset, release if slash else None, by))
+
+
+def _wait_for_writers(dataset: str | None) -> None:
+    from orchestration.environment import is_cluster
+    from orchestration.jobs import wait_for_writers
+    from orchestration.launch import open_instance
+
+    if is_cluster():
+        with open_instance() as instance:
+            wait_for_writers(instance, dataset, partial(echo, err=True))

@@ -20,8 +20,8 @@ from mechanisms.accounting.composition import DoesNotCompose, compose_like
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
 from orchestration.cli.releases import list_declared_names
-from orchestration.environment import deployment_folders, deployment_resources
-from orchestration.launch import PUBLICATION_OF, STATES, RunOutcome, Step, open_instance, run_job
+from orchestration.environment import deployment_folders, deployment_resources, is_cluster
+from orchestration.launch import PUBLICATION_OF, STATES, RunOutcome, Step, open_instance, queue_job, run_job
 from resources.chain import NOT_CHARGED, RESERVE
 from resources.ledger import Ledger
 
@@ -213,7 +213,10 @@ def _run_jobs(
     *,
     quiet: bool,
 ) -> tuple[list[Step], RunOutcome, RunOutcome]:
-    """Run a release's job, and if it has partitions, the jobs after it, until one fails; the last run and the first."""
+    """Run a release's job, and if it has partitions, the jobs after it, until one fails; the last run and the first.
+
+    In a cluster, all partitions are in the queue at the same time, and those after one that fails are made too.
+    """
     steps, first = _run_job(home, release, config=config, quiet=quiet)
     outcome = first
     published = any(path[-1] == PUBLICATION for path in _list_planned(steps))
@@ -221,16 +224,25 @@ def _run_jobs(
         return steps, outcome, first
     with open_instance() as instance:
         states = sorted(instance.get_dynamic_partitions(f"{release.replace('/', '__')}__{STATES}"))
+    queued = {state: queue_job(release, home, job=STATES, partition=state) for state in states if is_cluster()}
     for job, partition in [*((STATES, state) for state in states), (PUBLICATION_OF, "")]:
         if not outcome.success:
             break
-        further, outcome = _run_job(home, release, job=job, partition=partition, quiet=quiet)
+        name = queued.get(partition, "")
+        further, outcome = _run_job(home, release, job=job, partition=partition, quiet=quiet, queued=name)
         steps += further
     return steps, outcome, first
 
 
 def _run_job(
-    home: Path, release: str, *, quiet: bool, job: str = "", partition: str = "", config: Mapping[str, Any] = {}
+    home: Path,
+    release: str,
+    *,
+    quiet: bool,
+    job: str = "",
+    partition: str = "",
+    config: Mapping[str, Any] = {},
+    queued: str = "",
 ) -> tuple[list[Step], RunOutcome]:
     """Run a job of a release; unless it is to be quiet, print a line for each asset that is made."""
     steps: list[Step] = []
@@ -275,7 +287,9 @@ def _run_job(
             elif step.kind == "waits":
                 show(f"  {step.words}")
 
-        outcome = run_job(instance, release, home, job=job, partition=partition, config=config, report=report)
+        outcome = run_job(
+            instance, release, home, job=job, partition=partition, config=config, report=report, queued=queued
+        )
         if running:
             show("")
     return steps, outcome

@@ -559,6 +559,11 @@ def test_the_values_for_the_chart_say_what_the_instance_says() -> None:
     assert {name: given["retention"][name]["purgeAfterDays"] for name in ("schedule", "sensor")} == {
         name: own["retention"][name]["purge_after_days"] for name in ("schedule", "sensor")
     }
+    # One setting says how much goes on at once.
+    for name in ("dagster.yaml", "helm-values.yaml"):
+        raised = yaml.safe_load((DEPLOY / name).read_text().replace("&at_once 4", "&at_once 56"))
+        at_once = raised.get("additionalInstanceConfig", raised)["concurrency"]
+        assert (at_once["runs"]["max_concurrent_runs"], at_once["pools"]["default_limit"]) == (56, 56)
     postgres = given["postgresql"]
     assert own["storage"]["postgres"]["postgres_url"].startswith(f"{postgres['postgresqlScheme']}://")
     assert not postgres["enabled"]

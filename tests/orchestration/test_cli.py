@@ -4,11 +4,13 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from errno import EPIPE
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import dagster as dg
@@ -20,6 +22,7 @@ from click.testing import CliRunner, Result
 from assets.publication.signature import sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
+from orchestration import launch
 from orchestration.cli import main, runs
 from orchestration.environment import PROJECT, deployment_resources
 from orchestration.launch import Step
@@ -139,6 +142,40 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
     refused = CliRunner().invoke(main, given)
     assert (refused.exit_code == 2 and "town/stirred charges nothing" in refused.output) == (not charges)
     assert loaded == ["town/stirred"]
+
+
+@pytest.mark.parametrize("deployment", ["files", "cluster"])
+def test_in_a_cluster_all_states_are_in_the_queue_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deployment: str
+) -> None:
+    """Told apart from: states that are queued one after the other, which as many machines as one make."""
+    monkeypatch.setenv("STIRRED_DEPLOYMENT", deployment)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    done = list[str]()
+
+    def run_dagster(arguments: list[str], log: Path) -> None:
+        tags = json.loads(arguments[arguments.index("--tags") + 1])
+        done.append(f"{arguments[arguments.index('-j') + 1]} {tags.get('dagster/partition', '')}".strip())
+
+    def follow(*given: Any) -> list[Any]:
+        done.append("followed")
+        return [SimpleNamespace(run_id="run", is_success=done.count("followed") < 4)]
+
+    monkeypatch.setattr(launch, "_run_dagster", run_dagster)
+    monkeypatch.setattr(launch, "_follow", follow)
+    monkeypatch.setattr(dg.DagsterInstance, "get_dynamic_partitions", lambda *_: ["B", "A"])
+    instance = dg.DagsterInstance.ephemeral()
+    monkeypatch.setattr(runs, "open_instance", lambda: nullcontext(instance))
+    component: Any = SimpleNamespace(partitioned=True)
+    *_, last, first = runs._run_jobs(tmp_path, "town/r", {}, lambda: [component], quiet=True)
+    assert (first.success, last.success) == (True, False)
+    states, rest = ["states__town__r A", "states__town__r B"], ["publication__town__r", "followed"]
+    assert done[:2] == ["town__r", "followed"] or deployment == "files"
+    if deployment == "cluster":
+        assert done[2:] == [*states, "followed", "followed", *rest]
+    else:
+        assert [job for job in done if job != "followed"] == ["town__r", *states, rest[0]]
+    assert (tmp_path / "logs").is_dir()
 
 
 def test_a_launch_speaks_before_it_loads_anything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -327,3 +327,46 @@ def test_every_job_of_a_deployment_says_what_it_writes() -> None:
             assert job.tags[WRITES] in written, name
         else:
             assert WRITES not in job.tags
+
+
+def test_withdrawals_and_audits_wait_for_the_runs_that_write(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: a withdrawal that only other withdrawals wait for, and two that wait for each other."""
+
+    def begin(name: str, **tags: str) -> dg.DagsterRun:
+        made = instance.create_run_for_job(dg.GraphDefinition(name).to_job(), tags=tags)
+        instance.report_dagster_event(dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, made.job_name), made.run_id)
+        return made
+
+    def wait(dataset: str | None, run_id: str = "") -> list[str]:
+        """The jobs that are waited for; each ends while another one is slept."""
+        reported, slept, waited = list[str](), list[float](), list[str]()
+
+        def end_one(seconds: float) -> None:
+            slept.append(seconds)
+            if reported and (left := [run for run in runs if run.run_id in reported[0] and run.job_name not in waited]):
+                instance.report_run_canceled(left[0])
+                waited.append(left[0].job_name)
+            assert len(slept) < 9
+
+        monkeypatch.setattr(time, "sleep", end_one)
+        jobs.wait_for_writers(instance, dataset, reported.append, run_id)
+        return waited
+
+    runs = [
+        begin("village__counts", **{WRITES: "village"}),
+        begin("states__village__redistricting"),
+        begin("town__counts", **{WRITES: "town"}),
+        begin("withdraw", **{WRITES: "withdrawals"}),
+        begin("withdraw", **{WRITES: "withdrawals"}),
+    ]
+    assert wait("village", runs[3].run_id) == [], "runs on files take turns by steps"
+    monkeypatch.setenv("STIRRED_DEPLOYMENT", "cluster")
+    assert wait("village", runs[3].run_id) == ["village__counts", "states__village__redistricting"]
+    own = instance.get_run_by_id(runs[3].run_id)
+    assert own
+    assert own.tags[WRITES] == "village", "the queue launches no run of the dataset beside it"
+    assert wait("village", runs[4].run_id) == ["withdraw"], "the earlier one goes first"
+    assert wait("village") == ["withdraw"]
+    assert wait(None) == ["town__counts"]

@@ -3,6 +3,7 @@
 The wrong program that this finds counts the cores of the whole machine: 64 processes in a container of two cores."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,16 @@ def test_without_control_groups_all_cores_of_this_process_count(
     monkeypatch.setattr(machine, "_OWN", tmp_path / "missing")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
     assert (count_cores(), count_memory()) == (1, MEMORY)
+
+
+def test_nothing_else_counts_cores() -> None:
+    """Nor are the pools made that count them by themselves, so that plan and run agree."""
+    counted = re.compile(r"\.cpu_count\(|sched_getaffinity\(|PoolExecutor\(\)|[^_]Pool\(\)")
+    root = Path(machine.__file__).parents[1]
+    modules = [
+        path
+        for name in ("mechanisms", "assets", "resources", "orchestration", "stirred")
+        for path in (root / name).rglob("*.py")
+    ]
+    assert len(modules) > 100
+    assert [path.name for path in modules if counted.search(path.read_text())] == ["machine.py"]

@@ -31,6 +31,7 @@ from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
 from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
 from mechanisms.topdown.dhc.quarters import count_quarters
+from mechanisms.topdown.dhc.tree import Held
 from mechanisms.topdown.schema import UNITS, Counts
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -147,12 +148,9 @@ def read_redistricting(session: Session, release: DHCRelease, histogram: str) ->
     return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
 
 
-def read_persons(session: Session, release: DHCRelease, places: int) -> NDArray[np.int64]:
-    """Published persons by place of the finest level and group, shape (places, groups)."""
-    counts = read_redistricting(session, release, "persons")
-    found = np.zeros((places, PERSONS.marginal(GROUPS).size), dtype=np.int64)
-    found[counts.number, counts.cell] = counts.count
-    return found
+def read_persons(session: Session, release: DHCRelease) -> Held:
+    """Published persons by place of the finest level and group."""
+    return Held(read_redistricting(session, release, "persons"), PERSONS.marginal(GROUPS).size)
 
 
 def read_facilities(session: Session, release: DHCRelease, places: int) -> NDArray[np.int64]:
@@ -176,9 +174,10 @@ def read_units(session: Session, release: DHCRelease, places: int) -> NDArray[np
 def require_feasible(session: Session, release: DHCRelease, places: int) -> None:
     """Refuse, before anything is charged, counts that cannot be completed. Raises QuartersError and RedistrictingError
     with the number of blocks."""
-    persons = read_persons(session, release, places)
+    persons = read_persons(session, release)
     group = PERSONS.marginal(GROUPS)
     possible = np.bincount(group.find(np.flatnonzero(PERSONS.possible)), minlength=group.size) > 0
-    if wrong := count_problem(int(persons[:, ~possible].any(axis=1).sum()), "places with impossible persons"):
+    wrong_places = np.unique(persons.counts.number[~possible[persons.counts.cell]])
+    if wrong := count_problem(len(wrong_places), "places with impossible persons"):
         raise RedistrictingError(f"{release.schema}: {release.redistricting.name}: {wrong[0]}")
     count_quarters(persons, read_facilities(session, release, places))

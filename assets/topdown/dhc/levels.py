@@ -10,9 +10,11 @@ digests of the answers as they were read. The gate `estimates_as_made` compares 
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ from mechanisms.topdown.dhc.levels import (
     Level,
     Measuring,
     Reading,
+    Task,
     count_tenures,
     estimate_level,
     list_reads,
@@ -50,10 +53,12 @@ from mechanisms.topdown.dhc.levels import (
 from mechanisms.topdown.dhc.passes import PLANS, Plan
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
-from mechanisms.topdown.dhc.tree import add_answers
+from mechanisms.topdown.dhc.tree import Held, add_answers
 from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.machine import count_cores
+from resources.processes import in_processes
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
@@ -98,7 +103,7 @@ class Given:
 
     plan: Plan
     level: Level
-    held: NDArray[np.int64]
+    held: Held | NDArray[np.int64]
     parents: NDArray[np.int64]
     above: Counts | None
     quarters: Quarters | None = None
@@ -322,24 +327,24 @@ def require_estimated(session: Session, release: DHCRelease, level: str) -> None
         raise StaleInputError(f"{release.schema}: {level} is not estimated yet; materialize {stage} first")
 
 
-def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -> Inputs:
-    """What a level is measured and estimated from. What holds of households is known once its units are estimated; it
-    is 0 until then."""
+def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str, *, listing: bool = False) -> Inputs:
+    """What a level is measured and estimated from; for `listing` what it reads, without exact counts below the root and
+    limits of group quarters. What holds of households is known once its units are estimated; it is 0 until then."""
     places, depth = tree.places(release.finest), release.levels.index(level)
     if depth:
         require_estimated(session, release, release.levels[depth - 1])
     parents = [np.zeros(1, dtype=np.int64), *tree.parents]
     exact, ancestry = dict[str, list[Counts]](), stage_ancestry(session, release)
-    for histogram in SCHEMAS if Zone.CONFIDENTIAL in session.zones else ():
+    for histogram in SCHEMAS if Zone.CONFIDENTIAL in session.zones and not (listing and depth) else ():
         exact[histogram] = [
             read_counts(session, stage_level(session, release, histogram, below, ancestry))
             for below in release.levels[depth:]
         ]
-    persons, units = read_persons(session, release, places), read_units(session, release, places)
-    quarters = count_quarters(persons, read_facilities(session, release, places))
+    persons, units = read_persons(session, release), read_units(session, release, places)
+    quarters = None if listing else count_quarters(persons, read_facilities(session, release, places))
     for below in parents[:depth:-1]:
         persons, units = add_answers(persons, below), add_answers(units, below)
-        quarters = quarters.add_up(below)
+        quarters = quarters and quarters.add_up(below)
     levels = {
         histogram: plan_levels(allocation, parents)[depth:]
         for histogram, allocation in release.design.allocations.items()
@@ -348,7 +353,11 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str) -
     if depth:
         table = release.public(release.level(release.levels[depth - 1]))
         above = {histogram: read_counts(session, table, histogram=histogram) for histogram in SCHEMAS}
-    held = {PERSONS.name: persons, UNITS.name: units, HOUSEHOLDS.name: np.zeros((len(units), 3), np.int64)}
+    held: dict[str, Held | NDArray[np.int64]] = {
+        PERSONS.name: persons,
+        UNITS.name: units,
+        HOUSEHOLDS.name: np.zeros((len(units), 3), np.int64),
+    }
     given = {
         histogram: Given(
             PLANS[histogram],
@@ -370,19 +379,25 @@ def hold_tenures(households: Given, units: Counts) -> Given:
 
 def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[str, str]]:
     """The estimated histograms, and by histogram the digest of the answers. Persons, and units with households after
-    them, do not depend on each other."""
+    them, do not depend on each other: this process reads the answers of both at a time, and others, which have neither
+    key nor exact counts, estimate families."""
 
-    def estimate(given: Given) -> tuple[str, Estimated, str]:
+    processes = count_cores() if inputs.parents[0][-1] else 1
+
+    def estimate(given: Given, stopped: Stopped) -> tuple[str, Estimated, str]:
+        def perform(work: Callable[[Task], Estimated], tasks: Iterator[Task]) -> Iterator[Estimated]:
+            return in_processes(work, takewhile(lambda _: not stopped(), tasks), processes, attrgetter("bytes"))
+
         digest = ReadDigest()
         reading = inputs.digest(inputs.measure(given.histogram, key), digest)
-        found = estimate_level(given.plan, reading, given.held, given.parents, given.above, given.quarters)
+        found = estimate_level(given.plan, reading, given.held, given.parents, given.above, given.quarters, perform)
         return given.histogram, found, digest.hexdigest()
 
     def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, str]]:
-        first = estimate(inputs.given[histogram])
+        first = estimate(inputs.given[histogram], stopped)
         if histogram == PERSONS.name:
             return [first]
-        return [first, estimate(hold_tenures(inputs.given[HOUSEHOLDS.name], first[1].counts))]
+        return [first, estimate(hold_tenures(inputs.given[HOUSEHOLDS.name], first[1].counts), stopped)]
 
     results = [each for part in run_in_threads(work, [PERSONS.name, UNITS.name], 0) for each in part]
     return {name: found for name, found, _ in results}, {name: digest for name, _, digest in results}

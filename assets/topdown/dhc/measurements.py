@@ -52,6 +52,10 @@ cells)."""
 
 _LARGEST = np.iinfo(np.int32).max
 
+_WRITTEN = 2**18
+"""So many answers are written at once, or those of some siblings to a query if they are more. Of a part written a few
+places at a time, DuckDB needs many times its size to make a table."""
+
 EMPTY = Counts(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
 
 
@@ -111,7 +115,7 @@ def list_inputs(session: Session, release: DHCRelease) -> Iterator[tuple[Inputs,
     """By level from the root: what it is estimated from, and the same of each histogram."""
     tree = read_tree(session, release)
     for level in release.levels:
-        inputs = read_inputs(session, release, tree, level)
+        inputs = read_inputs(session, release, tree, level, listing=True)
         require_estimated(session, release, level)
         units = read_counts(session, release.public(release.level(level)), histogram=UNITS.name)
         persons, own, households = inputs.given.values()
@@ -256,25 +260,28 @@ def find_wrong_noise(session: Session, release: DHCRelease) -> tuple[list[str], 
 
 def _write(path: Path, listing: Listing, answers: Answers) -> Answers:
     with open_part(path, SCHEMA) as writer:
+        rows, size = list[pa.Table](), 0
         for query, first, last, cells, values in answers:
             if np.abs(values).max() > _LARGEST:
                 raise GridError(f"{_label(listing)} {query}: answers beyond 2^31")
             places = last - first
             offsets = pa.array(np.arange(places + 1, dtype=np.int32) * len(cells))
             lists = (np.tile(cells, places), values.ravel())
-            writer.write_table(
-                pa.table(
-                    {
-                        "histogram": pa.repeat(listing.schema.name, places),
-                        "level": pa.repeat(listing.level.name, places),
-                        "query": pa.repeat(query, places),
-                        "number": np.arange(first, last),
-                        **{
-                            name: pa.ListArray.from_arrays(offsets, pa.array(own.astype(np.int32)))
-                            for name, own in zip(("cells", "answers"), lists, strict=True)
-                        },
-                    },
-                    schema=SCHEMA,
-                )
-            )
+            columns = {
+                "histogram": pa.repeat(listing.schema.name, places),
+                "level": pa.repeat(listing.level.name, places),
+                "query": pa.repeat(query, places),
+                "number": np.arange(first, last),
+                **{
+                    name: pa.ListArray.from_arrays(offsets, pa.array(own.astype(np.int32)))
+                    for name, own in zip(("cells", "answers"), lists, strict=True)
+                },
+            }
+            rows.append(pa.table(columns, schema=SCHEMA))
+            size += values.size
+            if size >= _WRITTEN:
+                writer.write_table(pa.concat_tables(rows).combine_chunks())
+                rows, size = [], 0
             yield query, first, last, cells, values
+        if rows:
+            writer.write_table(pa.concat_tables(rows).combine_chunks())

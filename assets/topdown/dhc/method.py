@@ -172,6 +172,10 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
         places = hmac.new(self.release.version_key(custody), contents.encode(), sha256).hexdigest()
         return Inputs({**super().inputs(session, custody).versions, PLACES: places})
 
+    @property
+    def replicates(self) -> int:
+        return self.release.declaration.replicates
+
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design = self.release.design
         loss, changes = design.loss, "Loss for any change of one person's record"

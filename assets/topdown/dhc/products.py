@@ -4,7 +4,7 @@
 is expanded to microdata in the layout of the 2020 Census, and tabulated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from math import prod
@@ -55,6 +55,7 @@ ESTIMATE_COLUMNS = {
 
 _PLACE_NAMES = pa.schema({"geoid": pa.string(), "name": pa.string()})
 _AGE = pa.decimal128(4, 1)
+_PLACES_AT_A_TIME = 8192
 _TENTHS = Context(prec=10, rounding=ROUND_HALF_UP)
 
 
@@ -199,38 +200,62 @@ def describe_table(name: str) -> tuple[str, str, list[str], str]:
     return own.title, own.universe, [cell.label for cell in own.cells], own.schema.name
 
 
-def tables_recipes(session: Session, release: DHCRelease) -> dict[Table, Recipe]:
+class _Recipes(Mapping[Table, Recipe]):
+    """The recipes of tables, each of which is counted when it is asked for and forgotten when the next one is, as all
+    together are several times as large as the estimates."""
+
+    def __init__(self, tables: Sequence[Table], count: Callable[[Table], Recipe]) -> None:
+        self._tables, self._count = tables, count
+
+    def __getitem__(self, table: Table) -> Recipe:
+        return self._count(table)
+
+    def __iter__(self) -> Iterator[Table]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+
+def tables_recipes(session: Session, release: DHCRelease) -> Mapping[Table, Recipe]:
     tree, of_places = read_tree(session, release), release.dataset.place_names
     named = pa.table({"geoid": list(of_places), "name": list(of_places.values())}, schema=_PLACE_NAMES)
     shared = {"names": session.register("place_names", named), "spine": release.public(SPINE)}
-    parts: dict[str, list[pa.Table]] = {name: [] for name in table_names(release)}
-    for depth, level in enumerate(release.levels):
-        places = tree.places(level)
-        for histogram in SCHEMAS:
-            own = [name for name in parts if describe_table(name)[3] == histogram]
-            counts = read_estimates(session, release, histogram, level) if own else None
-            for name in own:
-                assert counts is not None
-                columns = dict(zip(cell_names(name), count_cells(name, counts, places), strict=True))
-                parts[name].append(
-                    pa.table({"depth": pa.repeat(depth, places), "number": np.arange(places), **columns})
-                )
-    return {
-        table_of(release, name): (
-            "dhc/table",
-            {},
-            shared | {"counted": session.register(f"counted_{name}", pa.concat_tables(of_levels))},
-        )
-        for name, of_levels in parts.items()
+    of_table = {table_of(release, name): name for name in table_names(release)}
+    counts = {
+        (histogram, level): read_estimates(session, release, histogram, level)
+        for histogram in {describe_table(name)[3] for name in of_table.values()}
+        for level in release.levels
     }
+
+    def count(table: Table) -> Recipe:
+        name, parts = of_table[table], []
+        for depth, level in enumerate(release.levels):
+            places = tree.places(level)
+            cells = count_cells(name, counts[describe_table(name)[3], level], places)
+            columns = dict(zip(cell_names(name), cells, strict=True))
+            parts.append(pa.table({"depth": pa.repeat(depth, places), "number": np.arange(places), **columns}))
+        return "dhc/table", {}, shared | {"counted": session.register("counted", pa.concat_tables(parts))}
+
+    return _Recipes(list(of_table), count)
 
 
 def cell_names(name: str) -> list[str]:
     return [f"{name}_{number:03}N" for number, _ in enumerate(describe_table(name)[2], 1)]
 
 
-def count_cells(name: str, counts: Counts, places: int) -> Iterator[pa.Array]:
+def count_cells(name: str, counts: Counts, places: int) -> list[pa.ChunkedArray]:
     """The cells of a table, each for all places."""
+    parts = []
+    for first in range(0, places, _PLACES_AT_A_TIME):
+        last = min(first + _PLACES_AT_A_TIME, places)
+        own = slice(*np.searchsorted(counts.number, [first, last]))
+        of_places = Counts(counts.number[own] - first, counts.cell[own], counts.count[own])
+        parts.append(list(_count_cells(name, of_places, last - first)))
+    return [pa.chunked_array(of_cell) for of_cell in zip(*parts, strict=True)]
+
+
+def _count_cells(name: str, counts: Counts, places: int) -> Iterator[pa.Array]:
     if name in MEDIAN_AGES:
         population = find_population(name[3:], PERSONS) if name[3:] else None
         for of_cell in zip(*find_median_ages(counts, places, population), strict=True):
@@ -245,5 +270,5 @@ def count_cells(name: str, counts: Counts, places: int) -> Iterator[pa.Array]:
 
 def _round_age(age: Fraction) -> Decimal:
     """To one decimal; halves are rounded up."""
-    tenths = (age * 10 + Fraction(1, 2)).__floor__()
+    tenths = (20 * age.numerator + age.denominator) // (2 * age.denominator)
     return Decimal(tenths).scaleb(-1, _TENTHS)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import starmap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import GROUPS
 from mechanisms.topdown.dhc.replicates import estimate_finest
+from mechanisms.topdown.dhc.tree import Held, collect
 from mechanisms.topdown.schema import Counts
 from resources.custody import Custody
 from resources.machine import count_cores
@@ -56,7 +58,7 @@ class Task:
     design: DHCDesign
     parents: tuple[Numbers, ...]
     counts: Mapping[str, Counts]
-    persons: Numbers
+    persons: Held
     occupancy: Numbers
     facilities: Numbers
 
@@ -87,22 +89,23 @@ class DHCReplication(Replication[DHCRelease]):
         return sha256(json.dumps([*parts, self.before.read_made_of(session, custody)]).encode()).hexdigest()
 
     def read_basis(self, session: Session, custody: Custody) -> Basis:
-        release = self.release
+        release, made_of = self.release, self.read_made_of(session, custody)
         tree = read_tree(session, release)
         places = tree.places(release.finest)
         counts = {name: read_estimates(session, release, name, release.finest) for name in SCHEMAS}
         parents = (np.zeros(1, dtype=np.int64), *tree.parents)
-        persons, occupancy = read_persons(session, release, places), read_units(session, release, places)[:, :2]
+        persons, occupancy = read_persons(session, release), read_units(session, release, places)[:, :2]
         before = release.redistricting
-        held = self._read_before(session, before.public(before.estimates(before.finest)), places)
-        if not all(map(np.array_equal, held, (persons, occupancy))):
+        held, occupied = self._read_before(session, before.public(before.estimates(before.finest)), places)
+        columns = zip(vars(held.counts).values(), vars(persons.counts).values(), strict=True)
+        if not np.array_equal(occupied, occupancy) or not all(starmap(np.array_equal, columns)):
             raise StaleInputError(
                 f"{release.schema}: the estimates of {before.name} are not those that were published; its replicates "
                 "would be of other counts"
             )
         facilities = read_facilities(session, release, places)
         template = Task(0, b"", release.design, parents, counts, persons, occupancy, facilities)
-        return Basis(read_draw_id(session, release), self.read_made_of(session, custody), template)
+        return Basis(read_draw_id(session, release), made_of, template)
 
     def complete(self, session: Session, custody: Custody, task: Task) -> Task:
         before, number = self.before, task.replicate
@@ -114,17 +117,18 @@ class DHCReplication(Replication[DHCRelease]):
                 f"estimates; materialize its stage {REPLICATES} first"
             )
         table = before.release.public(REPLICATES)
-        persons, occupancy = self._read_before(session, table, len(task.persons), number)
+        persons, occupancy = self._read_before(session, table, len(task.occupancy), number)
         return replace(task, persons=persons, occupancy=occupancy)
 
     def perform(self, tasks: Iterator[Task], number: int) -> Generator[Replicate, None, None]:
         yield from in_processes(make_replicate, tasks, min(count_cores(), number))
 
-    def _read_before(self, session: Session, counts: Table, places: int, replicate: int = 0) -> tuple[Numbers, Numbers]:
+    def _read_before(self, session: Session, counts: Table, places: int, replicate: int = 0) -> tuple[Held, Numbers]:
         """Persons by group and units by occupancy of the redistricting release, by place of our own finest level."""
-        before, found = self.before.release, list[Numbers]()
+        before = self.before.release
         levels = {"level": self.release.finest, "level_before": before.finest}
         chosen = {"replicate": replicate} if replicate else {}
+        found = dict[str, Held]()
         for histogram, cells in ((PERSONS.name, GROUPS), (UNITS.name, 2)):
             rows = session.arrow(
                 "dhc/placed",
@@ -134,7 +138,5 @@ class DHCReplication(Replication[DHCRelease]):
                 spine=self.release.public(SPINE),
                 chosen=list(chosen),
             )
-            own = np.zeros((places, cells), dtype=np.int64)
-            own[rows["number"].to_numpy(), rows["cell"].to_numpy()] = rows["count"].to_numpy()
-            found.append(own)
-        return found[0], found[1]
+            found[histogram] = Held(collect(*(rows[name].to_numpy() for name in ("number", "cell", "count"))), cells)
+        return found[PERSONS.name], found[UNITS.name][0:places]

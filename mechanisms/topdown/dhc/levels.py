@@ -10,10 +10,10 @@ The answers of the places below are read where they add a twentieth of a place's
 answers are read of the children alone, as deeper places have the more answers the less each adds.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -26,7 +26,7 @@ from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.passes import Plan, list_queries
 from mechanisms.topdown.dhc.quarters import Quarters
-from mechanisms.topdown.dhc.tree import add_counts, climb
+from mechanisms.topdown.dhc.tree import Held, add_counts, climb
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import Counts, Schema
@@ -223,6 +223,33 @@ def measure_tree(
 
 
 @dataclass(frozen=True)
+class Answers:
+    """All answers of siblings that their estimation reads, by query: the marginal cells, ascending, the answers, shape
+    (children, cells), and their precisions, shape (children,)."""
+
+    of_query: Mapping[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]
+
+    def __call__(self, query: str, cells: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        known, answers, precisions = self.of_query[query]
+        return (answers if len(cells) == len(known) else answers[:, np.searchsorted(known, cells)]), precisions
+
+
+@dataclass(frozen=True)
+class Task:
+    """A family to estimate, with the number of its parent in the level above. It has all that its estimate follows
+    from, and neither key nor exact counts."""
+
+    parent: int
+    family: Family
+
+    @property
+    def bytes(self) -> int:
+        """Those of its answers, which are most of it."""
+        assert isinstance(self.family.read, Answers)
+        return sum(answers.nbytes for _, answers, _ in self.family.read.of_query.values())
+
+
+@dataclass(frozen=True)
 class Estimated:
     """The estimated histograms of a level, and the certificate of its real-valued steps: the largest duality gap,
     relative to its objective (absolute below 1), and the largest violation of a constraint."""
@@ -232,13 +259,18 @@ class Estimated:
     violation: float
 
 
+Perform = Callable[[Callable[[Task], Estimated], Iterator[Task]], Iterable[Estimated]]
+"""The results of all tasks, in order."""
+
+
 def estimate_level(
     plan: Plan,
     reading: Reading | Answering,
-    held: NDArray[np.int64],
+    held: Held | NDArray[np.int64],
     parents: NDArray[np.int64],
     above: Counts | None,
     quarters: Quarters | None = None,
+    perform: Perform = map,
 ) -> Estimated:
     """The histograms of all places of a level.
 
@@ -247,30 +279,41 @@ def estimate_level(
         held: shape (places, groups): the answers to the plan's held query.
         parents: shape (places,): the position of each place's parent, in ascending order; only 0 at the root.
         above: the histograms of the level above; None at the root.
+        perform: carries out the tasks, possibly in other processes; answers are read in this one.
     """
-    number, cells, counts = [], [], []
-    gap, violation = 0.0, 0.0
     reading = reading if isinstance(reading, Reading) else Reading(reading)
-    for parent, first, last, own, sums in _list_families(plan, held, parents, above):
-        family = Family(plan, own, sums, held[first:last], partial(_read, reading, first, last), first, last, quarters)
-        try:
-            found = estimate(family)
-        except (NotSolvedError, NotRoundedError) as error:
-            raise type(error)(f"{plan.schema.name} of the place {parent} of the level above: {error}") from None
-        child, position = np.nonzero(found.counts)
-        number.append(child + first)
-        cells.append(own[position])
-        counts.append(found.counts[child, position])
-        for solution in found.solutions:
-            gap = max(gap, solution.gap / max(solution.objective, 1.0))
-            violation = max(violation, solution.violation)
-    return Estimated(Counts(np.concatenate(number), np.concatenate(cells), np.concatenate(counts)), gap, violation)
+
+    def list_tasks() -> Iterator[Task]:
+        for parent, first, last, own, sums in _list_families(plan, held, parents, above):
+            answers = _read(plan, reading, first, last, own) if own.size and (sums is None or last - first > 1) else {}
+            limits = None if quarters is None else quarters.take(first, last)
+            yield Task(parent, Family(plan, own, sums, held[first:last], Answers(answers), first, last, limits))
+
+    found = list(perform(estimate_task, list_tasks()))
+    columns = ([getattr(each.counts, name) for each in found] for name in ("number", "cell", "count"))
+    counts = Counts(*map(np.concatenate, columns))
+    return Estimated(counts, max(each.gap for each in found), max(each.violation for each in found))
+
+
+def estimate_task(task: Task) -> Estimated:
+    """The histograms of a family."""
+    family = task.family
+    try:
+        found = estimate(family)
+    except (NotSolvedError, NotRoundedError) as error:
+        where = f"{family.plan.schema.name} of the place {task.parent} of the level above"
+        raise type(error)(f"{where}: {error}") from None
+    child, position = np.nonzero(found.counts)
+    counts = Counts(child + family.first, family.cells[position], found.counts[child, position])
+    gaps = [solution.gap / max(solution.objective, 1.0) for solution in found.solutions]
+    violations = [solution.violation for solution in found.solutions]
+    return Estimated(counts, max(gaps, default=0.0), max(violations, default=0.0))
 
 
 def estimate_tree(
     plan: Plan,
     readings: Sequence[Reading],
-    held: Sequence[NDArray[np.int64]],
+    held: Sequence[Held | NDArray[np.int64]],
     parents: Sequence[NDArray[np.int64]],
     quarters: Sequence[Quarters] | None = None,
 ) -> list[Estimated]:
@@ -288,13 +331,14 @@ def count_tenures(units: Counts, places: int) -> NDArray[np.int64]:
 
 
 def _read(
-    reading: Reading, first: int, last: int, query: str, cells: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return reading.read(query, first, last, cells)
+    plan: Plan, reading: Reading, first: int, last: int, own: NDArray[np.int64]
+) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
+    cells = {query: plan.schema.marginal(query).reach(own) for query in list_queries(plan)}
+    return {query: (asked, *reading.read(query, first, last, asked)) for query, asked in cells.items()}
 
 
 def list_reads(
-    plan: Plan, level: Level, held: NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
+    plan: Plan, level: Level, held: Held | NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
 ) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
     """What estimation reads of the own answers of a level, in order: a query, the first of some siblings and the one
     after the last, and marginal cells, ascending. These follow from the level above, and at the root from what is
@@ -306,13 +350,13 @@ def list_reads(
 
 
 def _list_families(
-    plan: Plan, held: NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
+    plan: Plan, held: Held | NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
 ) -> Iterator[tuple[int, int, int, NDArray[np.int64], NDArray[np.int64] | None]]:
     """Each parent's number, the first and the last of its children, its cells and its counts."""
     if above is None:
         schema = plan.schema
         cells = np.flatnonzero(schema.possible)
-        yield 0, 0, 1, cells[held[0, schema.marginal(plan.held).find(cells)] > 0], None
+        yield 0, 0, 1, cells[held[0:1][0, schema.marginal(plan.held).find(cells)] > 0], None
         return
     ends = np.searchsorted(parents, np.arange(parents[-1] + 2))
     rows = np.searchsorted(above.number, np.arange(len(ends)))

@@ -3,6 +3,7 @@ determine real-valued counts, which are rounded, and what is rounded holds in th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_QUERIES, PERSON_QUERIES
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
@@ -31,6 +32,10 @@ class Plan:
     schema: Schema
     held: str
     passes: tuple[Pass, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By name, so that a process of a pool does not get the schema's tables of codes with each family.
+        return find_plan, (self.schema.name,)
 
 
 _TENURE_AND_TYPE = f"{TENURE} * DetailedCoupleTypeMultGenDetOwnChildSize"
@@ -63,6 +68,10 @@ HOUSEHOLD_PLAN = Plan(
 )
 
 PLANS: Mapping[str, Plan] = {plan.schema.name: plan for plan in (PERSON_PLAN, UNIT_PLAN, HOUSEHOLD_PLAN)}
+
+
+def find_plan(histogram: str) -> Plan:
+    return PLANS[histogram]
 
 
 def list_queries(plan: Plan) -> Sequence[str]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, MAJOR_TYPE, PERSONS, QUARTERS_TYPES, REDISTRICTING
+from mechanisms.topdown.dhc.tree import Held
 from mechanisms.topdown.feasibility import Limits, Sets, list_members
 from mechanisms.topdown.schema import Counts
 
@@ -45,12 +46,17 @@ class Quarters:
         """Those of the level above; `parents` has the position of each place's parent."""
         return _collect(parents[self.place], self.group, self.types, self.count)
 
+    def take(self, first: int, last: int) -> "Quarters":
+        """Those of the places from `first` up to `last`."""
+        own = slice(*np.searchsorted(self.place, [first, last]))
+        return Quarters(self.place[own], self.group[own], self.types[own], self.count[own])
+
     def limit(self, first: int, last: int, group: int, present: NDArray[np.int64]) -> Limits:
         """The limits of a group's persons in the places from `first` up to `last`, by type; only the types `present` of
         the group's major type, counted from 0, have anybody."""
-        rows = slice(*np.searchsorted(self.place, [first, last]))
-        own = self.group[rows] == group
-        place, types, count = self.place[rows][own] - first, self.types[rows][own], self.count[rows][own]
+        of_places = self.take(first, last)
+        own = of_places.group == group
+        place, types, count = of_places.place[own] - first, of_places.types[own], of_places.count[own]
         members = (list_members(len(present)) << present).sum(axis=1)
         most = np.zeros((last - first, len(members)), dtype=np.int64)
         for number, members_of_set in enumerate(members):
@@ -62,17 +68,22 @@ class Quarters:
         return Limits(least[:, single], most[:, single], totals, Sets(units, least, most))
 
 
-def count_quarters(redistricting: NDArray[np.int64], facilities: NDArray[np.int64]) -> Quarters:
+def count_quarters(redistricting: Held | NDArray[np.int64], facilities: NDArray[np.int64]) -> Quarters:
     """Those of the finest level, from the redistricting data's persons, shape (places, groups), and the facilities of
     each type, shape (places, 24). Raises QuartersError if somebody lives in a major type without a facility."""
     bits = np.zeros((len(facilities), 7), dtype=np.int64)
     for number, major in enumerate(_TYPES):
         bits[:, major] |= (facilities[:, number] > 0).astype(np.int64) << (number - FIRST_TYPE[major])
-    place, group = np.nonzero(redistricting * (_MAJOR_OF_GROUP > 0))
+    if isinstance(redistricting, Held):
+        own = _MAJOR_OF_GROUP[redistricting.counts.cell] > 0
+        place, group, count = (each[own] for each in vars(redistricting.counts).values())
+    else:
+        place, group = np.nonzero(redistricting * (_MAJOR_OF_GROUP > 0))
+        count = redistricting[place, group]
     types = bits[place, _MAJOR_OF_GROUP[group] - 1]
     if homeless := len(np.unique(place[types == 0])):
         raise QuartersError(f"{homeless:,} blocks have persons in a type of group quarters without a facility")
-    return _collect(place, group, types, redistricting[place, group])
+    return _collect(place, group, types, count)
 
 
 def _collect(

@@ -15,7 +15,7 @@ from mechanisms.topdown.dhc.levels import Reading, count_tenures, estimate_tree,
 from mechanisms.topdown.dhc.passes import PLANS
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters, fill_facilities
-from mechanisms.topdown.dhc.tree import add_answers, climb
+from mechanisms.topdown.dhc.tree import Held, add_answers, climb
 from mechanisms.topdown.schema import Counts
 
 Numbers = NDArray[np.int64]
@@ -25,7 +25,7 @@ def estimate_finest(
     design: DHCDesign,
     parents: Sequence[Numbers],
     counts: Mapping[str, Counts],
-    persons: Numbers,
+    persons: Held | Numbers,
     occupancy: Numbers,
     facilities: Numbers,
     key: bytes,

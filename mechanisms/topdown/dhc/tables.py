@@ -101,18 +101,16 @@ def find_median_ages(counts: Counts, places: int, where: Where | None = None) ->
         chosen &= np.isin(PERSONS.marginal(name).find(counts.cell), codes)
     some = Counts(counts.number[chosen], counts.cell[chosen], counts.count[chosen])
     by_sex = some.answer(PERSONS.marginal("sex * age"), 0, places).reshape(places, 2, OLDEST + 1)
-    of_both = np.concatenate([by_sex.sum(axis=1, keepdims=True), by_sex], axis=1)
-    return [tuple(_find_median(ages) for ages in of_place) for of_place in of_both]
-
-
-def _find_median(persons: NDArray[np.int64]) -> Fraction | None:
-    middle = Fraction(int(persons.sum()), 2)
-    below = 0
-    for age, number in enumerate(persons.tolist()):
-        if number and below + number >= middle:
-            return age + (middle - below) / number
-        below += number
-    return None
+    persons = np.concatenate([by_sex.sum(axis=1, keepdims=True), by_sex], axis=1)
+    until = persons.cumsum(axis=2)
+    total = until[..., -1]
+    age = ((persons > 0) & (2 * until >= total[..., None])).argmax(axis=2)
+    number, up_to = (np.take_along_axis(each, age[..., None], axis=2)[..., 0] for each in (persons, until))
+    numerators, denominators = (2 * (age + 1) * number + total - 2 * up_to).tolist(), (2 * number).tolist()
+    return [
+        tuple(Fraction(*parts) if parts[1] else None for parts in zip(*of_place, strict=True))
+        for of_place in zip(numerators, denominators, strict=True)
+    ]
 
 
 _SEXES = {"Male:": (0,), "Female:": (1,)}

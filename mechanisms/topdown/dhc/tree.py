@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,21 @@ from mechanisms.topdown.schema import Counts
 
 Numbers = NDArray[np.int64]
 Of = TypeVar("Of")
+
+
+@dataclass(frozen=True)
+class Held:
+    """The answers of all places of a level to a query of so many, where most answers are 0. A slice of places gives
+    theirs as an array, shape (places, answers)."""
+
+    counts: Counts
+    answers: int
+
+    def __getitem__(self, places: slice) -> Numbers:
+        own = slice(*np.searchsorted(self.counts.number, [places.start, places.stop]))
+        found = np.zeros((places.stop - places.start, self.answers), dtype=np.int64)
+        found[self.counts.number[own] - places.start, self.counts.cell[own]] = self.counts.count[own]
+        return found
 
 
 def climb(finest: Of, parents: Sequence[Numbers], add_up: Callable[[Of, Numbers], Of]) -> list[Of]:
@@ -34,6 +50,12 @@ def add_counts(below: Counts, above: Numbers) -> Counts:
     return collect(above[below.number], below.cell, below.count)
 
 
-def add_answers(below: Numbers, above: Numbers) -> Numbers:
+@overload
+def add_answers(below: Held, above: Numbers) -> Held: ...
+@overload
+def add_answers(below: Numbers, above: Numbers) -> Numbers: ...
+def add_answers(below: Held | Numbers, above: Numbers) -> Held | Numbers:
     """Answers of shape (places, answers)."""
+    if isinstance(below, Held):
+        return Held(add_counts(below.counts, above), below.answers)
     return np.add.reduceat(below, np.searchsorted(above, np.arange(above[-1] + 1)), axis=0)

@@ -153,7 +153,7 @@ def require_found(parted: Village) -> None:
     assert made(warehouse, release)[0] == ("Block",)
     with (
         warehouse.session(reads=[Zone.PUBLIC]) as session,
-        pytest.raises(StaleInputError, match="estimates of Block were altered; materialize estimates first"),
+        pytest.raises(StaleInputError, match="Block are missing or were altered; materialize estimates first"),
     ):
         TopDownReplication(release).read_basis(session, custody_of(warehouse))
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():

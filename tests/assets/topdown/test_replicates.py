@@ -307,6 +307,16 @@ def test_more_replicates_keep_the_earlier_ones_and_fewer_discard_the_others(
     assert copied.contents()[:2] == before
 
 
+def test_replicates_of_estimates_that_were_removed_are_refused_in_one_sentence(copied: Repeated) -> None:
+    """As after a withdrawal. Told apart from: DuckDB's words about a table that there is not."""
+    copied.attacked("DROP TABLE spine")
+    with (
+        copied.warehouse.session(reads=[Zone.PUBLIC]) as session,
+        pytest.raises(StaleInputError, match="the estimates of Block are missing or were altered; materialize"),
+    ):
+        TopDownReplication(copied.release).read_made_of(session, custody_of(copied.warehouse))
+
+
 # What was altered
 
 

@@ -421,6 +421,7 @@ def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricti
     removed = withdraw(deployment.context.ledger, deployment.release.published, "town", "redistricting", "Ann")
     assert "Still published, and made within its counts: town/dhc" in str(removed)
     assert "town/redistricting was withdrawn in ledger entry" in deployment.refusal("redistricting")
+    assert "the estimates of Block are missing or were altered" in deployment.refusal("replicates")
     assert "redistricting_as_published" in failing(deployment)
 
 

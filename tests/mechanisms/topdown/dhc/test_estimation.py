@@ -5,6 +5,8 @@ lets persons live in types of group quarters without a facility; one that draws 
 that measures only children or forgets their budget; one that rounds or projects something else.
 """
 
+import pickle
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -23,14 +25,24 @@ from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
-from mechanisms.topdown.dhc.levels import Level, Measuring, Reading, estimate_level, plan_levels, read_all
+from mechanisms.topdown.dhc.levels import (
+    Estimated,
+    Level,
+    Measuring,
+    Reading,
+    Task,
+    estimate_level,
+    plan_levels,
+    read_all,
+)
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.topdown.dhc.quarters import Quarters, QuartersError, count_quarters, fill_facilities
-from mechanisms.topdown.dhc.tree import climb
+from mechanisms.topdown.dhc.tree import Held, climb
 from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
 from mechanisms.topdown.projection import project, project_together
 from mechanisms.topdown.schema import Counts
+from resources.processes import in_processes
 from tests.mechanisms.topdown.dhc.country import Country, Numbers, add_up, count, draw_country
 
 KEY = bytes(range(32))
@@ -79,6 +91,36 @@ def test_any_parents_are_divided_within_the_redistricting_data_and_the_facilitie
         assert found.gap <= estimation.GAP
         assert found.violation < 1e-7
         above = found.counts
+
+
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.prove)])
+def test_families_are_the_same_wherever_they_are_estimated(processes: int) -> None:
+    """Told apart from: a process that gets the key or the exact counts, or reads answers itself; results in the order
+    in which they come; and redistricting data of other places, where only those that are not 0 are in memory."""
+    country = draw_country(5, 1, 3, 4, quarters=1)
+    above = country.redraw(np.random.default_rng(5))[2]
+    limits = count_quarters(country.redistricting[-1], country.facilities)
+    levels, parents = plan_levels(lower_levels(PERSON_ALLOCATION, 4), country.parents), country.parents[3]
+    measuring, held = Measuring(PERSONS, levels[3], country.persons[3], KEY), country.redistricting[3]
+    due = estimate_level(PERSON_PLAN, measuring, held, parents, above, limits)
+    sent = list[bytes]()
+
+    def send(work: Callable[[Task], Estimated], tasks: Iterator[Task]) -> Iterable[Estimated]:
+        sent.extend(map(pickle.dumps, tasks))
+        if processes == 1:
+            return [work(pickle.loads(each)) for each in sent]
+        return in_processes(work, map(pickle.loads, sent), processes, lambda task: 2**40 * (task.parent % 2))
+
+    place, group = np.nonzero(held)
+    sparse_held = Held(Counts(place, group, held[place, group]), held.shape[1])
+    of_sparse = count_quarters(sparse_held, country.facilities)
+    assert all(np.array_equal(each, getattr(limits, name)) for name, each in vars(of_sparse).items())
+    found = estimate_level(PERSON_PLAN, measuring, sparse_held, parents, above, limits, send)
+    assert equal(found.counts, due.counts)
+    assert (found.gap, found.violation) == (due.gap, due.violation)
+    assert len(sent) == len(np.unique(parents)) > 2
+    assert not any(KEY in each for each in sent)
+    assert max(map(len, sent)) < 2**17
 
 
 def test_without_the_limits_of_types_somebody_lives_where_there_is_no_facility() -> None:
