@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
 
-from assets.publication import asset
+from assets.publication import asset, placement
 from assets.publication.asset import publication_problems
 from assets.publication.audit import audit
 from assets.publication.signature import identity, sign
@@ -55,7 +55,9 @@ def read_table(folder: Path, name: str) -> dict[tuple[str, str], dict[str, Any]]
     return {(row["level"], row["geoid"]): row for row in pq.read_table(folder / f"{name}.parquet").to_pylist()}
 
 
-def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(town: Deployment[Any]) -> None:
+def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(
+    town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Told apart from an audit that compares editions with the ledger alone, which has no entry for a retabulation:
     neither one that is removed nor the signed files of an earlier publication of it would be named."""
     before, source = town.ledger, town.published()
@@ -98,6 +100,11 @@ def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(town: Dep
     assert find_unlike_editions(town) == []
     earlier = Path(shutil.copytree(folder, town.root / "earlier"))
     retitled = declare(topdown_deployment(town.root, **TWO_LEVELS), title="The same places")
+    with monkeypatch.context() as full:
+        full.setattr(placement, "_replace", Mock(side_effect=OSError(28, "No space left on device")))
+        assert "town__places is not published: " in refusal(retitled, "publication")
+    not_as_published = "Edition 1 is signed, but is not as it was last published: "
+    assert find_unlike_editions(town)[1].startswith(not_as_published), "until the next launch"
     retitled.run_assets(*keys("publication"))
     assert find_unlike_editions(town) == []
     shutil.rmtree(folder)
@@ -107,7 +114,7 @@ def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(town: Dep
     assert publication_problems(town.release.published, "town", "places", context.custody, context.ledger) == []
     verdict, said = find_unlike_editions(town)
     assert verdict == "could not be checked"
-    assert said.startswith("Edition 1 is signed, but is not as it was last published: ")
+    assert said.startswith(not_as_published)
     (record_file,) = (Path(context.custody.folder) / "publications").glob("*places")
     content = record_file.read_bytes()
     for altered in (content.replace(b'"1"', b'"2"'), content[:-1]):
