@@ -77,8 +77,7 @@ def build_intervals(release: TopDownRelease) -> dg.AssetsDefinition:
         INTERVALS,
         StageKind.TABULATION,
         TEXTS("intervals", tables=[table.name for table in redistricting_tables(release)]),
-        # Estimates come first, because sessions take longer to open once there are tables with so many columns.
-        [MEASUREMENTS, INFORMATION, release.estimated],
+        [MEASUREMENTS, INFORMATION],
         kinds={"duckdb", "numba"},
     )
     def intervals(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
