@@ -30,7 +30,7 @@ from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 from resources.processes import in_processes
 
-VERSION = 9
+VERSION = 10
 """Increase it when the same records, parameters and key would give other measures."""
 
 _PAIRS = 500

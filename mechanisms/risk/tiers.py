@@ -6,6 +6,7 @@ Two publications can be compared only within a tier, because finer types or furt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,10 @@ class Tier:
     sizes: Counts | None = None
     thresholds: tuple[int, ...] = ()
     of_types: bool = False
+
+    def __reduce__(self) -> Any:
+        """A tier is the same one in another process, where it is found by its name."""
+        return (find_tier, (self.name,)) if TIERS.get(self.name) is self else super().__reduce__()
 
     @cached_property
     def cells(self) -> NDArray[np.int32]:
@@ -361,3 +366,7 @@ def _describe_groups() -> Tier:
 DETAILED_GROUPS = _describe_groups()
 
 TIERS = {tier.name: tier for tier in (REDISTRICTING, SUMMARY_FILE, WITH_TRACT, HOUSEHOLDS, DETAILED_GROUPS)}
+
+
+def find_tier(name: str) -> Tier:
+    return TIERS[name]

@@ -1,5 +1,6 @@
 """How each method publishes a tract: what it holds, and that a missing person changes nothing else."""
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -34,7 +35,7 @@ from assets.table_builder.laboratory import NoisyHypercube, PerturbedCounts
 from assets.topdown.laboratory import TopDown
 from mechanisms.risk.baselines import guess_by_share
 from mechanisms.risk.posterior import GaussianLaw, LaplaceLaw
-from mechanisms.risk.tiers import DETAILED_GROUPS, HOUSEHOLDS, REDISTRICTING, SUMMARY_FILE, WITH_TRACT, Tier
+from mechanisms.risk.tiers import DETAILED_GROUPS, HOUSEHOLDS, REDISTRICTING, SUMMARY_FILE, TIERS, WITH_TRACT, Tier
 from mechanisms.suppression.linked import SUPPRESSED, count_narrow
 from mechanisms.table_builder.p_table import PTable
 from tests.assets.laboratory.test_attacks import KEY, Blank, find, make_truth
@@ -166,6 +167,18 @@ def test_tables_of_the_tract_are_published_beside_those_of_blocks_and_attacked_t
     assert right[0] > right[1]
     worlds = remove_each(truth, Exact(), KEY, np.array([3, 50]))
     assert [(exact.around - world.publication.around)[0].sum() for world in worlds] == [3, 3], "by race, and in all"
+
+
+def test_another_process_publishes_the_same(t1: Truth, t2: Truth) -> None:
+    """Fails for: a tier that is another one after it was sent, of whose types no method counts any more."""
+    for truth in (t1, t2):
+        sent: Truth = pickle.loads(pickle.dumps(truth))
+        for point in (NoisyHypercube(Fraction(1)), PerturbedCounts("made", TABLE), Rounded(3)):
+            here, there = (point.draw(tract, KEY).publication.counts for tract in (truth.tract, sent.tract))
+            assert here.shape == there.shape
+            assert np.array_equal(here, there)
+    for tier in TIERS.values():
+        assert pickle.loads(pickle.dumps(tier)) is tier
 
 
 def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t2: Truth) -> None:
@@ -342,10 +355,9 @@ def test_records_of_tables_of_types_are_linked_less_with_less_budget(tier: Tier,
     assert right[1] > right[2] > right[3]
     assert right[0] > find_right(truth, swapped)
     # All sums weighed together are as good as their linear estimate, and better if there is some noise.
-    programs = [find_right(truth, publication, guess_likeliest) for publication in (exact, swapped, *drawn)]
-    assert min(programs[0], programs[2]) > right[0] - 0.01
-    assert programs[2] > programs[3] > right[2] + 0.03
-    assert programs[0] > programs[1] > 0
+    programs = [find_right(truth, publication, guess_likeliest) for publication in (exact, drawn[1])]
+    assert programs[0] > right[0] - 0.01
+    assert programs[0] > programs[1] > right[2] + 0.03
     guesser = guess_by_share(truth.tract.place, truth.tract.category, tier.shape[1]).mean()
     assert right[3] < guesser < right[0]
     person = int(np.argmax(truth.tract.category != 22))
