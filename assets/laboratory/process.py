@@ -48,6 +48,7 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             os.setsid()
+            end_with_parent()
             for descriptor in (tasks.fileno(), answers.fileno(), incoming):
                 os.close(descriptor)
             try:
