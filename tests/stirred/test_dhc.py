@@ -142,7 +142,7 @@ def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         levels,
         "estimate_level",
-        lambda plan, own, *rest: Level(
+        lambda plan, own, *rest, **_: Level(
             own.measuring._exact, *[0.5 if own.measuring.level.name == "State" else 0.1] * 2
         ),
     )
