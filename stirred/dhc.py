@@ -243,7 +243,9 @@ def measure_homes(
         level: {UNITS.name: own.counts, HOUSEHOLDS.name: others.counts}
         for level, (own, others) in zip(tree, homes, strict=True)
     }
-    given = "the redistricting file's occupied and vacant units, and the facilities of group quarters, in each block"
+    people = "" if persons is None else ", its persons"
+    units_given = f"the redistricting file's occupied and vacant units{people}"
+    given = f"{units_given}, and the facilities of group quarters, in each block"
     specification = _specify("person", name, given, [(UNITS, unit_allocation), (HOUSEHOLDS, household_allocation)])
     schemas = {schema.name: schema for schema in (UNITS, HOUSEHOLDS)}
     certified = _certify([each for of_level in homes for each in of_level])

@@ -13,7 +13,7 @@ once. `drawing` makes the draw.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
@@ -203,6 +203,8 @@ def run_in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], processe
                     done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                     for future in done:
                         future.result()
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                future.result()
             return [future.result() for future in futures]
         except BaseException:
             stop.set()

@@ -208,5 +208,6 @@ def test_homes_of_a_small_country() -> None:
     assert quarters.to_dict() == others[others.tenvacgq >= 11].value_counts().to_dict()
     of_unit, of_household = (arguments[f"{name}_allocation"].loss.rho for name in ("unit", "household"))
     assert measured.specification.loss.rho == 2 * of_unit + 4 * of_household
+    assert "vacant units, its persons, and" in measured.specification.flavor.multiverse[1]
     with pytest.raises(ValueError, match="another number of housing units"):
         dhc.measure_homes(TREE, units, households, published + 1, **arguments)

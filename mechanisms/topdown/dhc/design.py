@@ -10,7 +10,7 @@ together spend what is allocated in any case. Sources: the Census Bureau's produ
 Theorem 2, which counts each once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -27,7 +27,7 @@ from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.passes import PLANS, PLANS_WITHIN_PERSONS, Pass, Plan
 from mechanisms.topdown.dhc.persons import PERSONS
-from mechanisms.topdown.schema import Marginal, Schema
+from mechanisms.topdown.schema import DETAILED, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS, HOUSEHOLDS)}
 """The histograms that are measured, in order."""
@@ -111,8 +111,10 @@ class DHCDesign:
                     f"{histogram}: rho lies above 0 and up to {LARGEST_BUDGET}, not at {float(allocation.loss.rho):g}"
                 )
             for level in self.levels:
-                for step in PLANS[histogram].passes:
-                    _check_pass(histogram, allocation, level, step)
+                for step in self.plans[histogram].passes:
+                    # Those are of units, which were checked before households.
+                    beside = [self.allocations[UNITS.name].part(level, DETAILED).rho for _ in step.beside]
+                    _check_pass(histogram, allocation, level, step, beside)
         for query in self.measured:
             if query.variance.numerator > LARGEST_DENOMINATOR**3:
                 raise DesignError(f"{query.label}: shares and rho are fractions with denominators up to a trillion")
@@ -192,7 +194,7 @@ def _name_line(query: Measured) -> str:
     return query.label if query.times == 1 else f"{query.label} (counted {query.times} times)"
 
 
-def _check_pass(histogram: str, allocation: Allocation, level: str, step: Pass) -> None:
+def _check_pass(histogram: str, allocation: Allocation, level: str, step: Pass, beside: Sequence[Fraction]) -> None:
     parts = {query: allocation.part(level, query).rho for query in step.queries}
     if missing := [query for query, rho in parts.items() if not rho]:
         raise DesignError(f"{histogram}: {level}: the query {missing[0]} has no share, and estimation needs it")
@@ -202,7 +204,8 @@ def _check_pass(histogram: str, allocation: Allocation, level: str, step: Pass) 
         if share and not any(query in each.queries for each in PLANS[histogram].passes)
     ]:
         raise DesignError(f"{histogram}: {level}: the query {surplus[0]} is not one that estimation reads")
-    if max(parts.values()) > MOST_RATIO * min(parts.values()):
+    of_pass = [*parts.values(), *beside]
+    if max(of_pass) > MOST_RATIO * min(of_pass):
         raise DesignError(
             f"{histogram}: {level}: one query has over {MOST_RATIO:,} times the share of another, so that estimation "
             "could not be relied on to end"

@@ -1,6 +1,7 @@
 """What the DHC counts, and with which budget, is what the Census Bureau's production code has: long lists are held by
 their digests, made from the published lists."""
 
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import pairwise
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.design import DesignError
 from mechanisms.topdown import schema as redistricting
 from mechanisms.topdown.allocation import PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.dhc import allocation
+from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, PLANS, Plan
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
@@ -61,6 +64,16 @@ def test_budgets_are_those_of_the_table_of_all_systems() -> None:
     assert [round(epsilon, 2) for epsilon in epsilons] == [26.34, 34.33, 52.83]
     assert round(float(together.rho), 2) == 15.29
     assert isinstance(together, ConcentratedLoss)
+
+
+def test_no_answers_of_a_pass_are_over_a_thousand_times_as_precise_as_others() -> None:
+    """Told apart from: a pass of households that reads any answers of units too."""
+    units = replace(allocation.UNIT_ALLOCATION, loss=ConcentratedLoss(Fraction(200)))
+    allocations = (allocation.PERSON_ALLOCATION, units, allocation.HOUSEHOLD_ALLOCATION)
+    parts = allocation.LEVELS, dict(zip(SCHEMAS, allocations, strict=True))
+    DHCDesign(*parts)
+    with pytest.raises(DesignError, match="households: State: one query has over 1,000 times the share of another"):
+        DHCDesign(*parts, householders_among_persons=True)
 
 
 def test_sizes() -> None:
