@@ -50,6 +50,7 @@ def main() -> None:
             # A fork does not inherit this.
             end_with_parent()
             os.setsid()
+            end_with_parent()
             for descriptor in (tasks.fileno(), answers.fileno(), incoming):
                 os.close(descriptor)
             try:
