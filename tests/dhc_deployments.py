@@ -79,7 +79,7 @@ def dhc_deployment(
     dataset: Mapping[str, Any] | None = None,
     repeated: int = 0,
     full: bool = False,
-    households: int = 800,
+    homes: int = 800,
     **changes: Any,
 ) -> DHCDeployment:
     """A deployment whose redistricting data are published; of the DHC, nothing has run yet.
@@ -90,11 +90,11 @@ def dhc_deployment(
         dataset: changes to the dataset's declaration.
         repeated: the number of replicates of the redistricting release.
         full: whether the redistricting data have full estimation, by which their persons and units agree.
-        households: of the census.
+        homes: the households of the census.
         changes: to the release's declaration.
     """
     described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
-    population = SyntheticPopulation(households=households, states=["10"], seed=20 + guess, dhc=True)
+    population = SyntheticPopulation(households=homes, states=["10"], seed=20 + guess, dhc=True)
     town = synthetic_census(population, **(described | dict(dataset or {})))
     before = {"products": ["P1", "persons", "units"] if repeated else ["persons", "units"], "replicates": repeated}
     before |= {"estimation": "full"} if full else {}
