@@ -74,7 +74,8 @@ class Blank(Point):
 
 
 def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser_and_no_gain() -> None:
-    """Told apart from: an attack whose prior is that of the true records of the block, the target among them."""
+    """Told apart from: an attack whose prior is that of the true records of the block, the target among them; and one
+    that is told who is modal."""
     truth = make_truth(REDISTRICTING)
     publication = Blank().draw(truth.tract, KEY).publication
     guesses = Guesses.of(link(publication, truth.file), len(truth.tract.household), 126)
@@ -83,6 +84,9 @@ def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser
     expected = (shares / shares.sum())[truth.tract.category].mean()
     precision = find(measure_guesses(truth, "link", guesses), ALL, "precision")
     assert precision == pytest.approx(expected)
+    told = np.where(truth.subsets[NONMODAL][:, None] & (np.arange(126) == 0), 0, guesses.shares)
+    told /= told.sum(axis=1, keepdims=True)
+    assert find(measure_guesses(truth, "told", replace(guesses, shares=told)), ALL, "precision") > 1.05 * expected
     targets = choose_targets(truth, 40, KEY)
     (worlds,) = remove_each(truth, Blank(), KEY, targets)
     without = link(worlds.publication, worlds.persons)
