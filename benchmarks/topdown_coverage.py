@@ -219,8 +219,8 @@ def _format_by_size(tally: pd.DataFrame, levels: Sequence[str]) -> str:
     columns = [(name, census) for census in CENSUSES for name in figures]
     by_census = figures.unstack("census", fill_value="").reindex(columns=columns, fill_value="")
     head = [f"{census}: cells" if name == "cells" else name for name, census in columns]
-    rows = [[levels[depth], _name_size(size), *row] for (depth, size), *row in by_census.itertuples()]
-    return _format_table(["level", "true count", *head], rows)
+    rows = [[levels[depth], name_size(size), *row] for (depth, size), *row in by_census.itertuples()]
+    return format_table(["level", "true count", *head], rows)
 
 
 def _format_rules(tally: pd.DataFrame, levels: Sequence[str]) -> str:
@@ -232,11 +232,11 @@ def _format_rules(tally: pd.DataFrame, levels: Sequence[str]) -> str:
     for group, depth, size in keys:
         if (group, depth, size) in tally.index:
             sums = tally.loc[(group, depth, size)]
-            label = group if group in TOTALS.values() else f"{group}: {_name_size(size)}"
+            label = group if group in TOTALS.values() else f"{group}: {name_size(size)}"
             shares = [f"{sums[rule] / sums['cells']:.1%}" for rule in ("covered", "centered", "direct")]
             width = f"{sums['width'] / sums['cells']:,.1f}"
             rows.append([label, levels[depth], f"{sums['cells']:,.0f}", *shares, width])
-    return _format_table(["count", "level", "intervals", *RULES, "width"], rows)
+    return format_table(["count", "level", "intervals", *RULES, "width"], rows)
 
 
 def _format_still(tally: pd.DataFrame, levels: Sequence[str]) -> str:
@@ -244,21 +244,21 @@ def _format_still(tally: pd.DataFrame, levels: Sequence[str]) -> str:
     rows = [
         [
             levels[depth],
-            _name_size(size),
+            name_size(size),
             f"{sums['still'] / sums['cells']:.1%}",
             f"{sums['still_covered'] / sums['still']:.1%}",
         ]
         for (depth, size), sums in tally.loc["P1 to P4"].iterrows()
         if size < 2 and sums["still"]
     ]
-    return _format_table(["level", "true count", "without deviation", "of these right"], rows)
+    return format_table(["level", "true count", "without deviation", "of these right"], rows)
 
 
-def _name_size(number: int) -> str:
+def name_size(number: int) -> str:
     return describe_size(SIZES[number], SIZES[number + 1] - 1 if number + 1 < len(SIZES) else None)
 
 
-def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     aligned = ["---" if number < 2 else "---:" for number in range(len(head))]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, aligned, *rows))
 

@@ -298,13 +298,14 @@ class Custody(ConfigurableResource):
         return step
 
     def _master_key(self) -> bytes:
-        if self._find_key() is None:
+        pair = self._find_key()
+        if pair is None:
             # Another process may have made the files, and then the tables, since.
             if self._lake_has_tables() and self._find_key() is None:
                 missing = f"{ANCHOR} is" if self._read_given_key() else f"{MASTER} and {ANCHOR} are"
                 raise self._explain(f"the confidential zone in the lake has tables, but {missing} missing")
             self._make()
-        pair = self._find_key()
+            pair = self._find_key()
         if pair is None:
             raise CustodyError(f"the files in {self.folder} disappeared while they were being made")
         self._tie_databases(pair[0])

@@ -20,7 +20,7 @@ from resources.storage import ATTACH, DETACH
 _MOST = 4
 """The number of instances that wait for a session: those of the zones that a stage and its gates read and write."""
 
-_LARGEST = 16 << 20
+LARGEST = 48 << 20
 """Bytes of databases after which an instance is closed, because it keeps hundreds of megabytes that it has freed."""
 
 _ATTACHED = SQL("warehouse/attached", "SELECT database_name, path FROM duckdb_databases() WHERE path IS NOT NULL")
@@ -79,7 +79,7 @@ def _detach_all(connection: duckdb.DuckDBPyConnection, following: duckdb.DuckDBP
     """
     try:
         attached = connection.execute(render(_ATTACHED)).fetchall()
-        if sum(Path(path).stat().st_size for _, path in attached) > _LARGEST:
+        if sum(Path(path).stat().st_size for _, path in attached) > LARGEST:
             return False
         for name, _ in attached:
             connection.execute(render(DETACH, {"alias": quote(name)}))

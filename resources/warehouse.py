@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
 
 from resources.faults import name_error
-from resources.instances import borrow_instance
+from resources.instances import LARGEST, borrow_instance
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
 from resources.machine import count_cores
@@ -414,17 +414,20 @@ class Session:
         batch_rows = count_rows_at_a_time(len(columns))
         digests = [[sha256() for _ in range(3)] for _ in columns]
 
-        def add(column: pa.Array, of_column: list[Any], first: int) -> None:
-            for part, digest in zip(_encode_column(column, first), of_column, strict=True):
-                digest.update(part)
+        def add(batch: pa.RecordBatch, own: range, first: int) -> None:
+            for number in own:
+                for part, digest in zip(_encode_column(batch.column(number), first), digests[number], strict=True):
+                    digest.update(part)
 
         # Columns are hashed side by side, while DuckDB reads the next batch.
-        with ThreadPoolExecutor(count_cores()) as hashing:
+        threads = count_cores()
+        with ThreadPoolExecutor(threads) as hashing:
             running: list[Future[None]] = []
             for batch in self.batches(name, batch_rows, table=table, columns=plain):
                 for future in running:
                     future.result()
-                running = [hashing.submit(add, *column, rows) for column in zip(batch.columns, digests, strict=True)]
+                shares = (range(first, len(columns), threads) for first in range(threads))
+                running = [hashing.submit(add, batch, own, rows) for own in shares]
                 rows += batch.num_rows
             for future in running:
                 future.result()
@@ -656,18 +659,19 @@ class Warehouse(ConfigurableResource):
             refuse_exposed("warehouse folder", home, "chmod 700")
         except OSError as error:
             raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
-        confinement = ""
+        confinement, paths = "", [path for storage in storages for path in storage.paths]
         if folder or any(storage.zone is Zone.PUBLIC for storage in storages):
             folders = [
                 *(place for storage in storages for place in storage.folders),
                 *([folder.absolute()] if folder else []),
             ]
-            paths = [path for storage in storages for path in storage.paths]
             confinement = render("warehouse/confine", {"folders": _quote_list(folders), "paths": _quote_list(paths)})
         with ExitStack() as opened:
             if in_files := all(storage.paths for storage in storages):
                 settings = (self.memory_limit, threads, self.by_statistics, self._spill, confinement)
-                open_instance = partial(self._open_instance, storages, SESSIONS, confinement, threads)
+                # The next session is of another folder, or a large instance is closed.
+                alone = folder or sum(map(_measure, paths)) > LARGEST
+                open_instance = partial(self._open_instance, storages, 1 if alone else SESSIONS, confinement, threads)
                 connection = opened.enter_context(borrow_instance(settings, open_instance))
             else:
                 # From a server, a confined session attaches nothing.

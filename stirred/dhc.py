@@ -28,9 +28,10 @@ from mechanisms.topdown.dhc.allocation import (
     divide,
 )
 from mechanisms.topdown.dhc.design import count_times
+from mechanisms.topdown.dhc.householders import Householders, HouseholdersError, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
 from mechanisms.topdown.dhc.levels import Estimated as EstimatedLevel
-from mechanisms.topdown.dhc.levels import count_tenures, estimate_tree, measure_tree
+from mechanisms.topdown.dhc.levels import estimate_all_homes, estimate_tree, measure_tree
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan, list_queries
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, REDISTRICTING, RELATIONSHIPS
 from mechanisms.topdown.dhc.quarters import GROUPS, Quarters, QuartersError, count_quarters, fill_facilities
@@ -69,6 +70,7 @@ __all__ = [
     "Couple",
     "Estimated",
     "HouseholdType",
+    "HouseholdersError",
     "QuartersError",
     "divide",
     "measure_homes",
@@ -198,6 +200,7 @@ def measure_homes(
     unit_allocation: Allocation = UNIT_ALLOCATION,
     household_allocation: Allocation = HOUSEHOLD_ALLOCATION,
     estimation: _Estimation = "full",
+    persons: ArrayLike | None = None,
     name: str = "the data",
 ) -> Estimated:
     """Measure units and households, and estimate their histograms from the root down, within a redistricting file's.
@@ -213,8 +216,11 @@ def measure_homes(
         households: a row for each occupied unit, with the column `block` and codes of `HOUSEHOLDS`.
         redistricting: the published occupied and vacant units of each block, shape (blocks, 2).
         estimation: as of `measure_persons`.
+        persons: the redistricting file's persons, as of `measure_persons`. With them, no more households of a block
+            have a householder of an origin and race than persons of it live in households there.
 
-    Raises as `measure_persons`, and ValueError if the redistricting file has another number of units in a block.
+    Raises as `measure_persons`, ValueError if the redistricting file has another number of units in a block, and
+    HouseholdersError if it has more occupied units than persons in households.
     """
     parents = _read_tree(tree, unit_allocation, UNIT_PLAN)
     _read_tree(tree, household_allocation, HOUSEHOLD_PLAN)
@@ -227,18 +233,20 @@ def measure_homes(
     held[:, :2] = published
     key, full = randomness.next_key(), _is_full(estimation)
     readings = measure_tree(UNITS, unit_allocation, parents, exact[0], key, full)
-    of_units = estimate_tree(UNIT_PLAN, readings, climb(held, parents, add_answers), parents)
-    readings = measure_tree(HOUSEHOLDS, household_allocation, parents, exact[1], key, full)
-    tenures = [count_tenures(each.counts, len(places)) for each, places in zip(of_units, parents, strict=True)]
-    of_households = estimate_tree(HOUSEHOLD_PLAN, readings, tenures, parents)
+    of_households = measure_tree(HOUSEHOLDS, household_allocation, parents, exact[1], key, full)
+    householders = None
+    if persons is not None:
+        counted = count_householders(_read_array(persons, blocks, GROUPS), held[:, 0])
+        householders = climb(counted, parents, Householders.add_up)
+    homes = estimate_all_homes(readings, of_households, climb(held, parents, add_answers), parents, householders)
     histograms = {
         level: {UNITS.name: own.counts, HOUSEHOLDS.name: others.counts}
-        for level, own, others in zip(tree, of_units, of_households, strict=True)
+        for level, (own, others) in zip(tree, homes, strict=True)
     }
     given = "the redistricting file's occupied and vacant units, and the facilities of group quarters, in each block"
     specification = _specify("person", name, given, [(UNITS, unit_allocation), (HOUSEHOLDS, household_allocation)])
     schemas = {schema.name: schema for schema in (UNITS, HOUSEHOLDS)}
-    certified = _certify([*of_units, *of_households])
+    certified = _certify([each for of_level in homes for each in of_level])
     return Estimated(specification, *certified, 0, schemas, histograms, _count_places(tree), frame_kind(households))
 
 

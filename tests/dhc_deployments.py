@@ -11,7 +11,7 @@ from assets.topdown.dhc.release import DHCRelease
 from orchestration.components import DHC, TopDown
 from resources.chain import Entry
 from tests.deployments import Deployment, deploy
-from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_declaration
+from tests.topdown_deployments import TO_DRAW, TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_declaration
 
 PERSON_QUERIES = (
     "age_18_64_116 * relgq_4_groups", "age_18_64_116 * sex", "age_38_groups * sex", "hispanic * sex",
@@ -48,6 +48,12 @@ BUDGETS: dict[str, Any] = {
     "households": _allocate(2, HOUSEHOLD_QUERIES),
 }
 
+FULL_TO_PUBLICATION = (
+    *TO_DRAW, "information", "level_nation", "level_block", "occupancy", "estimates", "microdata", "tables",
+    "intervals", "publication",
+)  # fmt: skip
+"""Of the redistricting data, with full estimation."""
+
 LEVEL_STAGES = tuple(f"level_{level.lower()}" for level in LEVELS)
 TO_CHARGE = ("cef", "spine", "facilities", "redistricting", "histograms", "charge")
 TO_PUBLICATION = (
@@ -72,7 +78,8 @@ def dhc_deployment(
     guess: int = 0,
     dataset: Mapping[str, Any] | None = None,
     repeated: int = 0,
-    households: int = 800,
+    full: bool = False,
+    homes: int = 800,
     **changes: Any,
 ) -> DHCDeployment:
     """A deployment whose redistricting data are published; of the DHC, nothing has run yet.
@@ -82,13 +89,15 @@ def dhc_deployment(
         guess: 0 or 1 for one census or another.
         dataset: changes to the dataset's declaration.
         repeated: the number of replicates of the redistricting release.
-        households: of the census.
+        full: whether the redistricting data have full estimation, by which their persons and units agree.
+        homes: the households of the census.
         changes: to the release's declaration.
     """
     described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
-    population = SyntheticPopulation(households=households, states=["10"], seed=20 + guess, dhc=True)
+    population = SyntheticPopulation(households=homes, states=["10"], seed=20 + guess, dhc=True)
     town = synthetic_census(population, **(described | dict(dataset or {})))
     before = {"products": ["P1", "persons", "units"] if repeated else ["persons", "units"], "replicates": repeated}
+    before |= {"estimation": "full"} if full else {}
     redistricting = TopDown(topdown_declaration(**TWO_LEVELS | before))
     declared: dict[str, Any] = {
         "name": "dhc",
@@ -100,7 +109,7 @@ def dhc_deployment(
     made = root / f"made_of_{guess}"
     if not made.exists():
         root.mkdir(exist_ok=True)
-        stages = TWO_LEVELS_TO_PUBLICATION
+        stages = FULL_TO_PUBLICATION if full else TWO_LEVELS_TO_PUBLICATION
         deploy(root, town, redistricting).reach(*(stages[:-1] + ERRORS + stages[-1:] if repeated else stages))
         for other in root.glob("made_of_*"):
             other.unlink()

@@ -47,7 +47,10 @@ def main() -> None:
         incoming, outgoing = os.pipe()
         child = os.fork()
         if child == 0:
+            # A fork does not inherit this.
+            end_with_parent()
             os.setsid()
+            end_with_parent()
             for descriptor in (tasks.fileno(), answers.fileno(), incoming):
                 os.close(descriptor)
             try:

@@ -200,8 +200,12 @@ def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
 
 def _published(session: Session, custody: Custody, dataset: DatasetDeclaration) -> dict[str, str]:
     table = _table(dataset)
-    require_sealed(session, custody, dataset.name, CEF, [table])
-    return dict(session.rows("warehouse/all", source=table))
+
+    def read() -> dict[str, str]:
+        require_sealed(session, custody, dataset.name, CEF, [table])
+        return dict(session.rows("warehouse/all", source=table))
+
+    return session.compute_once(("contents", dataset.name), read)
 
 
 def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:

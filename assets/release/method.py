@@ -187,6 +187,9 @@ class Method(ABC, Generic[R, I, O]):
     def describe(self, session: Session, custody: Custody) -> Draw[I]:
         """The draw that follows from the release's parameters and the current public tables. Raises SealError if one of
         the `charged_tables` is not as its stage sealed it, or was made from another CEF or with other parameters."""
+        return session.compute_once(("draw", self), lambda: self._derive_draw(session, custody))
+
+    def _derive_draw(self, session: Session, custody: Custody) -> Draw[I]:
         release = self.release
         counted = read_basis(session, custody, release.dataset, release.counted_with)
         for stage, tables in self.charged_tables().items():

@@ -396,10 +396,14 @@ def _is_united(session: Session, release: TopDownRelease, level: str, states: Se
 def _read_account(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
     """The account of estimates, whose table may have been altered; None if it was altered itself."""
     table, account = scope.tables(release)
-    if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
-        return None
-    stored = session.row("warehouse/all", source=account)
-    return Estimation(*stored) if len(stored) == len(fields(Estimation)) else None
+
+    def read() -> Estimation | None:
+        if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
+            return None
+        stored = session.row("warehouse/all", source=account)
+        return Estimation(*stored) if len(stored) == len(fields(Estimation)) else None
+
+    return session.compute_once(("account", account), read)
 
 
 def _made_of(

@@ -350,11 +350,16 @@ def _accounts_table(release: TopDownRelease) -> Table:
 def _read_stored(session: Session, custody: Custody, release: TopDownRelease) -> dict[Key, Account]:
     """The stored accounts; none if they were altered."""
     table = _accounts_table(release)
-    if list(session.columns(table)) != _ACCOUNTS.names or not is_sealed(
-        session, custody, release.schema, INFORMATION, [table]
-    ):
-        return {}
-    return {(level, state): Account(*account) for level, state, *account in session.rows("warehouse/all", source=table)}
+
+    def read() -> dict[Key, Account]:
+        if list(session.columns(table)) != _ACCOUNTS.names or not is_sealed(
+            session, custody, release.schema, INFORMATION, [table]
+        ):
+            return {}
+        rows = session.rows("warehouse/all", source=table)
+        return {(level, state): Account(*account) for level, state, *account in rows}
+
+    return session.compute_once(("accounts", table), read)
 
 
 def _is_surplus(name: str, due: set[str]) -> bool:

@@ -24,7 +24,7 @@ from assets.release.draw import StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
 from assets.topdown.information import Accounts, hash_regions, list_parts, read_accounts
-from assets.topdown.reading import PLACES_AT_A_TIME, Reading, Scope, hash_facts, read_draw_id
+from assets.topdown.reading import PLACES_AT_A_TIME, Reading, Scope, StateLimits, hash_facts, read_draw_id
 from assets.topdown.release import INFORMATION, INTERVALS, TEXTS, TopDownRelease
 from assets.topdown.spine import read_codes, read_states, read_tree
 from assets.topdown.tables import redistricting_tables
@@ -162,7 +162,7 @@ class _Descent:
         writers: Mapping[str, pq.ParquetWriter],
     ) -> None:
         self._warehouse, self._release, self._writers = warehouse, release, writers
-        self.answers, self.regions = dict[str, str](), set[str]()
+        self.answers, self.regions, self._known = dict[str, str](), set[str](), StateLimits()
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             self._draw_id, self._tree = read_draw_id(session, release), read_tree(session, release)
             self._states = read_states(session, release)
@@ -195,6 +195,7 @@ class _Descent:
         with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
             contents = [self.accounts[part].contents for part in list_parts(release, scope, self._states)]
             reading = Reading(session, self._warehouse, release, scope, self._tree, self._draw_id, contents, "")
+            reading.known = self._known
             number = self._states.index(scope.state) if scope.state else None
             places = self._tree.range_within(scope.level, level_of_states(release.levels), number)
             codes = read_codes(session, release, scope.level, *places)

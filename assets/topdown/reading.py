@@ -42,6 +42,10 @@ PLACES_OF_A_TASK = 400
 """The number of places given to a process at a time; fewer if a level has few. A parent's children are never split."""
 
 
+StateLimits = dict[int, tuple[str, Mapping[str, Sequence[Limits]]]]
+"""By number of a state, the digest of its region and the limits of its places, by histogram and level."""
+
+
 @dataclass(frozen=True)
 class Scope:
     """The places, and the histogram if there are several, that are estimated and stored together: those in the state of
@@ -98,7 +102,8 @@ class Reading:
     `contents` are the hashes of the information that the scope needs, by histogram for each part. Downwards, the
     parents' estimates are read with the families of their children, unless they are in memory (`above`, by histogram);
     upwards, the parents' measurements; otherwise neither. `spreads` are the τ² of children that lean on their housing
-    units, by number of the state, once they are estimated.
+    units, by number of the state, once they are estimated. `known` are the limits of the state that was read last,
+    which another reading of both histograms can be given.
     """
 
     def __init__(
@@ -116,6 +121,7 @@ class Reading:
         self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
         self._contents, self._direction, self.spreads = contents, direction, dict[int, float]()
         self.above: Mapping[str, Counts] = {}
+        self.known: StateLimits = {}
         self._leans = direction == "down" and release.design.leans(scope.histogram, scope.level)
         self.histograms = [scope.histogram] if scope.histogram else list(SCHEMAS)
         self._informed = release.design.full and scope.level != release.finest
@@ -208,9 +214,12 @@ class Reading:
         release, tree = self._release, self._tree
         depth, top = (release.levels.index(level) for level in (self.scope.level, level_of_states(release.levels)))
         if part.state is not None:
-            region = read_state_region(session, release, tree, part.state)
-            self.regions.append(region.digest)
-            limits = self._derive_limits(session, region, part.state)
+            if part.state not in self.known:
+                region = read_state_region(session, release, tree, part.state)
+                self.known.clear()
+                self.known[part.state] = region.digest, self._derive_limits(session, region, part.state)
+            digest, limits = self.known[part.state]
+            self.regions.append(digest)
             return {name: levels[depth - top] for name, levels in limits.items()}
         regions = read_regions(session, release, tree, self.scope)
         upper, states = next(regions), []

@@ -166,6 +166,10 @@ def read_codes(
 
 def read_states(session: Session, release: TreeRelease) -> list[str]:
     """The codes of the states, in the order of their numbers. Raises SpineError if two are the same."""
+    return session.compute_once(("states", release.schema), lambda: _read_states(session, release))
+
+
+def _read_states(session: Session, release: TreeRelease) -> list[str]:
     level = level_of_states(release.levels)
     states: list[str] = read_codes(session, release, level).to_pylist()
     if len(set(states)) < len(states):
@@ -176,6 +180,10 @@ def read_states(session: Session, release: TreeRelease) -> list[str]:
 def read_tree(session: Session, release: TreeRelease) -> Tree:
     """The stored spine. Raises SpineError if its levels are not those of the release, there is no single root, or
     places are not numbered in the order of their parents."""
+    return session.compute_once(("tree", release.schema), lambda: _read_tree(session, release))
+
+
+def _read_tree(session: Session, release: TreeRelease) -> Tree:
     table = release.public(SPINE)
     rows = session.arrow("topdown/parents", spine=table)
     depth, number, parent = (rows[name].to_numpy() for name in ("depth", "number", "parent"))

@@ -129,7 +129,7 @@ _CAPS: Mapping[str, Any] = {
 RELEASES: Mapping[str, Disturbed] = {
     **{name: Disturbed(kind.build, _CAPS[name]) for name, kind in KINDS.items()},
     "swapping, ephemeral key": Disturbed(KINDS["swapping"].build, _CAPS["swapping"], "ephemeral"),
-    "dhc": Disturbed(partial(dhc_deployment, households=60), {"rho": 40}),
+    "dhc": Disturbed(partial(dhc_deployment, homes=60), {"rho": 40}),
     "safetab of households": Disturbed(_of_households, {"rho": 45}),
     "topdown, full estimation": Disturbed(_changed("topdown", estimation="full"), _CAPS["topdown"]),
     "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),

@@ -137,7 +137,7 @@ def test_nothing_of_a_session_is_in_the_next_one(warehouse: Warehouse) -> None:
 
 def test_an_instance_of_large_databases_does_not_wait(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     close_waiting()
-    monkeypatch.setattr(instances, "_LARGEST", warehouse.path(Zone.PUBLIC).stat().st_size - 1)
+    monkeypatch.setattr(instances, "LARGEST", warehouse.path(Zone.PUBLIC).stat().st_size - 1)
     with warehouse.session(reads=[Zone.PUBLIC]):
         pass
     assert not instances._waiting

@@ -137,6 +137,12 @@ class DHCDeclaration(TreeDeclaration):
         description="full: every place is estimated from the answers at and below it. own_levels: every level from its "
         "own answers. The charge is the same; the draw is not, because other answers are read.",
     )
+    householders_among_persons: bool = Field(
+        False,
+        strict=True,
+        description="In every place, no more households have a householder of a Hispanic origin and race than persons "
+        "of it live in households. The redistricting release has estimation: full.",
+    )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[str], AfterValidator(_require_products)] = Field(
         default_factory=list,
@@ -171,4 +177,4 @@ class DHCDeclaration(TreeDeclaration):
             allocations[histogram] = (
                 production[histogram] if isinstance(declared, str) else declared.divide(schema, levels)
             )
-        return DHCDesign(levels, allocations, self.estimation == "full")
+        return DHCDesign(levels, allocations, self.estimation == "full", self.householders_among_persons)

@@ -15,10 +15,11 @@ from assets.measurement.method import GridError
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE
 from assets.tabulation.asset import recipes_gate, tables_gate
+from assets.topdown.dhc.declaration import RECORDS
 from assets.topdown.dhc.given import facilities_recipe, redistricting_recipe, require_feasible
 from assets.topdown.dhc.levels import find_wrong_levels
 from assets.topdown.dhc.measurements import read_again
-from assets.topdown.dhc.products import estimates_recipes, microdata_recipes, tables_recipes
+from assets.topdown.dhc.products import estimates_recipes, microdata_recipes, place_columns, tables_recipes
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, DHCRelease
 from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.dhc.uncertainty import uncertainty_recipes
@@ -59,6 +60,8 @@ def dhc_gates(release: DHCRelease) -> list[Gate[DHCRelease]]:
         tables_gate(lambda session: microdata_recipes(session, release), MICRODATA),
         tables_gate(lambda session: tables_recipes(session, release)),
     ]
+    if release.design.householders_among_persons:
+        gates.append(session_gate("householders_among_persons", MICRODATA, _check_householders))
     if release.declaration.replicates:
         gates += [
             replicates_gate(DHCReplication(release)),
@@ -220,6 +223,16 @@ def _check_redistricting_held(session: Session, context: Context) -> Iterator[st
         given = {"counts": own[HOUSEHOLDS.name], "groups": names[HOUSEHOLDS.name]}
         (wrong,) = session.row("dhc/differing_groups", **given, held=own[UNITS.name], held_groups=tenures)
         yield from count_problem(wrong, f"households of {level}: tenures that differ from the occupied units")
+
+
+def _check_householders(session: Session, context: Context) -> Iterator[str]:
+    """In the published records of every place, no more households have a householder of a Hispanic origin and race than
+    persons of it live in households."""
+    release = context.release
+    place = [name for name, _, _ in place_columns(release)] or ["geoid"]
+    records = {name: release.public(name) for name in RECORDS}
+    (wrong,) = session.row("dhc/householders_beyond_persons", **records, place=place)
+    yield from count_problem(wrong, f"origins and races of {release.finest} with more householders than persons")
 
 
 def _register_groups(session: Session, name: str, schema: Schema, query: str, most: int | None = None) -> Fragment:

@@ -28,6 +28,7 @@ from assets.topdown.spine import placement
 from assets.topdown.tables import register_codes
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.dhc.householders import count_householders
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
 from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
 from mechanisms.topdown.dhc.quarters import count_quarters
@@ -172,8 +173,8 @@ def read_units(session: Session, release: DHCRelease, places: int) -> NDArray[np
 
 
 def require_feasible(session: Session, release: DHCRelease, places: int) -> None:
-    """Refuse, before anything is charged, counts that cannot be completed. Raises QuartersError and RedistrictingError
-    with the number of blocks."""
+    """Refuse, before anything is charged, counts that cannot be completed. Raises QuartersError, HouseholdersError and
+    RedistrictingError with the number of blocks."""
     persons = read_persons(session, release)
     group = PERSONS.marginal(GROUPS)
     possible = np.bincount(group.find(np.flatnonzero(PERSONS.possible)), minlength=group.size) > 0
@@ -181,3 +182,5 @@ def require_feasible(session: Session, release: DHCRelease, places: int) -> None
     if wrong := count_problem(len(wrong_places), "places with impossible persons"):
         raise RedistrictingError(f"{release.schema}: {release.redistricting.name}: {wrong[0]}")
     count_quarters(persons, read_facilities(session, release, places))
+    if release.design.householders_among_persons:
+        count_householders(persons, read_units(session, release, places)[:, 0])

@@ -36,6 +36,7 @@ from assets.topdown.measurements import Stopped, run_in_threads
 from assets.topdown.spine import Tree, pluralize, read_tree, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.householders import Householders, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.levels import (
     Answering,
@@ -45,12 +46,14 @@ from mechanisms.topdown.dhc.levels import (
     Reading,
     Task,
     count_tenures,
+    estimate_homes,
     estimate_level,
+    hold_units,
     list_reads,
     plan_levels,
     read_all,
 )
-from mechanisms.topdown.dhc.passes import PLANS, Plan
+from mechanisms.topdown.dhc.passes import Plan
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
 from mechanisms.topdown.dhc.tree import Held, add_answers
@@ -106,7 +109,6 @@ class Given:
     held: Held | NDArray[np.int64]
     parents: NDArray[np.int64]
     above: Counts | None
-    quarters: Quarters | None = None
 
     @property
     def histogram(self) -> str:
@@ -165,6 +167,9 @@ class Inputs:
         levels: by histogram, this level and all below.
         exact: the exact counts of these levels, if the session reads them.
         full: whether places are estimated from the answers at and below them.
+        occupancy: occupied and vacant units, and facilities by type, shape (places, 26).
+        quarters: the limits of persons.
+        householders: those of households, if they lie within persons.
     """
 
     given: Mapping[str, Given]
@@ -172,6 +177,9 @@ class Inputs:
     levels: Mapping[str, Sequence[Level]]
     exact: Mapping[str, Sequence[Counts]]
     full: bool
+    occupancy: NDArray[np.int64]
+    quarters: Quarters | None
+    householders: Householders | None
 
     def measure(self, histogram: str, key: bytes) -> list[Measuring]:
         """The answers of this level and of all below."""
@@ -329,7 +337,8 @@ def require_estimated(session: Session, release: DHCRelease, level: str) -> None
 
 def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str, *, listing: bool = False) -> Inputs:
     """What a level is measured and estimated from; for `listing` what it reads, without exact counts below the root and
-    limits of group quarters. What holds of households is known once its units are estimated; it is 0 until then."""
+    limits of group quarters. What holds of households is known once its units are estimated; it is 0 until then.
+    `hold_homes` has it."""
     places, depth = tree.places(release.finest), release.levels.index(level)
     if depth:
         require_estimated(session, release, release.levels[depth - 1])
@@ -341,10 +350,15 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str, *
             for below in release.levels[depth:]
         ]
     persons, units = read_persons(session, release), read_units(session, release, places)
-    quarters = None if listing else count_quarters(persons, read_facilities(session, release, places))
+    quarters, householders = None, None
+    if not listing:
+        quarters = count_quarters(persons, read_facilities(session, release, places))
+    if release.design.householders_among_persons:
+        householders = count_householders(persons, units[:, 0])
     for below in parents[:depth:-1]:
         persons, units = add_answers(persons, below), add_answers(units, below)
         quarters = quarters and quarters.add_up(below)
+        householders = householders and householders.add_up(below)
     levels = {
         histogram: plan_levels(allocation, parents)[depth:]
         for histogram, allocation in release.design.allocations.items()
@@ -360,21 +374,24 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str, *
     }
     given = {
         histogram: Given(
-            PLANS[histogram],
+            release.design.plans[histogram],
             levels[histogram][0],
             held[histogram],
             parents[depth],
             above[histogram],
-            quarters if histogram == PERSONS.name else None,
         )
         for histogram in SCHEMAS
     }
-    return Inputs(given, parents[depth:], levels, exact, release.design.full)
+    return Inputs(given, parents[depth:], levels, exact, release.design.full, units, quarters, householders)
 
 
-def hold_tenures(households: Given, units: Counts) -> Given:
-    """What holds of households: by place, the occupied units by tenure."""
-    return replace(households, held=count_tenures(units, len(households.parents)))
+def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given, Given]:
+    """Units and households with what held of them when they were estimated."""
+    of_units, of_households = inputs.given[UNITS.name], inputs.given[HOUSEHOLDS.name]
+    if inputs.householders is None:
+        return of_units, replace(of_households, held=count_tenures(units, len(of_units.parents)))
+    held = hold_units(households, inputs.occupancy)
+    return replace(of_units, held=held), replace(of_households, held=inputs.occupancy[:, :1])
 
 
 def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[str, str]]:
@@ -384,20 +401,31 @@ def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[st
 
     processes = count_cores() if inputs.parents[0][-1] else 1
 
-    def estimate(given: Given, stopped: Stopped) -> tuple[str, Estimated, str]:
+    def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, str]]:
         def perform(work: Callable[[Task], Estimated], tasks: Iterator[Task]) -> Iterator[Estimated]:
             return in_processes(work, takewhile(lambda _: not stopped(), tasks), processes, attrgetter("bytes"))
 
-        digest = ReadDigest()
-        reading = inputs.digest(inputs.measure(given.histogram, key), digest)
-        found = estimate_level(given.plan, reading, given.held, given.parents, given.above, given.quarters, perform)
-        return given.histogram, found, digest.hexdigest()
+        def read(given: Given) -> tuple[Reading, ReadDigest]:
+            digest = ReadDigest()
+            return inputs.digest(inputs.measure(given.histogram, key), digest), digest
 
-    def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, str]]:
-        first = estimate(inputs.given[histogram], stopped)
+        given = inputs.given[histogram]
+        reading, digest = read(given)
         if histogram == PERSONS.name:
-            return [first]
-        return [first, estimate(hold_tenures(inputs.given[HOUSEHOLDS.name], first[1].counts), stopped)]
+            found = estimate_level(
+                given.plan, reading, given.held, given.parents, given.above, inputs.quarters, perform=perform
+            )
+            return [(histogram, found, digest.hexdigest())]
+        households = inputs.given[HOUSEHOLDS.name]
+        other, digest_of_other = read(households)
+        above = given.above, households.above
+        own, others = estimate_homes(
+            reading, other, inputs.occupancy, given.parents, above, inputs.householders, perform=perform
+        )
+        return [
+            (histogram, own, digest.hexdigest()),
+            (HOUSEHOLDS.name, others, digest_of_other.hexdigest()),
+        ]
 
     results = [each for part in run_in_threads(work, [PERSONS.name, UNITS.name], 0) for each in part]
     return {name: found for name, found, _ in results}, {name: digest for name, _, digest in results}

@@ -19,15 +19,16 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, GridError
-from assets.topdown.dhc.levels import Given, Inputs, hold_tenures, read_inputs, require_estimated
+from assets.topdown.dhc.levels import Given, Inputs, hold_homes, read_inputs, require_estimated
 from assets.topdown.dhc.release import DHCRelease
 from assets.topdown.histograms import read_counts
 from assets.topdown.spine import read_tree
 from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.topdown.dhc.design import SCHEMAS
-from mechanisms.topdown.dhc.households import UNITS
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.levels import Level, Listing, Measuring
+from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.schema import Counts, Schema
 from resources.warehouse import Session, open_part
 
@@ -117,9 +118,9 @@ def list_inputs(session: Session, release: DHCRelease) -> Iterator[tuple[Inputs,
     for level in release.levels:
         inputs = read_inputs(session, release, tree, level, listing=True)
         require_estimated(session, release, level)
-        units = read_counts(session, release.public(release.level(level)), histogram=UNITS.name)
-        persons, own, households = inputs.given.values()
-        yield inputs, (persons, own, hold_tenures(households, units))
+        table = release.public(release.level(level))
+        homes = [read_counts(session, table, histogram=name) for name in (UNITS.name, HOUSEHOLDS.name)]
+        yield inputs, (inputs.given[PERSONS.name], *hold_homes(inputs, *homes))
 
 
 def hash_answers(answers: Iterable[tuple[Listing, Answers]]) -> str:

@@ -46,6 +46,11 @@ class DHCRelease(TreeRelease):
         own, other = self.spine[self.finest], redistricting.spine[redistricting.finest]
         if own != other:
             self.refuse(f"spine: {self.finest}: its places are not those of {redistricting.finest} in {named}")
+        if self.design.householders_among_persons and not redistricting.design.full:
+            self.refuse(
+                f"householders_among_persons: {redistricting.name} has estimation: own_levels, by which more units may "
+                "be occupied than there are persons"
+            )
         replicates = self.declaration.replicates
         self._check_replicates(replicates, set(self.products) & set(TABLES) - set(MEDIAN_AGES), "tables of counts")
         if replicates > redistricting.declaration.replicates:

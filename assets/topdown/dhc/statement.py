@@ -23,6 +23,8 @@ _CONSTRAINTS = (
     "as many households by tenure as occupied units",
 )
 
+_AGREEMENT = ("no more households by origin and race of the householder than such persons in households",)
+
 _COUNTED = ("persons: 1, or 3 if householders who live alone are told apart", "units: 2", "households: 4")
 
 
@@ -109,5 +111,5 @@ def _parameters(release: DHCRelease) -> tuple[Parameter, ...]:
         parameter("Counted", _COUNTED),
         parameter("Estimation", "From the answers at and below every place" if design.full else "From own levels"),
         parameter("Noise", "Discrete Gaussian"),
-        parameter("Constraints", _CONSTRAINTS),
+        parameter("Constraints", _CONSTRAINTS + (_AGREEMENT if design.householders_among_persons else ())),
     )

@@ -25,7 +25,7 @@ from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussi
 from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
-from mechanisms.topdown.dhc.passes import PLANS, Pass
+from mechanisms.topdown.dhc.passes import PLANS, PLANS_WITHIN_PERSONS, Pass, Plan
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.schema import Marginal, Schema
 
@@ -85,13 +85,15 @@ class Measured(NamedTuple):
 @dataclass(frozen=True)
 class DHCDesign:
     """What is measured, by histogram. Levels are from the root to the finest. `full` says whether a place is estimated
-    from the answers at and below it, or from its own level's; answers that nobody reads are not measured. Raises
+    from the answers at and below it, or from its own level's; answers that nobody reads are not measured. With
+    `householders_among_persons`, households lie within the persons of the householder's origin and race. Raises
     DesignError if the histograms, levels or queries are not those that estimation needs, or a budget or its noise is
     out of range."""
 
     levels: tuple[str, ...]
     allocations: Mapping[str, Allocation]
     full: bool = True
+    householders_among_persons: bool = False
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
@@ -131,6 +133,11 @@ class DHCDesign:
 
     def measured_at(self, histogram: str, level: str) -> tuple[Measured, ...]:
         return tuple(query for query in self.measured if (query.histogram, query.level) == (histogram, level))
+
+    @property
+    def plans(self) -> Mapping[str, Plan]:
+        """How each histogram is estimated."""
+        return PLANS_WITHIN_PERSONS if self.householders_among_persons else PLANS
 
     @property
     def loss(self) -> ConcentratedLoss:
@@ -176,6 +183,7 @@ class DHCDesign:
         return {
             "levels": list(self.levels),
             "full": self.full,
+            **({"householders_among_persons": True} if self.householders_among_persons else {}),
             "measured": [[part.histogram, part.level, part.query, str(part.loss)] for part in self.measured],
         }
 

@@ -4,9 +4,9 @@ A family is estimated pass by pass (`passes`). What is held at first are counts 
 child: those of the redistricting data, for persons. A parent that has these counts too, and none of the impossible
 cells, can always be divided: each group is a table with the children's counts and the parent's cells as margins.
 
-Within a group, counts by type of group quarters have limits (`quarters`). Single types' are bounds of the real-valued
-problem. If the integers exceed a limit, the nearest counts by type that satisfy all of them are fixed, and the pass is
-repeated.
+Within a group, counts by kind may have limits: persons by type of group quarters (`quarters`), or households by the
+householder's origin and race (`householders`). Single kinds' are bounds of the real-valued problem. If the integers
+exceed a limit, the nearest counts by kind that satisfy all of them are fixed, and the pass is repeated.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.topdown.dhc.householders import Householders
 from mechanisms.topdown.dhc.passes import Pass, Plan
-from mechanisms.topdown.dhc.persons import QUARTERS_TYPES
-from mechanisms.topdown.dhc.quarters import FIRST_TYPE, Quarters
+from mechanisms.topdown.dhc.quarters import Quarters
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.least_squares import Constraints, Query, Solution, solve, solve_apart
 from mechanisms.topdown.rounding import Bounds, round_children
@@ -44,7 +44,7 @@ class Family:
     Attributes:
         cells, parent: shape (cells,): the cells that the parent has, ascending, and its counts; None at the root.
         held: shape (children, groups): the answers to the plan's held query.
-        quarters: of the level; None if no types of group quarters have limits.
+        limiting: the limits of counts by kind in the level; None if there are none.
     """
 
     plan: Plan
@@ -54,7 +54,7 @@ class Family:
     read: Read
     first: int = 0
     last: int = 1
-    quarters: Quarters | None = None
+    limiting: Quarters | Householders | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def estimate(family: Family) -> Estimate:
 
 
 class _Problem:
-    """One pass of a family: cells of the pass in order of what is held, then of type of group quarters.
+    """One pass of a family: cells of the pass in order of what is held, then of kind.
 
     `of_cell` has the position of each of the family's cells among the cells of the pass; those are `order`ed for the
     real-valued step.
@@ -108,16 +108,16 @@ class _Problem:
         )
         self.example = family.cells[first]
         self.group = group[first]
-        self.type = np.zeros(len(own), dtype=np.int64)
-        if held_cell is not None and family.quarters is not None:
-            self.type = schema.marginal(QUARTERS_TYPES).find(self.example).astype(np.int64)
-        self.order = np.lexsort((self.type, self.group))
+        self.kind = np.zeros(len(own), dtype=np.int64)
+        if held_cell is not None and family.limiting is not None:
+            self.kind = family.limiting.find_kinds(self.example)
+        self.order = np.lexsort((self.kind, self.group))
         self.parent = None
         if family.parent is not None:
             self.parent = np.bincount(self.of_cell, family.parent, len(own)).astype(np.int64)[self.order]
-        self.example, self.group, self.type = (each[self.order] for each in (self.example, self.group, self.type))
-        # A part is the cells of a group with one type.
-        self.starts = np.flatnonzero(np.diff(self.group * 32 + self.type, prepend=-1, append=-1))
+        self.example, self.group, self.kind = (each[self.order] for each in (self.example, self.group, self.kind))
+        # A part is the cells of a group with one kind.
+        self.starts = np.flatnonzero(np.diff(self.group * 32 + self.kind, prepend=-1, append=-1))
         self.group_of_part = self.group[self.starts[:-1]]
         self.sections = np.searchsorted(self.group_of_part, np.arange(held.shape[1] + 1))
 
@@ -154,20 +154,18 @@ class _Problem:
         return np.add.reduceat(counts, self.starts[:-1], axis=1)
 
     def _bound(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[int, Limits]]:
-        """The bounds of the parts, shape (children, parts), and the limits of groups with several types."""
+        """The bounds of the parts, shape (children, parts), and the limits of groups with several kinds."""
         upper = self.held[:, self.group_of_part]
         lower, limits = upper.copy(), dict[int, Limits]()
         family = self.family
-        if family.quarters is None or self.held_cell is None:
+        if family.limiting is None or self.held_cell is None:
             return lower, upper, limits
-        for group in np.unique(self.group_of_part[self.type[self.starts[:-1]] > 0]).tolist():
+        for group in np.unique(self.group_of_part[self.kind[self.starts[:-1]] > 0]).tolist():
             parts = self._parts(group)
-            types = self.type[self.starts[parts]]
-            major = int(np.searchsorted(FIRST_TYPE, types[0] - 1, side="right")) - 1
-            present = types - 1 - FIRST_TYPE[major]
-            own = family.quarters.limit(family.first, family.last, int(self.held_cell[group]), present)
+            kinds = self.kind[self.starts[parts]]
+            own = family.limiting.limit(family.first, family.last, int(self.held_cell[group]), kinds)
             lower[:, parts], upper[:, parts] = own.lower, own.upper
-            if len(types) > 1:
+            if len(kinds) > 1:
                 limits[group] = own
         return lower, upper, limits
 
@@ -188,7 +186,7 @@ class _Problem:
         parent = None if self.parent is None else self.parent[chosen]
         constraints = Constraints(parent, starts, lower[:, parts], upper[:, parts], totals, sections)
         queries = []
-        for name in self.step.queries:
+        for name in (*self.step.queries, *self.step.beside):
             every = self.family.plan.schema.marginal(name).find(self.example).astype(np.int64)
             cells, own = np.unique(every[chosen], return_inverse=True)
             answers, precision = self.family.read(name, cells)
@@ -206,11 +204,11 @@ class _Problem:
         x: NDArray[np.float64],
         chosen: NDArray[np.bool_],
         rounded: NDArray[np.int64],
-        types: NDArray[np.int64] | None,
+        kinds: NDArray[np.int64] | None,
     ) -> None:
         """Write integers for the chosen cells' real values, shape (children, chosen cells), into `rounded`. Groups do
-        not depend on each other. With counts by `types`, shape (children, parts), these hold, and coarser queries count
-        within types."""
+        not depend on each other. With counts by `kinds`, shape (children, parts), these hold, and coarser queries count
+        within kinds."""
         schema, group = self.family.plan.schema, self.group[chosen]
         part = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))[chosen]
         where, example = np.flatnonzero(chosen), self.example[chosen]
@@ -218,10 +216,10 @@ class _Problem:
         for first, last in _divide(group, len(x)):
             groups, of_group = np.unique(group[first:last], return_inverse=True)
             chain, bounds = [of_group], list[Bounds | None]([(self.held[:, groups],) * 2])
-            if types is not None:
+            if kinds is not None:
                 parts, of_part = np.unique(part[first:last], return_inverse=True)
                 chain.append(of_part)
-                bounds.append((types[:, parts],) * 2)
+                bounds.append((kinds[:, parts],) * 2)
             for query in queries:
                 own = chain[-1] * (query.max() + 1) + query[first:last]
                 chain.append(np.unique(own, return_inverse=True)[1])

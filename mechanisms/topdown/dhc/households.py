@@ -182,12 +182,16 @@ owned); and the type."""
 
 TENURE = "hhtenshort_3lev"
 
+ORIGIN_AND_RACE = "hisp * race"
+"""Of the householder, in the order of the redistricting data's persons."""
+
 UNITS = Schema(
     name="units",
     attributes=(Attribute("tenvacgq", 35),),
     recodes=(
         Recode("occupancy_and_gq_types", "tenvacgq", (*[0] * 4, *[1] * 7, *range(2, 26))),
         Recode("tenure_3lev", "tenvacgq", (0, 1, 2, 2, *[3] * 31)),
+        Recode("tenure_vacant_and_gq_types", "tenvacgq", (0, 1, 2, 2, *[3] * 7, *range(4, 28))),
     ),
 )
 """Units by tenure (with a mortgage, free and clear, rented, no payment), by why they are vacant (for rent; rented, not
@@ -195,3 +199,6 @@ occupied; for sale; sold, not occupied; seasonal; migrant workers; other), and g
 
 OCCUPANCY = "occupancy_and_gq_types"
 """Occupied units, vacant units, and the types of group quarters."""
+
+TENURE_AND_OTHERS = "tenure_vacant_and_gq_types"
+"""Occupied units by tenure, vacant units, and the types of group quarters."""

@@ -23,13 +23,21 @@ from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.dhc.allocation import LEVELS
 from mechanisms.topdown.dhc.estimation import Family, estimate
-from mechanisms.topdown.dhc.households import UNITS
-from mechanisms.topdown.dhc.passes import Plan, list_queries
+from mechanisms.topdown.dhc.householders import Householders
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, TENURE, UNITS
+from mechanisms.topdown.dhc.passes import (
+    HOUSEHOLD_PLAN,
+    HOUSEHOLD_PLAN_WITHIN_PERSONS,
+    UNIT_PLAN,
+    UNIT_PLAN_AFTER_HOUSEHOLDS,
+    Plan,
+    list_queries,
+)
 from mechanisms.topdown.dhc.quarters import Quarters
 from mechanisms.topdown.dhc.tree import Held, add_counts, climb
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
-from mechanisms.topdown.schema import Counts, Schema
+from mechanisms.topdown.schema import DETAILED, Counts, Schema, add_up
 
 _WORTH = 0.05
 """The part of a place's own precision that answers of the places below add at least, or they are not read."""
@@ -89,6 +97,10 @@ class Answering(Protocol):
         """The answers of the places from `first` up to `last`, shape (places, cells), for some cells of the query's
         marginal, ascending."""
         ...
+
+
+ReadBeside = Callable[[int, int, NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""As `Reading.read`, of one query."""
 
 
 class Measuring:
@@ -269,8 +281,9 @@ def estimate_level(
     held: Held | NDArray[np.int64],
     parents: NDArray[np.int64],
     above: Counts | None,
-    quarters: Quarters | None = None,
+    limiting: Quarters | Householders | None = None,
     perform: Perform = map,
+    beside: Mapping[str, ReadBeside] | None = None,
 ) -> Estimated:
     """The histograms of all places of a level.
 
@@ -279,14 +292,18 @@ def estimate_level(
         held: shape (places, groups): the answers to the plan's held query.
         parents: shape (places,): the position of each place's parent, in ascending order; only 0 at the root.
         above: the histograms of the level above; None at the root.
+        limiting: the limits of the level's counts by kind.
         perform: carries out the tasks, possibly in other processes; answers are read in this one.
+        beside: by query that the plan names so, how its answers are read.
     """
     reading = reading if isinstance(reading, Reading) else Reading(reading)
 
     def list_tasks() -> Iterator[Task]:
         for parent, first, last, own, sums in _list_families(plan, held, parents, above):
-            answers = _read(plan, reading, first, last, own) if own.size and (sums is None or last - first > 1) else {}
-            limits = None if quarters is None else quarters.take(first, last)
+            answers = {}
+            if own.size and (sums is None or last - first > 1):
+                answers = _read(plan, reading, beside or {}, first, last, own)
+            limits = None if limiting is None else limiting.take(first, last)
             yield Task(parent, Family(plan, own, sums, held[first:last], Answers(answers), first, last, limits))
 
     found = list(perform(estimate_task, list_tasks()))
@@ -315,14 +332,82 @@ def estimate_tree(
     readings: Sequence[Reading],
     held: Sequence[Held | NDArray[np.int64]],
     parents: Sequence[NDArray[np.int64]],
-    quarters: Sequence[Quarters] | None = None,
+    limiting: Sequence[Quarters] | None = None,
 ) -> list[Estimated]:
     """By level, from the root's: the histograms of all places."""
     found = list[Estimated]()
     for depth, (reading, own, above) in enumerate(zip(readings, held, parents, strict=True)):
-        limits = None if quarters is None else quarters[depth]
+        limits = None if limiting is None else limiting[depth]
         found.append(estimate_level(plan, reading, own, above, found[-1].counts if found else None, limits))
     return found
+
+
+def estimate_homes(
+    units: Reading,
+    households: Reading,
+    occupancy: NDArray[np.int64],
+    parents: NDArray[np.int64],
+    above: tuple[Counts | None, Counts | None],
+    householders: Householders | None = None,
+    perform: Perform = map,
+) -> tuple[Estimated, Estimated]:
+    """Units and households of all places of a level. Households lie within the units by tenure; with `householders`,
+    units within the households by tenure, which then have these limits.
+
+    Args:
+        occupancy: shape (places, 26): occupied and vacant units, and facilities by type.
+        above: units and households of the level above; None at the root.
+    """
+    above_units, above_households = above
+    if householders is None:
+        of_units = estimate_level(UNIT_PLAN, units, occupancy, parents, above_units, perform=perform)
+        held = count_tenures(of_units.counts, len(parents))
+        return of_units, estimate_level(HOUSEHOLD_PLAN, households, held, parents, above_households, perform=perform)
+    plan, beside = HOUSEHOLD_PLAN_WITHIN_PERSONS, {TENURE: read_tenures(units, occupancy, parents, above_units)}
+    occupied = occupancy[:, :1]
+    found = estimate_level(plan, households, occupied, parents, above_households, householders, perform, beside)
+    held = hold_units(found.counts, occupancy)
+    return estimate_level(UNIT_PLAN_AFTER_HOUSEHOLDS, units, held, parents, above_units, perform=perform), found
+
+
+def estimate_all_homes(
+    units: Sequence[Reading],
+    households: Sequence[Reading],
+    occupancy: Sequence[NDArray[np.int64]],
+    parents: Sequence[NDArray[np.int64]],
+    householders: Sequence[Householders] | None = None,
+) -> list[tuple[Estimated, Estimated]]:
+    """By level, from the root's: as `estimate_homes`."""
+    found = list[tuple[Estimated, Estimated]]()
+    for depth, given in enumerate(zip(units, households, occupancy, parents, strict=True)):
+        above = (found[-1][0].counts, found[-1][1].counts) if found else (None, None)
+        found.append(estimate_homes(*given, above, householders[depth] if householders else None))
+    return found
+
+
+def read_tenures(
+    units: Reading, occupancy: NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
+) -> ReadBeside:
+    """The answers of units, read as their own estimation reads them, added up to tenures. Of the three tenures, one has
+    two kinds, so that variances are 1, 1 and 2 times that of an answer; their mean stands for each."""
+    tenure = UNITS.marginal("tenure_3lev")
+    answers, precisions = np.zeros((len(parents), tenure.size)), np.zeros(len(parents))
+    for _, first, last, own, sums in _list_families(UNIT_PLAN_AFTER_HOUSEHOLDS, occupancy, parents, above):
+        if own.size and (sums is None or last - first > 1):
+            found, precisions[first:last] = units.read(DETAILED, first, last, own)
+            answers[first:last] = add_up(found, tenure.find(own), tenure.size)
+
+    def read(first: int, last: int, cells: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return answers[first:last, cells], precisions[first:last] * 3 / 4
+
+    return read
+
+
+def hold_units(households: Counts, occupancy: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What holds of units after households: of each place, occupied units by tenure and all else, shape (places,
+    28)."""
+    tenures = households.answer(HOUSEHOLDS.marginal(TENURE), 0, len(occupancy))
+    return np.concatenate([tenures, occupancy[:, 1:]], axis=1)
 
 
 def count_tenures(units: Counts, places: int) -> NDArray[np.int64]:
@@ -331,10 +416,18 @@ def count_tenures(units: Counts, places: int) -> NDArray[np.int64]:
 
 
 def _read(
-    plan: Plan, reading: Reading, first: int, last: int, own: NDArray[np.int64]
+    plan: Plan,
+    reading: Reading,
+    beside: Mapping[str, ReadBeside],
+    first: int,
+    last: int,
+    own: NDArray[np.int64],
 ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
-    cells = {query: plan.schema.marginal(query).reach(own) for query in list_queries(plan)}
-    return {query: (asked, *reading.read(query, first, last, asked)) for query, asked in cells.items()}
+    def find(query: str) -> NDArray[np.int64]:
+        return plan.schema.marginal(query).reach(own)
+
+    answers = {query: (find(query), *reading.read(query, first, last, find(query))) for query in list_queries(plan)}
+    return answers | {query: (find(query), *read(first, last, find(query))) for query, read in beside.items()}
 
 
 def list_reads(
@@ -356,7 +449,9 @@ def _list_families(
     if above is None:
         schema = plan.schema
         cells = np.flatnonzero(schema.possible)
-        yield 0, 0, 1, cells[held[0:1][0, schema.marginal(plan.held).find(cells)] > 0], None
+        if not plan.every_cell:
+            cells = cells[held[0:1][0, schema.marginal(plan.held).find(cells)] > 0]
+        yield 0, 0, 1, cells, None
         return
     ends = np.searchsorted(parents, np.arange(parents[-1] + 2))
     rows = np.searchsorted(above.number, np.arange(len(ends)))

@@ -51,9 +51,15 @@ class Quarters:
         own = slice(*np.searchsorted(self.place, [first, last]))
         return Quarters(self.place[own], self.group[own], self.types[own], self.count[own])
 
-    def limit(self, first: int, last: int, group: int, present: NDArray[np.int64]) -> Limits:
-        """The limits of a group's persons in the places from `first` up to `last`, by type; only the types `present` of
-        the group's major type, counted from 0, have anybody."""
+    @staticmethod
+    def find_kinds(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The kind of each cell: its type of group quarters, from 1; 0 for households, which have no limits."""
+        return PERSONS.marginal(QUARTERS_TYPES).find(cells).astype(np.int64)
+
+    def limit(self, first: int, last: int, group: int, kinds: NDArray[np.int64]) -> Limits:
+        """The limits of a group's persons in the places from `first` up to `last`, by kind; others than these `kinds`
+        have nobody."""
+        present = kinds - 1 - FIRST_TYPE[np.searchsorted(FIRST_TYPE, kinds[0] - 1, side="right") - 1]
         of_places = self.take(first, last)
         own = of_places.group == group
         place, types, count = of_places.place[own] - first, of_places.types[own], of_places.count[own]

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
+from mechanisms.topdown.dhc.householders import Householders, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
-from mechanisms.topdown.dhc.levels import Reading, count_tenures, estimate_tree, measure_tree
+from mechanisms.topdown.dhc.levels import Reading, estimate_all_homes, estimate_tree, measure_tree
 from mechanisms.topdown.dhc.passes import PLANS
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters, fill_facilities
@@ -39,7 +40,7 @@ def estimate_finest(
         occupancy: occupied and vacant units of the finest level, shape (places, 2).
         facilities: of the finest level, shape (places, types).
 
-    Raises QuartersError, NotSolvedError and NotRoundedError.
+    Raises QuartersError, HouseholdersError, NotSolvedError and NotRoundedError.
     """
 
     def measure(histogram: str) -> list[Reading]:
@@ -49,9 +50,11 @@ def estimate_finest(
     quarters = climb(count_quarters(persons, facilities), parents, Quarters.add_up)
     held = climb(persons, parents, add_answers)
     of_persons = estimate_tree(PLANS[PERSONS.name], measure(PERSONS.name), held, parents, quarters)[-1]
-    held = climb(np.concatenate([occupancy, facilities], axis=1), parents, add_answers)
-    units = [each.counts for each in estimate_tree(PLANS[UNITS.name], measure(UNITS.name), held, parents)]
-    held = [count_tenures(own, len(places)) for own, places in zip(units, parents, strict=True)]
-    households = estimate_tree(PLANS[HOUSEHOLDS.name], measure(HOUSEHOLDS.name), held, parents)[-1]
+    units_held = climb(np.concatenate([occupancy, facilities], axis=1), parents, add_answers)
+    householders = None
+    if design.householders_among_persons:
+        householders = climb(count_householders(persons, occupancy[:, 0]), parents, Householders.add_up)
+    homes = estimate_all_homes(measure(UNITS.name), measure(HOUSEHOLDS.name), units_held, parents, householders)
+    units, households = homes[-1]
     filled, _ = fill_facilities(of_persons.counts, facilities)
-    return {PERSONS.name: filled, UNITS.name: units[-1], HOUSEHOLDS.name: households.counts}
+    return {PERSONS.name: filled, UNITS.name: units.counts, HOUSEHOLDS.name: households.counts}

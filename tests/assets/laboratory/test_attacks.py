@@ -1,13 +1,17 @@
 """Attacks: what they are given, what they can open, and what they gain where there is nothing to gain."""
 
+import os
+import time
 import tracemalloc
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from assets.laboratory.attacking import Attacker, AttackError, OwnAttack
@@ -70,7 +74,8 @@ class Blank(Point):
 
 
 def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser_and_no_gain() -> None:
-    """Told apart from: an attack whose prior is that of the true records of the block, the target among them."""
+    """Told apart from: an attack whose prior is that of the true records of the block, the target among them; and one
+    that is told who is modal."""
     truth = make_truth(REDISTRICTING)
     publication = Blank().draw(truth.tract, KEY).publication
     guesses = Guesses.of(link(publication, truth.file), len(truth.tract.household), 126)
@@ -79,6 +84,9 @@ def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser
     expected = (shares / shares.sum())[truth.tract.category].mean()
     precision = find(measure_guesses(truth, "link", guesses), ALL, "precision")
     assert precision == pytest.approx(expected)
+    told = np.where(truth.subsets[NONMODAL][:, None] & (np.arange(126) == 0), 0, guesses.shares)
+    told /= told.sum(axis=1, keepdims=True)
+    assert find(measure_guesses(truth, "told", replace(guesses, shares=told)), ALL, "precision") > 1.05 * expected
     targets = choose_targets(truth, 40, KEY)
     (worlds,) = remove_each(truth, Blank(), KEY, targets)
     without = link(worlds.publication, worlds.persons)
@@ -160,7 +168,7 @@ def test_more_swapping_names_fewer_unique_persons_and_a_little_more_than_the_gue
 
 
 OWN = """
-import mmap, os, struct, sys
+import mmap, os, struct, sys, time
 import numpy as np
 # Shared by all forks of a process that has loaded the module.
 SECRETS, calls = {secrets!r}, mmap.mmap(-1, 1)
@@ -187,13 +195,15 @@ def shout(publication, persons):
     return [[0.5]]
 def leave(publication, persons):
     os._exit(0)
+def stay(publication, persons):
+    time.sleep(600)
 """
 
 
 def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Told apart from: an attack that runs in the process of the evaluation, and one process for all publications; a
-    module in shared memory; a wait for the answer of an attack that has ended; and a pipe for the answers of all, in
-    which one attack answers for the next."""
+    module in shared memory; a wait for the answer of an attack that has ended; a pipe for the answers of all, in
+    which one attack answers for the next; and an attack that goes on when the run that wanted it was killed."""
     package = tmp_path / "own" / "packed"
     package.mkdir(parents=True)
     secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "own/packed/source.csv")]
@@ -203,7 +213,7 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkey
     for file in (module, package / "__init__.py"):
         file.write_text(OWN.format(secrets=list(map(str, secrets))))
     monkeypatch.syspath_prepend(str(tmp_path / "own"))
-    own = {name: OwnAttack.find(f"my_attacks:{name}") for name in ("count_opened", "fail", "shout", "leave")}
+    own = {name: OwnAttack.find(f"my_attacks:{name}") for name in ("count_opened", "fail", "shout", "leave", "stay")}
     own["packed"] = OwnAttack.find("packed:count_opened")
     truth = make_truth(REDISTRICTING, 20, 2)
     publication = Exact().draw(truth.tract, KEY).publication
@@ -220,6 +230,7 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkey
             attacker.guess("leave", publication, truth.file)
         linked = attacker.guess("link", publication, truth.file)
         assert np.array_equal(linked.shares, link(publication, truth.file).shares)
+        _require_end_with_parent(attacker, publication, truth.file)
     from my_attacks import count_opened  # type: ignore[import-not-found]
 
     assert count_opened(publication, truth.file)[0] == 14, "in this process, it opens all and finds the records' module"
@@ -228,6 +239,21 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkey
     assert OwnAttack.find("my_attacks:fail").version != version
     with pytest.raises(AttackError, match="there is no module nowhere"):
         OwnAttack.find("nowhere.at_all:attack")
+
+
+def _require_end_with_parent(attacker: Attacker, publication: Publication, persons: NamedPersons) -> None:
+    (process,) = (one for one in psutil.Process().children() if "assets.laboratory.process" in one.cmdline())
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(attacker.guess, "stay", publication, persons)
+        while not (under_way := [one for one in process.children() if os.getsid(one.pid) == one.pid]):
+            time.sleep(0.01)
+        process.kill()
+        with pytest.raises(AttackError, match="its process ended"):
+            asked.result()
+    gone, alive = psutil.wait_procs(under_way, timeout=5)
+    for left in alive:
+        left.kill()
+    assert gone == under_way
 
 
 def test_what_an_attack_returns_is_checked() -> None:

@@ -20,7 +20,7 @@ import yaml
 from assets.gates.shared import all_gates
 from assets.publication import asset
 from assets.publication.withdrawal import withdraw
-from assets.topdown.dhc import levels
+from assets.topdown.dhc import gates, levels
 from assets.topdown.dhc.measurements import list_measured, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.recount import list_microdata
@@ -266,6 +266,10 @@ WRONG = {
         {"products": ["P13", "persons"], "replicates": 2},
         "the errors of tables of counts",
     ),
+    "householders among persons of data that do not agree": (
+        {"householders_among_persons": True},
+        "redistricting has estimation: own_levels",
+    ),
     "more replicates than the redistricting data have": ({"replicates": 2}, "redistricting, which declares 0"),
     "another finest level": (
         {
@@ -281,6 +285,25 @@ def test_a_declaration_that_cannot_be_carried_out_is_refused(published: DHCDeplo
     fields, says = WRONG[name]
     with pytest.raises(ValueError, match=says.replace("*", r"\*")):
         dhc_deployment(published.root, **fields)
+
+
+def count_contradictions(deployment: DHCDeployment) -> int:
+    """In the published records: blocks, origins and races with more householders than persons in households."""
+    block = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]
+    persons, units = read(deployment, "persons", sep="|"), read(deployment, "units", sep="|")
+    persons, units = persons[persons.RTYPE == 3], units[units.TEN > 0]
+    living = persons.groupby([*block, persons.CENHISP.rename("origin"), persons.CENRACE.clip(upper=7).rename("race")])
+    homes = units.groupby([*block, units.THHSPAN.rename("origin"), units.THHRACE.rename("race")]).size()
+    return int((homes > living.size().reindex(homes.index).fillna(0)).sum())
+
+
+def test_householders_beyond_persons_are_found_in_the_published_records(published: DHCDeployment) -> None:
+    """A release without `householders_among_persons` is the wrong program, which the gate of one with it finds."""
+    wrong = count_contradictions(published)
+    assert wrong > 0
+    with published.context.snapshot() as context, context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        (problem,) = gates._check_householders(session, context)
+    assert problem == f"origins and races of Block with more householders than persons: {wrong}"
 
 
 def test_a_spine_that_begins_with_the_state_is_of_one_state(altered: DHCDeployment) -> None:
@@ -324,12 +347,20 @@ def test_the_published_records_have_the_figures_of_every_published_table(publish
 
 @pytest.mark.prove
 def test_an_ephemeral_key_is_gone_after_the_draw_and_what_is_altered_then_cannot_be_made_again(tmp_path: Path) -> None:
-    deployment = dhc_deployment(tmp_path / "town", custody="ephemeral")
+    """And with householders among persons, no block contradicts itself, and the certificate says so."""
+    deployment = dhc_deployment(tmp_path / "town", full=True, custody="ephemeral", householders_among_persons=True)
     deployment.run(*TO_CHARGE)
     assert "materialize level_state again" in deployment.refusal("noisy_measurements")
     deployment.run(*TO_PUBLICATION)
     assert deployment.context.custody.list_keys() == set()
     assert failing(deployment) == set()
+    assert count_contradictions(deployment) == 0
+    certificate = json.loads(deployment.published()["certificate.json"])
+    assert "householders_among_persons" in {gate["name"] for gate in certificate["checks"]}
+    (constraints,) = [
+        each["value"] for each in certificate["mechanism"]["parameters"] if each["label"] == "Constraints"
+    ]
+    assert any("origin and race of the householder" in each for each in constraints)
     deployment.run(*TO_PUBLICATION)
     executes("UPDATE level_block SET count = count + 1")(deployment)
     assert "key" in deployment.refusal("level_block")

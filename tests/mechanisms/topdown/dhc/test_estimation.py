@@ -24,29 +24,33 @@ from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.dhc.estimation import Family, estimate
-from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
+from mechanisms.topdown.dhc.householders import Householders, HouseholdersError, count_householders
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, ORIGIN_AND_RACE, TENURE, UNITS
 from mechanisms.topdown.dhc.levels import (
     Estimated,
     Level,
     Measuring,
     Reading,
     Task,
+    estimate_homes,
     estimate_level,
     plan_levels,
     read_all,
 )
-from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
+from mechanisms.topdown.dhc.passes import PERSON_PLAN
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.topdown.dhc.quarters import Quarters, QuartersError, count_quarters, fill_facilities
-from mechanisms.topdown.dhc.tree import Held, climb
+from mechanisms.topdown.dhc.tree import Held, add_answers, climb
 from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
 from mechanisms.topdown.projection import project, project_together
 from mechanisms.topdown.schema import Counts
+from mechanisms.topdown.sets import nearest_counts, satisfies_sets
 from resources.processes import in_processes
 from tests.mechanisms.topdown.dhc.country import Country, Numbers, add_up, count, draw_country
 
 KEY = bytes(range(32))
 TYPES = PERSONS.marginal(QUARTERS_TYPES)
+HOMES = (UNITS, HOUSEHOLDS)
 
 
 def equal(one: Counts, other: Counts) -> bool:
@@ -167,7 +171,7 @@ def test_limits_of_types_are_exactly_what_the_blocks_can_add_up_to(blocks: list[
         redistricting[number, group] = persons
         facilities[number, 6:9] = own >> np.arange(3) & 1
     one = count_quarters(redistricting, facilities).add_up(np.zeros(len(blocks), dtype=np.int64))
-    limits = one.limit(0, 1, group, np.arange(3))
+    limits = one.limit(0, 1, group, np.arange(7, 10))
     assert limits.sets is not None
     in_set = np.arange(8)[:, None] >> np.arange(3) & 1
     persons = sum(persons for persons, _ in blocks)
@@ -184,7 +188,7 @@ def test_limits_of_types_are_exactly_what_the_blocks_can_add_up_to(blocks: list[
 
 def test_limits_of_types_that_a_parent_has_are_those_of_the_others_empty() -> None:
     quarters = Quarters(*(np.array(each) for each in ([0, 0], [504, 504], [0b101, 0b010], [4, 3])))
-    limits = quarters.limit(0, 1, 504, np.array([0, 1]))
+    limits = quarters.limit(0, 1, 504, np.array([7, 8]))
     assert (limits.lower.tolist(), limits.upper.tolist(), limits.totals.tolist()) == ([[4, 3]], [[4, 3]], [7])
 
 
@@ -487,6 +491,8 @@ def test_groups_rounded_together_are_as_near_as_each_by_itself(monkeypatch: pyte
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_units_and_households_agree_with_each_other_and_with_the_redistricting_data(seed: int) -> None:
+    """And if it is declared, with persons by the householder's origin and race; told apart from: not at all, or at the
+    upper levels only."""
     random = np.random.default_rng(seed)
     parents = [np.zeros(1, np.int64), np.zeros(2, np.int64), np.array([0, 0, 1]), np.repeat([0, 1, 2], 3)]
     blocks = 9
@@ -499,34 +505,67 @@ def test_units_and_households_agree_with_each_other_and_with_the_redistricting_d
         count(UNITS, np.append(homes, places), np.append(units, others)),
         count(HOUSEHOLDS, homes, cells),
     )
-    plans: tuple[Plan, Plan] = (UNIT_PLAN, HOUSEHOLD_PLAN)
     of_level = [list(finest)]
     for above in parents[:0:-1]:
-        of_level.insert(0, [add_up(plan.schema, each, above) for plan, each in zip(plans, of_level[0], strict=True)])
+        of_level.insert(0, [add_up(schema, each, above) for schema, each in zip(HOMES, of_level[0], strict=True)])
     levels = [
         plan_levels(lower_levels(allocation, 4), parents) for allocation in (UNIT_ALLOCATION, HOUSEHOLD_ALLOCATION)
     ]
+    # A householder each, and a few others.
+    kinds = HOUSEHOLDS.marginal(ORIGIN_AND_RACE).size
+    living = np.append(
+        homes * kinds + HOUSEHOLDS.marginal(ORIGIN_AND_RACE).find(cells), random.integers(0, 9 * kinds, 9)
+    )
+    persons = np.bincount(living, minlength=blocks * kinds).reshape(blocks, kinds)
+    occupied = np.bincount(homes, minlength=blocks)
+    householders = climb(Householders(np.arange(blocks), occupied, persons), parents, Householders.add_up)
+    persons_of = climb(persons, parents, add_answers)
     # The parents of the second level are the truth: the root's million cells take seconds.
-    before = of_level[1]
-    for depth in (2, 3):
-        count_of = len(parents[depth])
-        exact = of_level[depth]
-        held = exact[0].answer(UNITS.marginal(OCCUPANCY), 0, count_of)
-        of_units = estimate_level(
-            UNIT_PLAN, Measuring(UNITS, levels[0][depth], exact[0], KEY), held, parents[depth], before[0]
-        )
-        tenures = of_units.counts.answer(UNITS.marginal("tenure_3lev"), 0, count_of)[:, :3]
-        of_households = estimate_level(
-            HOUSEHOLD_PLAN,
-            Measuring(HOUSEHOLDS, levels[1][depth], exact[1], KEY),
-            tenures,
-            parents[depth],
-            before[1],
-        )
-        after = [of_units.counts, of_households.counts]
-        assert np.array_equal(after[0].answer(UNITS.marginal(OCCUPANCY), 0, count_of), held)
-        assert np.array_equal(after[1].answer(HOUSEHOLDS.marginal(TENURE), 0, count_of), tenures)
-        assert HOUSEHOLDS.possible[after[1].cell].all()
-        for plan, found, above_ in zip(plans, after, before, strict=True):
-            assert equal(add_up(plan.schema, found, parents[depth]), above_)
-        before = after
+    beyond = []
+    for limits in (None, householders):
+        before = (of_level[1][0], of_level[1][1])
+        for depth in (2, 3):
+            count_of, exact = len(parents[depth]), of_level[depth]
+            held = exact[0].answer(UNITS.marginal(OCCUPANCY), 0, count_of)
+            readings = [
+                Reading(Measuring(schema, planned[depth], own, KEY))
+                for schema, planned, own in zip(HOMES, levels, exact, strict=True)
+            ]
+            found = estimate_homes(
+                readings[0], readings[1], held, parents[depth], before, limits[depth] if limits else None
+            )
+            after = (found[0].counts, found[1].counts)
+            tenures = after[0].answer(UNITS.marginal("tenure_3lev"), 0, count_of)[:, :3]
+            assert np.array_equal(after[0].answer(UNITS.marginal(OCCUPANCY), 0, count_of), held)
+            assert np.array_equal(after[1].answer(HOUSEHOLDS.marginal(TENURE), 0, count_of), tenures)
+            assert HOUSEHOLDS.possible[after[1].cell].all()
+            for schema, own, above_ in zip(HOMES, after, before, strict=True):
+                assert equal(add_up(schema, own, parents[depth]), above_)
+            of_kinds = after[1].answer(HOUSEHOLDS.marginal(ORIGIN_AND_RACE), 0, count_of)
+            beyond.append(bool((of_kinds > persons_of[depth]).any()))
+            before = after
+    assert beyond[2:] == [False, False], "among persons at every level"
+    assert beyond[1], "which does not happen by itself"
+
+
+def test_householders_of_a_place_can_be_divided_among_its_blocks() -> None:
+    """Told apart from: limits of single origins and races. The homes of one block are of two races, those of the other
+    of two others, and each race could have them all."""
+    persons = np.zeros((2, 14), dtype=np.int64)
+    persons[0, [1, 2]] = persons[1, [3, 9]] = 2
+    limits = Householders(np.arange(2), np.array([2, 2]), persons).add_up(np.zeros(2, dtype=np.int64))
+    own = limits.limit(0, 1, 0, np.array([2, 3, 4, 10]))
+    assert (own.lower.tolist(), own.upper.tolist(), own.totals.tolist()) == ([[0] * 4], [[2] * 4], [4])
+    assert not satisfies_sets(own.sets, np.array([[2, 2, 0, 0]]))
+    assert nearest_counts(np.array([[1.9, 1.7, 0.3, 0.1]]), own, None).tolist() == [[1, 1, 1, 1]]
+
+
+def test_householders_are_counted_among_persons_in_households() -> None:
+    """Told apart from: persons of group quarters too, and races not added up to those of householders."""
+    groups = np.zeros((1, 8, 2, 2, 63), dtype=np.int64)
+    groups[0, 0, 0, 1, 62], groups[0, 0, 1, 1, 7], groups[0, 0, 1, 0, 5], groups[0, 3, 1, 0, 0] = 1, 2, 4, 8
+    found = count_householders(groups.reshape(1, -1), np.array([7]))
+    assert found.persons.nonzero()[1].tolist() == [5, 13]
+    assert found.persons[0, [5, 13]].tolist() == [4, 3]
+    with pytest.raises(HouseholdersError, match="1 blocks have more occupied units"):
+        count_householders(groups.reshape(1, -1), np.array([8]))
