@@ -110,8 +110,9 @@ def ledger_on_server() -> bool:
 def find_lake_paths() -> dict[str, str]:
     """Where the files of the zones lie that are kept in a lake, by zone; none in a deployment on files.
 
-    Raises DeclarationError if a data path is missing in a cluster, is neither a folder nor a place on an S3 server, or
-    is inside the other.
+    Raises DeclarationError if a data path is missing in a cluster, is neither a folder nor a place on an S3 server, is
+    inside the other, or holds the publications or the deployment's home, whose Parquet files `Warehouse.compact` would
+    delete.
     """
     if not is_cluster():
         return {}
@@ -126,6 +127,10 @@ def find_lake_paths() -> dict[str, str]:
                 "(STIRRED_DEPLOYMENT is cluster)"
             )
         paths[zone.value] = f"{given.rstrip('/')}/"
+        if any(f"{folder}/".startswith(paths[zone.value]) for folder in deployment_folders()):
+            raise DeclarationError(
+                f"STIRRED_HOME or STIRRED_PUBLISHED is inside {variable}, which is for the lake alone"
+            )
     one, other = paths.values()
     if one.startswith(other) or other.startswith(one):
         raise DeclarationError(f"{' and '.join(variables.values())} are not apart: one is inside the other")

@@ -93,7 +93,8 @@ def wait_for_writers(
 
     On files, steps take turns. In a lake they go on side by side, so that a withdrawal would remove tables while a run
     makes them, and an audit find a release half-made. The queue launches no further run of the dataset until the run
-    that waits has ended. Of two withdrawals that wait at the same time, the earlier one goes first.
+    that waits has ended, except for the states of a release that it holds already: a withdrawal waits for those too. Of
+    two withdrawals that wait at the same time, the earlier one goes first.
 
     Args:
         dataset: the dataset; None for whatever goes on.
@@ -106,7 +107,18 @@ def wait_for_writers(
     if own and dataset:
         instance.add_run_tags(run_id, {WRITES: dataset})
         time.sleep(_TURN)
-    waited = sorted(
+    while waited := _list_writers(instance, dataset, own):
+        report(f"Waiting for the end of the runs {', '.join(waited)}")
+        while instance.get_runs_count(dg.RunsFilter(run_ids=waited, statuses=_IN_PROGRESS)):
+            time.sleep(_TURN)
+        if dataset is None:
+            # In a busy deployment, some run is always in progress.
+            break
+
+
+def _list_writers(instance: dg.DagsterInstance, dataset: str | None, own: dg.RunRecord | None) -> list[str]:
+    """The runs in progress for which `wait_for_writers` waits."""
+    return sorted(
         record.dagster_run.run_id
         for record in instance.get_run_records(dg.RunsFilter(statuses=_IN_PROGRESS))
         if dataset is None
@@ -114,10 +126,6 @@ def wait_for_writers(
         or record.dagster_run.job_name.startswith(f"{STATES}__{dataset}__")
         if not own or record.dagster_run.job_name != own.dagster_run.job_name or record.storage_id < own.storage_id
     )
-    if waited:
-        report(f"Waiting for the end of the runs {', '.join(waited)}")
-    while waited and instance.get_runs_count(dg.RunsFilter(run_ids=waited, statuses=_IN_PROGRESS)):
-        time.sleep(_TURN)
 
 
 def audit_automation(audits: dg.JobDefinition, releases: Iterable[str]) -> dg.Definitions:

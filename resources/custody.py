@@ -61,6 +61,9 @@ TIME_STAMPS = "timestamps"
 EDITIONS = "publications"
 """The folder of the records of published editions, a file for each release, in the custody's folder."""
 
+CURRENT = "current"
+"""The name of the edition of a record that is the release's current one, which may be among the earlier ones too."""
+
 _SEALING = "ledger anchor"
 
 _KEY_FILE = re.compile(r"([0-9a-f]{64})\.key|\.([0-9a-f]{64})\.key\..+")
@@ -183,19 +186,24 @@ class Custody(ConfigurableResource):
         """Delete a sketch, if there is one. Raises CustodyError if its file cannot be deleted."""
         _delete(Path(self.folder) / SKETCHES / _name_file(name))
 
-    def record_edition(self, dataset: str, release: str, edition: str, draw_id: str, checksums: str) -> None:
+    def record_edition(
+        self, dataset: str, release: str, edition: str, draw_id: str, checksums: str, *, kept: bool
+    ) -> None:
         """Record an edition that is about to be published, in place of an earlier publication of it.
 
-        Only the process that has the folder of the dataset's publications locked may do so. Raises CustodyError if
-        another record of the release was altered, or the file cannot be written.
+        If an earlier publication of it is kept among the earlier editions, the record of that one stays. Only the
+        process that has the folder of the dataset's publications locked may do so. Raises CustodyError if a record was
+        altered, or the file cannot be written.
         """
-        editions = {**self.list_editions().get((dataset, release), {}), edition: [draw_id, checksums]}
+        own = {CURRENT: [draw_id, checksums]} | ({} if kept else {edition: [draw_id, checksums]})
+        editions = self.list_editions().get((dataset, release), {}) | own
         facts = {"dataset": dataset, "release": release, "editions": editions}
         path = self.private_folder(EDITIONS) / f"{dataset}__{release}"
         keyfiles.replace(path, canonicalize({**facts, "seal": self.seal(facts)}))
 
     def list_editions(self) -> dict[tuple[str, str], dict[str, list[str]]]:
-        """By dataset and release, the draw and the checksums of every edition by its name, as it was last recorded.
+        """By dataset and release, the draw and the checksums of every edition by its name, as it was last recorded,
+        and of the current one by the name `CURRENT`.
 
         Raises CustodyError if a record cannot be read, or was altered.
         """

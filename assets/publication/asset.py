@@ -378,8 +378,10 @@ def _place(
             (folder / name).write_bytes(text)
         signature.sign(folder, context.custody)
         checksums = signature.file_sha256(folder / CHECKSUMS)
-        names = release.dataset.name, release.name, certificate.edition_name
-        context.custody.record_edition(*names, certificate.randomness.draw_id, checksums)
+        name = certificate.edition_name
+        names = release.dataset.name, release.name, name
+        kept = (release.folder / signature.EDITIONS / name).exists()
+        context.custody.record_edition(*names, certificate.randomness.draw_id, checksums, kept=kept)
     return certificate, checksums
 
 

@@ -43,7 +43,7 @@ from assets.texts import show_line
 from mechanisms.accounting.losses import format_loss
 from resources import clock
 from resources.chain import NOT_CHARGED, SETTLE, WITHDRAW, Entry, finished_draws, settled_draws
-from resources.custody import Custody, CustodyError, CustodyMode
+from resources.custody import CURRENT, Custody, CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.storage import TransientError
@@ -209,7 +209,7 @@ def _problems(problems: Any, context: ReleaseContext[Any]) -> list[str]:
 def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] | None) -> list[Finding]:
     """The signatures, checksums and ledger entries of all published editions, of whatever release."""
     findings = []
-    published_editions: dict[tuple[str, str], dict[str, str]] = {}
+    published_editions: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
     for dataset, release in publications(published):
         subject = f"{dataset}/{release}"
         try:
@@ -217,8 +217,10 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
             editions, _ = verify(published / dataset / release, public_key(ledger.custody))
         except CustodyError as error:
             problems, editions = [str(error)], {}
-        checksums = {edition.name: file_sha256(path / CHECKSUMS) for path, edition in editions.items()}
-        published_editions[dataset, release] = checksums
+        places = {path: edition.name for path, edition in editions.items()} | {published / dataset / release: CURRENT}
+        published_editions[dataset, release] = {
+            places[path]: (edition.name, file_sha256(path / CHECKSUMS)) for path, edition in editions.items()
+        }
         numbers = ", ".join(edition.name for edition in sorted(editions.values(), key=lambda each: each.order))
         findings.append(
             Finding(
@@ -239,12 +241,12 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
 
 
 def _audit_editions(
-    custody: Custody, entries: Sequence[Entry], published: Mapping[tuple[str, str], Mapping[str, str]]
+    custody: Custody, entries: Sequence[Entry], published: Mapping[tuple[str, str], Mapping[str, tuple[str, str]]]
 ) -> list[Finding]:
     """Whether the edition of every draw is published, and every edition that the custody has recorded is as it was.
 
     Args:
-        published: the checksums of all intact editions, by release and name.
+        published: the names and checksums of all intact editions, by release, and by name, or `CURRENT`.
     """
     words = "Every draw has been published, and every edition is there as it was last published."
     try:
@@ -256,12 +258,13 @@ def _audit_editions(
     for dataset, release in dict.fromkeys([*((entry.dataset, entry.release) for entry in entries), *recorded]):
         found = published.get((dataset, release), {})
         charges = [charge for charge in list_charges(entries) if charge.entry.dataset == dataset]
-        numbers = {name.partition(".")[0] for name in found}
+        names = {name for name, _ in found.values()}
+        numbers = {name.partition(".")[0] for name in names}
         due = {str(charge.edition) for charge in charges if charge.entry.release == release and charge.edition}
         kept = recorded.get((dataset, release), {})
-        of_record = {name: sums for name, (draw_id, sums) in kept.items() if draw_id not in withdrawn}
-        missing = sorted((due - numbers) | (of_record.keys() - found))
-        other = sorted(name for name in of_record.keys() & found if found[name] != of_record[name])
+        of_record = {place: sums for place, (draw_id, sums) in kept.items() if draw_id not in withdrawn}
+        missing = sorted((due - numbers) | (of_record.keys() - names - {CURRENT}))
+        other = sorted({name for place, (name, sums) in found.items() if sums != of_record.get(place, sums)})
         remarks = [f"No verified folder holds edition {', '.join(missing)}: removed, or never published."] * bool(
             missing
         )

@@ -54,9 +54,12 @@ def test_data_paths_are_folders_or_places_on_an_s3_server(
         "s3://lake?s3_secret_access_key=x",
         "/srv/*/lake",
         "/srv/other/in",
+        "/srv/published",
     ],
 )
 def test_an_impossible_data_path_is_refused_naming_the_setting(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Told apart from: a retention that takes the data files of publications for those of writers that were killed."""
+    monkeypatch.setenv("STIRRED_PUBLISHED", "/srv/published/tables")
     cluster(monkeypatch, place, "/srv/other")
     with pytest.raises(DeclarationError, match="STIRRED_LAKE_CONFIDENTIAL"):
         find_lake_paths()

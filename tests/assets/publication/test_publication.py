@@ -16,6 +16,7 @@ import pytest
 from assets.gates.shared import all_gates
 from assets.publication import asset
 from assets.publication.asset import publication_problems, publish, require_gates
+from assets.publication.audit import audit
 from assets.publication.placement import remove
 from assets.publication.record import Check
 from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
@@ -336,6 +337,8 @@ def test_every_draw_is_an_edition_and_earlier_ones_stay_as_they_were(tmp_path: P
         deployment = KINDS["laplace tables"].build(tmp_path / "release", guess=guess)
         deployment.reach(*to_publication(deployment.context.method))
         assert problems(deployment) == []
+        record = audit([], deployment.context.nodes, deployment.context.ledger, deployment.release.published, "now")
+        assert [each["details"] for each in record["findings"] if each["name"] == "editions"] == []
         return deployment
 
     first = run(0)

@@ -83,7 +83,8 @@ def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(
         table = read_table(folder, name.lower())
         assert set(table) == every
         assert {place: row[cell] for place, row in table.items()} == {place: counts[name][place] for place in every}
-        assert sum(counts[name].values()) > 0
+    # Of a small town, the noise may leave none of one kind.
+    assert sum(number for of_table in counts.values() for number in of_table.values()) > 0
     record = json.loads((folder / "certificate.json").read_text())
     schema = json.loads((folder / "certificate.schema.json").read_text())
     assert list(Draft202012Validator(schema).iter_errors(record)) == []
