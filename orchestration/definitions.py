@@ -68,7 +68,7 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
                 target=selection,
                 default_status=dg.DefaultSensorStatus.RUNNING,
                 # A look costs the daemon 0.12 CPU-s, and as much on a server of its database.
-                minimum_interval_seconds=60,
+                minimum_interval_seconds=60 if is_cluster() else 10,
                 run_tags={WRITES: "ledger"},
                 description=f"{words[:-1]} after every charge and draw.",
             )
