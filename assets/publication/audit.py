@@ -254,20 +254,21 @@ def _audit_editions(
     except CustodyError as error:
         return [_judge("The publications", "editions", words, [str(error)])]
     withdrawn = {entry.draw_id for entry in entries if entry.kind == WITHDRAW}
+    charges = list_charges(entries)
     findings = []
     for dataset, release in dict.fromkeys([*((entry.dataset, entry.release) for entry in entries), *recorded]):
         found = published.get((dataset, release), {})
-        charges = [charge for charge in list_charges(entries) if charge.entry.dataset == dataset]
         names = {name for name, _ in found.values()}
         numbers = {name.partition(".")[0] for name in names}
-        due = {str(charge.edition) for charge in charges if charge.entry.release == release and charge.edition}
+        own = (each for each in charges if (each.entry.dataset, each.entry.release) == (dataset, release))
+        due = {str(charge.edition) for charge in own if charge.edition}
         kept = recorded.get((dataset, release), {})
         of_record = {place: sums for place, (draw_id, sums) in kept.items() if draw_id not in withdrawn}
         missing = sorted((due - numbers) | (of_record.keys() - names - {CURRENT}))
         other = sorted({name for place, (name, sums) in found.items() if sums != of_record.get(place, sums)})
-        remarks = [f"No verified folder holds edition {', '.join(missing)}: removed, or never published."] * bool(
-            missing
-        )
+        remarks = []
+        if missing:
+            remarks.append(f"No verified folder holds edition {', '.join(missing)}: removed, or never published.")
         if other:
             remarks.append(
                 f"Edition {', '.join(other)} is signed, but is not as it was last published: somebody put back an "

@@ -55,18 +55,17 @@ class Householders:
     def limit(self, first: int, last: int, group: int, kinds: NDArray[np.int64]) -> Limits:
         """The limits of householders in the places from `first` up to `last`, by kind; others than these `kinds` have
         nobody. There is one group, of all households."""
-        begin, end = np.searchsorted(self.place, [first, last])
-        sets = 1 << len(kinds)
+        own, sets = self.take(first, last), 1 << len(kinds)
         most, step = np.zeros((last - first, sets), dtype=np.int64), max(1, _AT_ONCE // sets)
-        for start in range(begin, end, step):
-            rows = slice(start, min(start + step, end))
-            sums = np.zeros((rows.stop - start, 1), dtype=np.int64)
+        for start in range(0, len(own.place), step):
+            rows = slice(start, start + step)
+            sums = np.zeros((len(own.place[rows]), 1), dtype=np.int64)
             for kind in kinds - 1:
-                sums = np.concatenate([sums, sums + self.persons[rows, kind, None]], axis=1)
-            np.minimum(sums, self.occupied[rows, None], out=sums)
-            places, starts = np.unique(self.place[rows], return_index=True)
+                sums = np.concatenate([sums, sums + own.persons[rows, kind, None]], axis=1)
+            np.minimum(sums, own.occupied[rows, None], out=sums)
+            places, starts = np.unique(own.place[rows], return_index=True)
             most[places - first] += np.add.reduceat(sums, starts)
-        totals = np.bincount(self.place[begin:end] - first, self.occupied[begin:end], last - first).astype(np.int64)
+        totals = np.bincount(own.place - first, own.occupied, last - first).astype(np.int64)
         least, single = totals[:, None] - most[:, ::-1], 1 << np.arange(len(kinds))
         return Limits(least[:, single], most[:, single], totals, Sets(np.arange(last - first), least, most))
 

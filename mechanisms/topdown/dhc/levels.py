@@ -13,7 +13,7 @@ answers are read of the children alone, as deeper places have the more answers t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -423,11 +423,9 @@ def _read(
     last: int,
     own: NDArray[np.int64],
 ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
-    def find(query: str) -> NDArray[np.int64]:
-        return plan.schema.marginal(query).reach(own)
-
-    answers = {query: (find(query), *reading.read(query, first, last, find(query))) for query in list_queries(plan)}
-    return answers | {query: (find(query), *read(first, last, find(query))) for query, read in beside.items()}
+    reads = {query: partial(reading.read, query) for query in list_queries(plan)} | dict(beside)
+    cells = {query: plan.schema.marginal(query).reach(own) for query in reads}
+    return {query: (cells[query], *read(first, last, cells[query])) for query, read in reads.items()}
 
 
 def list_reads(
