@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from hashlib import sha256
 from multiprocessing import get_context
-from multiprocessing.pool import ThreadPool
+from multiprocessing.pool import Pool, ThreadPool
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ from tests.faults import attacks, canaries, cluster, kills, lakes, launches, seq
 from tests.faults.releases import RELEASES, die_with_parent, from_charge, prepare, warm_up, whole_job
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Either interrupts the command. Dagster has the one do what the other does."""
 
 Case = tuple[str, str, Callable[[], tuple[bool | str, list[str]]]]
 """The release, what happens to it, and a function that does it: whether the fault took effect, or the words of what it
@@ -269,7 +272,7 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
         # One cluster runs at a time.
         chosen.sort(key=itemgetter(0))
     has_servers = section in ("cluster", "attacked_lakes")
-    with ThreadPool(1) if has_servers else get_context("fork").Pool(options.processes, _outlive) as pool:
+    with ThreadPool(1) if has_servers else _pool(options.processes) as pool:
         for number, record in enumerate(pool.imap_unordered(attempt, chosen), 1):
             _record(options.tries, {"section": section, **record})
             if record["wrong"]:
@@ -278,11 +281,22 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
                 print(f"{section}: {number} of {len(chosen)}", file=sys.stderr, flush=True)
 
 
+def _pool(processes: int) -> Pool:
+    """Forked processes for tries. They begin with signals blocked: Python ignores an exception in the functions that it
+    calls at a fork, so a process that the end of the pool interrupts there would live on, and the pool would wait."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        return get_context("fork").Pool(processes, _outlive)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
 def _outlive() -> None:
     """Leave an interruption to the parent, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with_parent()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def _commit() -> str:
@@ -367,8 +381,7 @@ def main(arguments: Sequence[str]) -> int:
     chosen.tries = chosen.tries or Path(tempfile.mkstemp(prefix="stirred-faults-", suffix=".jsonl")[1])
     chosen.tries.touch()
     print(f"each try is appended to {chosen.tries}", file=sys.stderr)
-    # Both, because Dagster has the one do what the other does.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)
     is_interrupted = False
     try:

@@ -180,7 +180,8 @@ HANGING = Path()
 
 
 def test_an_interrupted_run_has_recorded_its_tries_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart from: figures that are counted in memory, which two interruptions of several processes lose."""
+    """Told apart from: figures that are counted in memory, which two interruptions of several processes lose; and a
+    pool that waits for a process which its end reached while it started."""
     tries, figures = tmp_path / "tries", tmp_path / "figures"
     arguments = ["slow", "--tries", str(tries), "--figures", str(figures), "--releases", "swapping"]
     cases = [("swapping", "a fault", slow, number) for number in range(8)]
@@ -200,13 +201,19 @@ def test_an_interrupted_run_has_recorded_its_tries_and_goes_on(tmp_path: Path, m
     assert (cut["cases"], cut["tried"], cut["wrong"]) == (8, 4, ["swapping, a fault (2): a finding"])
     for number in (6, 7):
         (tmp_path / str(number)).touch()
-    assert releases.in_child(lambda: command.main(arguments)).answer == 1
+    assert releases.in_child(lambda: (start_second_slowly(), command.main(arguments))[1]).answer == 1
     whole = json.loads(figures.read_text())["slow"]
     assert (whole["tried"], whole["took_effect"], whole["wrong"]) == (8, 8, cut["wrong"])
     assert tries.read_text().count("took_effect") == 8
 
 
 CHOOSE = command.choose
+
+
+def start_second_slowly() -> None:
+    """From the second fork on, a process of this one takes half a second to begin."""
+    seconds = [-0.5]
+    os.register_at_fork(before=lambda: seconds.append(0.5), after_in_child=lambda: time.sleep(sum(seconds)))
 
 
 @pytest.mark.parametrize("figures", [FIGURES, FIGURES.with_name("reliability_sample.json")], ids=lambda path: path.stem)
