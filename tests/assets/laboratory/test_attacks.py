@@ -168,7 +168,7 @@ def test_more_swapping_names_fewer_unique_persons_and_a_little_more_than_the_gue
 
 
 OWN = """
-import mmap, os, struct, sys, time
+import mmap, os, signal, struct, sys, time
 import numpy as np
 # Shared by all forks of a process that has loaded the module.
 SECRETS, calls = {secrets!r}, mmap.mmap(-1, 1)
@@ -196,6 +196,7 @@ def shout(publication, persons):
 def leave(publication, persons):
     os._exit(0)
 def stay(publication, persons):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(600)
 """
 
@@ -250,7 +251,7 @@ def _require_end_with_parent(attacker: Attacker, publication: Publication, perso
         process.kill()
         with pytest.raises(AttackError, match="its process ended"):
             asked.result()
-    gone, alive = psutil.wait_procs(under_way, timeout=5)
+    gone, alive = psutil.wait_procs(under_way, timeout=60)
     for left in alive:
         left.kill()
     assert gone == under_way
