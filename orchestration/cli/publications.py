@@ -215,7 +215,7 @@ def export() -> None:
 @click.argument("release", type=RELEASE)
 @click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="The file; by default, it is printed.")
 def registry(release: str, to: Path | None) -> None:
-    """Write a record of the published RELEASE for the Privacy Deployments Registry, with NIST SP 800-226's points.
+    """Write a record of the published RELEASE for the Privacy Deployments Registry, with the points of NIST SP 800-226.
 
     All of it but the placeholders, which the command lists, comes from the certificate.
     """
