@@ -1,6 +1,6 @@
 """A TopDown release as one value, with the rules that it satisfies before anything runs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +19,9 @@ from assets.topdown.declaration import (
     TreeDeclaration,
 )
 from mechanisms.refusal import RefusedError
-from mechanisms.topdown.design import STATE, STATISTICS, TopDownDesign, level_of_states
+from mechanisms.topdown.design import SCHEMAS, STATE, STATISTICS, TopDownDesign, level_of_states
 from mechanisms.topdown.redistricting import REDISTRICTING
+from mechanisms.topdown.schema import PERSONS
 from resources.statements import Fragment, Table
 from resources.warehouse import Session, Warehouse
 
@@ -42,6 +43,9 @@ the stage after them, which estimates units."""
 
 INTERVALS = "intervals"
 """Of a release with full estimation: the stage of the intervals around linear estimates."""
+
+MICRODATA, RECORDS = "microdata", "records"
+"""The stage of the microdata, and with partitions, the stage before it that makes the records of each state."""
 
 ESTIMATES = "estimates"
 """The stage that puts the estimates of all states, or of persons and of units, together where they are apart."""
@@ -196,6 +200,18 @@ class TopDownRelease(TreeRelease):
         """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of
         one histogram."""
         return f"{histogram}_{level.lower()}__{state}" if state else f"{histogram}_{level.lower()}"
+
+    def records(self, histogram: str, state: str = "") -> str:
+        """The name of the table of a histogram's records, or of the table of those in one state."""
+        return f"{histogram}__{state}" if state else histogram
+
+    @property
+    def recorded_by_state(self) -> Sequence[str]:
+        """The histograms whose records are made state by state: units are not if they are estimated after all
+        persons."""
+        if not self.partitioned:
+            return ()
+        return (PERSONS.name,) if self.design.full else tuple(SCHEMAS)
 
     def is_below_states(self, level: str) -> bool:
         return self.levels.index(level) > self.levels.index(level_of_states(self.levels))

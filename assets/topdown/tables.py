@@ -1,26 +1,32 @@
-"""The assets `microdata` and `tables`: what a TopDown release publishes besides measurements and spine.
+"""The asset `tables` of a TopDown release, and the codes of its published files.
 
-This module expands the estimated histograms of the finest level to the privacy-protected microdata file (PPMF), with a
-record for each person and unit; aggregates the records to redistricting tables; and lists the queries and their cells,
-which decode the measurements. `mechanisms.topdown.schema` defines the histograms, and
+This module aggregates the microdata, which `records` makes, to redistricting tables, and lists the queries and their
+cells, which decode the measurements. `mechanisms.topdown.schema` defines the histograms, and
 `mechanisms.topdown.redistricting` what each cell of a redistricting table counts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import pairwise
-from math import prod
-from typing import Any
 
 import dagster as dg
 import numpy as np
 import pyarrow as pa
 
 from assets.cef.census import CODES as CENSUS_CODES
-from assets.conventions import StageKind, preview
-from assets.release.stage import build_stage, store_rows
+from assets.conventions import preview
+from assets.release.stage import store_rows
 from assets.tabulation.asset import build_tables
-from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TEXTS, TopDownRelease
+from assets.topdown.release import (
+    INVARIANTS,
+    MICRODATA,
+    QUERIES,
+    QUERY_CELLS,
+    SPINE,
+    TABLES,
+    TEXTS,
+    TopDownRelease,
+)
 from assets.topdown.spine import count_places, stage_ancestry
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, words
 from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
@@ -72,49 +78,6 @@ _VARIANCE = pa.decimal128(38, PLACES)
 _CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
 
 
-def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
-    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
-        rows = {table.name: session.count(table) for table in tables}
-        return {
-            "tables": preview(["table", "records"], [(name, f"{count:,}") for name, count in rows.items()]),
-            "dagster/row_count": sum(rows.values()),
-        }
-
-    # The records follow from these tables, which are smaller.
-    sources = [release.public(release.estimates(release.finest)), release.public(SPINE)]
-    return build_stage(
-        release,
-        "microdata",
-        StageKind.TABULATION,
-        TEXTS("microdata", level=words(release.finest)),
-        [release.estimated],
-        lambda session: microdata_recipes(release),
-        RECORD_COLUMNS,
-        metadata=describe,
-        version=lambda session, tables, _: session.content_version(sources),
-        code_version="2",
-    )
-
-
-def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
-    return {release.public(name): _records_recipe(release, schema) for name, schema in SCHEMAS.items()}
-
-
-def _records_recipe(release: TopDownRelease, schema: Schema) -> Recipe:
-    sizes = [attribute.size for attribute in schema.attributes]
-    inner = [prod(sizes[position:]) for position in range(1, len(sizes) + 1)]
-    names = [attribute.name for attribute in schema.attributes]
-    return (
-        "topdown/records",
-        {"histogram": schema.name, "finest": release.finest, "codes": [list(INPUT_CODES[name]) for name in names]},
-        {
-            "estimates": release.public(release.estimates(release.finest)),
-            "spine": release.public(SPINE),
-            "attributes": list(zip(names, inner, sizes, strict=True)),
-        },
-    )
-
-
 def register_codes(session: Session, schema: Schema) -> Fragment:
     """Register the codes of published files by cell, from the marginals of the histogram.
 
@@ -130,7 +93,7 @@ def register_codes(session: Session, schema: Schema) -> Fragment:
 def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
     return build_tables(
         release,
-        ["microdata"],
+        [MICRODATA],
         TEXTS("tables", tables=[f"{table.name} ({table.title})" for table in redistricting_tables(release)]),
         lambda session: tables_recipe(session, release),
         shown=lambda session: {
