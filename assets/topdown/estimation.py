@@ -50,7 +50,7 @@ from assets.topdown.reading import (
     read_regions,
     require_draw,
 )
-from assets.topdown.release import INFORMATION, OCCUPANCY, RECORDS, TopDownRelease
+from assets.topdown.release import INFORMATION, OCCUPANCY, RECORDS, TABLES, TopDownRelease
 from assets.topdown.spine import read_states, read_tree
 from assets.topdown.workers import Outcome, estimate_task, perform, spread_task
 from mechanisms.topdown.decomposition import Floats
@@ -348,7 +348,7 @@ def keep_states(session: Session, release: TopDownRelease) -> list[str]:
     if surplus:
         # A view may be over tables that are dropped.
         stored = session.tables(Zone.PUBLIC, release.schema)
-        for view in (*map(release.estimates, release.levels), *map(release.records, SCHEMAS)):
+        for view in (*map(release.estimates, release.levels), *SCHEMAS):
             if stored.get(view):
                 session.drop(release.public(view))
     for name in surplus:
@@ -357,15 +357,16 @@ def keep_states(session: Session, release: TopDownRelease) -> list[str]:
 
 
 def find_tables_of_other_states(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
-    """The names of the stored tables of estimates, records, accounts and seals that are in none of the parts of the
-    release."""
-    due = {scope.tables(release)[0].name for scope in list_scopes(release, states)} | {*SCHEMAS}
-    by_state = [*release.recorded_by_state, *([RECORDS] if release.partitioned else [])]
-    due |= {release.records(name, state) for name in by_state for state in states}
+    """The names of the stored tables of estimates, records, accounts and seals, and of tables made of records, that are
+    in none of the parts of the release."""
+    whole = {*SCHEMAS, *map(str.lower, TABLES)}
+    due = {scope.tables(release)[0].name for scope in list_scopes(release, states)} | whole
+    if release.partitioned:
+        due |= {release.of_state(name, state) for name in (*release.made_by_state, RECORDS) for state in states}
     of_levels = [release.estimates(level) for level in release.levels]
     of_parts = [*SCHEMAS, *([] if release.design.full else [INFORMATION])]
     apart = [release.estimates(level, "", name) for level in release.levels for name in of_parts]
-    apart += [*SCHEMAS, RECORDS, *([] if release.design.full else [INFORMATION])]
+    apart += [*whole, RECORDS, *([] if release.design.full else [INFORMATION])]
     stored = session.tables(Zone.PUBLIC, release.schema)
     return [
         name

@@ -1,10 +1,11 @@
 """The asset `microdata` of a TopDown release: the privacy-protected microdata file (PPMF).
 
 This module expands the estimated histograms of the finest level to a record for each person and unit. With partitions,
-the asset `records` does it state by state, and `microdata` puts all states together. The records of a state are
-numbered after those of the states before it, whose number the estimates of the states give. What the records of a state
-were made of is in a sealed account, so that missing and stale ones are refused; the gate on `microdata` compares all
-records with the estimates. `tables` counts the records.
+the asset `records` does it state by state, with the rows of the redistricting tables that count them, and `microdata`
+puts all states together. The records of a state are numbered after those of the states before it, whose number the
+estimates of the states give. What the records of a state were made of is in a sealed account, so that missing and stale
+ones are refused; the gates on `microdata` and `tables` compare everything with the estimates and with all records.
+`tables` counts the records.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +21,11 @@ from assets.release.method import DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
 from assets.topdown.estimated import state_partitions
-from assets.topdown.estimation import list_some, read_account
+from assets.topdown.estimation import Estimation, list_some, read_account
 from assets.topdown.reading import Scope, hash_facts
 from assets.topdown.release import MICRODATA, RECORDS, SPINE, TEXTS, TopDownRelease
 from assets.topdown.spine import read_states
-from assets.topdown.tables import INPUT_CODES, RECORD_COLUMNS
+from assets.topdown.tables import INPUT_CODES, RECORD_COLUMNS, state_recipes
 from mechanisms.topdown.design import SCHEMAS, level_of_states, words
 from mechanisms.topdown.schema import PERSONS, Schema
 from resources.custody import Custody
@@ -41,7 +42,7 @@ def build_microdata(release: TopDownRelease) -> list[dg.AssetsDefinition]:
             release,
             MICRODATA,
             StageKind.TABULATION,
-            TEXTS("microdata", level=words(release.finest)),
+            TEXTS("microdata", level=words(release.finest), records=()),
             [release.estimated],
             lambda session: microdata_recipes(release),
             RECORD_COLUMNS,
@@ -57,7 +58,7 @@ def _build_records(release: TopDownRelease) -> dg.AssetsDefinition:
         release,
         RECORDS,
         StageKind.TABULATION,
-        TEXTS("records of a state", histograms=release.recorded_by_state),
+        TEXTS("records of a state", tables=[*release.recorded_by_state, *release.tabulated_by_state]),
         [release.estimates(release.finest)],
         partitions_def=state_partitions(release).definition,
         pool=PARTITIONS_POOL,
@@ -66,7 +67,7 @@ def _build_records(release: TopDownRelease) -> dg.AssetsDefinition:
         state = context.partition_key
         with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
             draw_id, made_of = store_records(session, custody, release, state)
-            tables = [release.public(release.records(histogram, state)) for histogram in release.recorded_by_state]
+            tables = [release.public(release.of_state(name, state)) for name in release.made_by_state]
             shown = _describe(session, tables)
         return dg.MaterializeResult(data_version=dg.DataVersion(made_of), metadata={**shown, DRAW: draw_id})
 
@@ -108,7 +109,8 @@ def _compute_version(session: Session, release: TopDownRelease) -> str:
 
 
 def store_records(session: Session, custody: Custody, release: TopDownRelease, state: str) -> tuple[str, str]:
-    """Make the records of one state; return the draw that they go back to, and a digest of what they were made of.
+    """Make the records of one state, and its rows of tables; return the draw that they go back to, and a digest of what
+    they were made of.
 
     Raises StaleInputError if there are no estimates of the state.
     """
@@ -119,13 +121,16 @@ def store_records(session: Session, custody: Custody, release: TopDownRelease, s
             f"{release.schema}: the estimates of {finest} are missing or were altered; materialize "
             f"{release.estimates(release.finest)} first"
         )
-    made_of = hash_facts([estimated.made_of, estimated.content])
-    account = _name_account(release, state)
+    stage, made_of = release.of_state(RECORDS, state), _made_of(release, estimated)
+    account = release.public(f"{stage}_made")
     with session.transaction():
         create_tables(session, _state_recipes(session, release, state))
+    counted = state_recipes(session, release, state)
+    with session.transaction():
+        create_tables(session, counted)
         row = session.register("made", pa.table({"made_of": [made_of]}))
         session.create(account, "warehouse/all", source=row)
-        seal_stage(session, custody, release.schema, release.records(RECORDS, state), [account])
+        seal_stage(session, custody, release.schema, stage, [account])
     return estimated.draw_id, made_of
 
 
@@ -146,7 +151,7 @@ def unite_records(session: Session, custody: Custody, release: TopDownRelease) -
         united = release.public(histogram)
         session.drop(united)
         if histogram in by_state:
-            tables = [release.public(release.records(histogram, state)) for state in states]
+            tables = [release.public(release.of_state(histogram, state)) for state in states]
             columns = list(session.columns(tables[0]))
             session.create_view(united, "topdown/united", tables=tables, columns=columns)
         else:
@@ -155,17 +160,20 @@ def unite_records(session: Session, custody: Custody, release: TopDownRelease) -
 
 def _is_current(session: Session, custody: Custody, release: TopDownRelease, state: str) -> bool:
     """Whether there are records of a state, made of its stored estimates; they may have been altered since."""
-    account, stage = _name_account(release, state), release.records(RECORDS, state)
-    tables = [account, *(release.public(release.records(histogram, state)) for histogram in release.recorded_by_state)]
+    stage = release.of_state(RECORDS, state)
+    account, *tables = (
+        release.public(name)
+        for name in (f"{stage}_made", *(release.of_state(name, state) for name in release.made_by_state))
+    )
     if not all(map(session.columns, tables)) or not is_sealed(session, custody, release.schema, stage, [account]):
         return False
     estimated = read_account(session, custody, release, _find_finest(release, state))
-    due = estimated and hash_facts([estimated.made_of, estimated.content])
+    due = estimated and _made_of(release, estimated)
     return session.rows("warehouse/all", source=account) == [(due,)]
 
 
-def _name_account(release: TopDownRelease, state: str) -> Table:
-    return release.public(f"{release.records(RECORDS, state)}_made")
+def _made_of(release: TopDownRelease, estimated: Estimation) -> str:
+    return hash_facts([estimated.made_of, estimated.content, *release.dataset.place_names.items()])
 
 
 def _find_finest(release: TopDownRelease, state: str) -> Scope:
@@ -174,7 +182,7 @@ def _find_finest(release: TopDownRelease, state: str) -> Scope:
 
 def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
     """The recipes of the records of all places."""
-    return {release.public(release.records(name)): _records_recipe(release, schema) for name, schema in SCHEMAS.items()}
+    return {release.public(name): _records_recipe(release, schema) for name, schema in SCHEMAS.items()}
 
 
 def _state_recipes(session: Session, release: TopDownRelease, state: str) -> dict[Table, Recipe]:
@@ -183,7 +191,7 @@ def _state_recipes(session: Session, release: TopDownRelease, state: str) -> dic
     recipes = {}
     for histogram in release.recorded_by_state:
         source, values, names = _records_recipe(release, SCHEMAS[histogram])
-        recipes[release.public(release.records(histogram, state))] = (
+        recipes[release.public(release.of_state(histogram, state))] = (
             source,
             {**values, "state": read_states(session, release).index(state)},
             {**names, "estimates": estimates, "states": above},

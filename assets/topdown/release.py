@@ -199,11 +199,12 @@ class TopDownRelease(TreeRelease):
     def estimates(self, level: str, state: str = "", histogram: str = "level") -> str:
         """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of
         one histogram."""
-        return f"{histogram}_{level.lower()}__{state}" if state else f"{histogram}_{level.lower()}"
+        name = f"{histogram}_{level.lower()}"
+        return self.of_state(name, state) if state else name
 
-    def records(self, histogram: str, state: str = "") -> str:
-        """The name of the table of a histogram's records, or of the table of those in one state."""
-        return f"{histogram}__{state}" if state else histogram
+    def of_state(self, name: str, state: str) -> str:
+        """The name of the part of a table that one state has."""
+        return f"{name}__{state}"
 
     @property
     def recorded_by_state(self) -> Sequence[str]:
@@ -212,6 +213,17 @@ class TopDownRelease(TreeRelease):
         if not self.partitioned:
             return ()
         return (PERSONS.name,) if self.design.full else tuple(SCHEMAS)
+
+    @property
+    def tabulated_by_state(self) -> Sequence[str]:
+        """The redistricting tables that are made of records by state."""
+        by_state = [name for name in TABLES if REDISTRICTING[name].schema.name in self.recorded_by_state]
+        return [name for name in by_state if name in self.products]
+
+    @property
+    def made_by_state(self) -> Sequence[str]:
+        """The names of the public tables of which each state has a part: records, and tables made of them."""
+        return [*self.recorded_by_state, *map(str.lower, self.tabulated_by_state)]
 
     def is_below_states(self, level: str) -> bool:
         return self.levels.index(level) > self.levels.index(level_of_states(self.levels))

@@ -221,6 +221,7 @@ def test_incomplete_altered_and_surplus_states_are_refused(tmp_path: Path, key: 
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert not any(name.endswith("__zz") for name in session.tables(Zone.PUBLIC, release.schema))
     for table, change, gate in (
+        (f"p1__{first}", "p0010001 = p0010001 + 1 WHERE level = 'Block'", "tables_as_made"),
         (
             f"persons__{first}",
             "hispanic = CASE hispanic WHEN '1' THEN '2' ELSE '1' END WHERE record = 1",
