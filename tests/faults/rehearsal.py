@@ -118,7 +118,8 @@ class Watch:
         _, parent, *_ = stat = (folder / "stat").read_text().rpartition(")")[2].split()
         spawned = sum("spawn_main" in (each / "cmdline").read_text() for each in (folder, Path("/proc") / parent))
         kind = (service, "run", "estimating")[spawned]
-        (resident,) = re.findall(r"VmRSS:\s+(\d+)", (folder / "status").read_text())
+        # A process that has ended, and is not waited for, has no memory.
+        resident, *_ = re.findall(r"VmRSS:\s+(\d+)", (folder / "status").read_text()) or ["0"]
         self.memory[kind] = max(self.memory[kind], int(resident) >> 10)
         # Fields 14, 15 and 22 of proc(5): the first that is left is field 3.
         self._seconds[kind, f"{folder.name} {stat[19]}"] = (int(stat[11]) + int(stat[12])) / _TICKS
