@@ -283,7 +283,7 @@ def verify(folder: Path, key: Path, authority: Path | None) -> None:
 )
 @as_json
 def audit(to: Path | None, as_json: bool) -> None:
-    """Ask everything again that can be proved, and write a report. Charges nothing.
+    """Check again every claim that can be proved, and write a report. Charges nothing.
 
     Ephemeral keys of settled and withdrawn draws that killed processes left are deleted, and nothing else is changed.
     """
