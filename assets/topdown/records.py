@@ -188,7 +188,7 @@ def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
 def _state_recipes(session: Session, release: TopDownRelease, state: str) -> dict[Table, Recipe]:
     estimates, _ = _find_finest(release, state).tables(release)
     above, _ = Scope(level_of_states(release.levels), "", _find_finest(release, state).histogram).tables(release)
-    recipes = {}
+    recipes: dict[Table, Recipe] = {}
     for histogram in release.recorded_by_state:
         source, values, names = _records_recipe(release, SCHEMAS[histogram])
         recipes[release.public(release.of_state(histogram, state))] = (

@@ -37,12 +37,6 @@ from resources.warehouse import Recipe, Session
 
 _OF_LEVEL = SQL("topdown/of_level", "SELECT * FROM {{ table }} WHERE level = $level")
 
-_OF_STATE = SQL(
-    "topdown/places_of_state",
-    "SELECT place.* FROM {{ spine }} AS place "
-    "JOIN {{ ranges }} AS own ON own.depth = place.depth AND place.number >= own.first AND place.number < own.last",
-)
-
 RECORD_COLUMNS = {
     "record": "Number of the record, from 1; the order is by place and codes, not that of any file",
     "geoid": "Code of the place of the finest level",
@@ -156,7 +150,7 @@ def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict
     top, ranges = release.levels.index(level), read_tree(session, release).ranges_below(level, number)
     bounds = [{"depth": top + below, "first": first, "last": last} for below, (first, last) in enumerate(ranges)]
     names = {"spine": release.public(SPINE), "ranges": session.register("ranges", pa.Table.from_pylist(bounds))}
-    places = session.stage("places_of_state", _OF_STATE, **names)
+    places = session.stage("places_of_state", "topdown/places_of_state", **names)
     ancestry = session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=places)
 
     def count(schema: Schema) -> Fragment:
