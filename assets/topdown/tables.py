@@ -177,7 +177,7 @@ def _unite_tables(session: Session, release: TopDownRelease, tables: Sequence[Re
             parts.append(pa.table({"depth": np.full(len(counts.count), depth), **cells}))
         return session.register(f"counted_above_{schema.name}", pa.concat_tables(parts))
 
-    recipes = {}
+    recipes: dict[str, Recipe] = {}
     for name, (source, values, names) in _count_tables(session, release, tables, spine, pieces, count).items():
         first = session.stage(f"above_{name}", source, values, **names)
         of_states = [release.public(release.of_state(name.lower(), state)) for state in states]
