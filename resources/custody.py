@@ -72,6 +72,9 @@ _KEY_FILE = re.compile(r"([0-9a-f]{64})\.key|\.([0-9a-f]{64})\.key\..+")
 _SKETCH_FILE = re.compile(r"\.?([0-9a-f]{64})(?:\..+)?")
 """The name of the file of a sketch, or its temporary name."""
 
+_RECORD_FILE = re.compile(r"([a-z0-9]+(?:_[a-z0-9]+)*)__([a-z0-9_]+)")
+"""The name of the file of a record of editions: dataset and release."""
+
 _MAIN = "main"
 """The schema of every catalog, in which no stage writes."""
 
@@ -221,8 +224,8 @@ class Custody(ConfigurableResource):
 
     def list_recorded(self) -> list[tuple[str, str]]:
         """The dataset and release of every record of editions, whether or not it was altered."""
-        names = (path.name.partition("__") for path in sorted((Path(self.folder) / EDITIONS).glob("[!.]*")))
-        return [(dataset, release) for dataset, mark, release in names if mark]
+        paths = sorted((Path(self.folder) / EDITIONS).glob("*"))
+        return [(match[1], match[2]) for path in paths if (match := _RECORD_FILE.fullmatch(path.name))]
 
     def forget_editions(self, dataset: str, release: str) -> None:
         """Delete the record of a release that is withdrawn. Raises CustodyError if its file cannot be deleted."""

@@ -51,12 +51,13 @@ def main() -> None:
         limited, length = LENGTH.unpack(header)
         content = tasks.read(length)
         incoming, outgoing = os.pipe()
-        child = os.fork()
+        this, child = os.getpid(), os.fork()
         if child == 0:
-            # A fork does not inherit this.
+            # A fork does not inherit this, and the parent may have ended before.
             end_with_parent()
+            if os.getppid() != this:
+                os._exit(1)
             os.setsid()
-            end_with_parent()
             for descriptor in (tasks.fileno(), answers.fileno(), incoming):
                 os.close(descriptor)
             try:

@@ -221,7 +221,7 @@ def test_the_advantage_is_that_of_the_best_guess_between_two_worlds() -> None:
 
 
 OWN = """
-import mmap, os, struct, sys, time
+import mmap, os, signal, struct, sys, time
 import numpy as np
 # Shared by all forks of a process that has loaded the module.
 SECRETS, calls = {secrets!r}, mmap.mmap(-1, 1)
@@ -249,6 +249,7 @@ def shout(publication, persons):
 def leave(publication, persons):
     os._exit(0)
 def stay(publication, persons):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(600)
 """
 
@@ -311,7 +312,7 @@ def _require_end_with_parent(attacker: Attacker, publication: Publication, perso
         process.kill()
         with pytest.raises(AttackError, match="its process ended"):
             asked.result()
-    gone, alive = psutil.wait_procs(under_way, timeout=5)
+    gone, alive = psutil.wait_procs(under_way, timeout=60)
     for left in alive:
         left.kill()
     assert gone == under_way
