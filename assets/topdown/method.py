@@ -66,6 +66,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     charge_follows = (HISTOGRAMS, INVARIANTS)
     draw_follows = (HISTOGRAMS,)
     draws_in_parts = True
+    keeps_verdicts = True
     estimation = ("Estimation", "Types first", "Totals first", LEANING)
     drawn_columns = COLUMNS
     further_gates = release_hook(topdown_gates)
