@@ -35,8 +35,8 @@ def components(base: type[ReleaseComponent] = ReleaseComponent) -> Iterator[type
 
 
 def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
-    """Told apart from: a list of releases that stays as it is when a method, a noise, or a consistency is added; and from
-    changes before the next launch that cannot be declared, which count as wrong."""
+    """Told apart from: a list of releases that stays as it is when a method, a noise, or a consistency is added; and
+    changes before the next launch that cannot be declared, so that they count as wrong."""
     for change in filter(None, sequences.CHANGES.values()):
         changed = deployment(tmp_path / "changed", "swapping", **change)
         assert changed.release.name == change.get("name", changed.release.name)
