@@ -39,6 +39,8 @@ _NEARLY_EXACT = LaplaceLaw(0.1)
 """In place of exact counts where swapped records contradict what is known: each difference costs 10 nats."""
 _RARE = 1e-4
 """Types of a lower prior share are left out of a program."""
+_GAP = 0.005
+"""How far the costs of records behind sums over types may be above the least ones, as a share."""
 _LEAST_WEIGHT = 5.0
 """How many persons of the block the tract's shares count for in a prior, if a block's counts are hardly perturbed."""
 
@@ -253,7 +255,8 @@ def _find_likeliest_types(publication: Publication, known: Counts) -> Counts:
             )
         counted = np.vstack([counted, np.where(category < groups, cells + category, OUTSIDE)])
         try:
-            histograms[place] = find_likeliest(counted, costs, persons, np.where(rare, 0, prior), weight, spacing)
+            likely = np.where(rare, 0, prior)
+            histograms[place] = find_likeliest(counted, costs, persons, likely, weight, spacing, _GAP)
         except NotSolvedError:
             histograms[place, np.arange(len(persons)), prior.argmax(axis=1)] = persons
     return histograms

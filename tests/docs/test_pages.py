@@ -100,6 +100,14 @@ def test_no_command_is_redirected_into_a_declaration(page: Path) -> None:
     assert not re.search(r"stirred[^\n|&]*> *orchestration/defs/", page.read_text("utf-8"))
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_table_has_a_head(page: Path) -> None:
+    """Wrong page: one with a blank line among the rows, which ends the table there."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    firsts = re.findall(r"(?:^|\n)[ \t]*\n([ \t]*\|.*)\n(.*)", text)
+    assert [row for row, line in firsts if not re.fullmatch(r"\s*\|[-:| ]+\|", line)] == []
+
+
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(

@@ -395,7 +395,7 @@ def test_records_of_tables_of_types_are_linked_less_with_less_budget(tier: Tier,
     # All sums weighed together are as good as their linear estimate, and better if there is some noise.
     programs = [find_right(truth, publication, guess_likeliest) for publication in (exact, drawn[1])]
     assert programs[0] > right[0] - 0.01
-    assert programs[0] > programs[1] > right[2] + 0.03
+    assert programs[0] > programs[1] > right[2] + 0.02
     guesser = guess_by_share(truth.tract.place, truth.tract.category, tier.shape[1]).mean()
     assert right[3] < guesser < right[0]
     person = int(np.argmax(truth.tract.category != 22))
