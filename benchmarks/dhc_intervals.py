@@ -1,7 +1,7 @@
 """What linear estimates of the DHC gain by the measurements of all levels and of the redistricting data, and how often
 their intervals contain the truth: `python -m benchmarks.dhc_intervals`, about four CPU-minutes.
 
-The synthetic census of `benchmarks.dhc_coverage` is measured with fixed keys, so that every run gives the same figures.
+A synthetic census is measured with fixed keys, so that every run gives the same figures.
 From the same answers, cells are estimated from each place's own answers, from those of all levels, and from those of
 both releases. The output is the table of `docs/mechanisms/topdown-dhc.md`, in Markdown.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.dhc_coverage import POPULATION as TWO_STATES
+from assets.cef.synthetic import SyntheticPopulation
 from benchmarks.dhc_coverage import Census
 from benchmarks.topdown_coverage import derive_key
 from mechanisms.topdown.design import words
@@ -42,7 +42,7 @@ from mechanisms.topdown.replicates import Census as Before
 from mechanisms.topdown.replicates import replicate_noise, roll_up
 
 DRAWS = 5
-POPULATION = replace(TWO_STATES, households=20_000)
+POPULATION = SyntheticPopulation(households=6_000, states=["10", "44"], dhc=True)
 TABLES = {"persons": ("P1", "P4", "P12", "P17"), "units": ("H3", "H4", "H10", "PCT15")}
 SHARED_LEVELS = ("US", "State", "County", "Block")
 """The levels of the DHC whose places are those of a level of the redistricting release."""
