@@ -20,7 +20,7 @@ from assets.release.contents import forget_sketches
 from mechanisms.refusal import RefusedError
 from orchestration.environment import deployment_resources
 from resources import clock
-from resources.custody import ANCHOR, EDITIONS, FINGERPRINT, MASTER, SKETCHES, TIME_STAMPS, CustodyError
+from resources.custody import ANCHOR, EDITIONS, FINGERPRINT, MASTER, SKETCHES, TIME_STAMPS, Custody, CustodyError
 from resources.ledger import Ledger
 from resources.spill import create_spill_folder
 from resources.statements import Zone
@@ -219,5 +219,6 @@ def _list_custody_files(folder: Path, *, with_keys: bool) -> list[Path]:
     keys = [folder / MASTER, *sorted((folder / "ephemeral").glob("[!.]*.key"))] if with_keys else []
     sketches = sorted((folder / SKETCHES).glob("[0-9a-f]" * 64))
     stamps = [clock.locate(folder / TIME_STAMPS, stamp) for stamp in clock.list_kept(folder / TIME_STAMPS)]
-    files = (folder / ANCHOR, *sketches, *stamps, *sorted((folder / EDITIONS).glob("[!.]*")), *keys)
+    records = [folder / EDITIONS / "__".join(names) for names in Custody(folder=str(folder)).list_recorded()]
+    files = (folder / ANCHOR, *sketches, *stamps, *records, *keys)
     return [path for path in files if path.is_file()]

@@ -113,9 +113,9 @@ def confine(readable: Collection[Path], writable: Collection[Path], refused: Col
 
 
 def end_with_parent() -> None:
-    """Have this process ended when the one that started it has ended, however that happens; only on Linux."""
+    """Have this process killed when the one that started it has ended, however that happens; only on Linux."""
     if platform.system() == "Linux":
-        ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENT_END, signal.SIGTERM, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENT_END, signal.SIGKILL, 0, 0, 0)
 
 
 def exclude(folders: Collection[Path], left_out: Collection[Path]) -> list[Path]:

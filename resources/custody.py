@@ -72,6 +72,9 @@ _KEY_FILE = re.compile(r"([0-9a-f]{64})\.key|\.([0-9a-f]{64})\.key\..+")
 _SKETCH_FILE = re.compile(r"\.?([0-9a-f]{64})(?:\..+)?")
 """The name of the file of a sketch, or its temporary name."""
 
+_RECORD_FILE = re.compile(r"([a-z0-9]+(?:_[a-z0-9]+)*)__([a-z0-9_]+)")
+"""The name of the file of a record of editions: dataset and release."""
+
 _MAIN = "main"
 """The schema of every catalog, in which no stage writes."""
 
@@ -192,34 +195,37 @@ class Custody(ConfigurableResource):
         """Record an edition that is about to be published, in place of an earlier publication of it.
 
         If an earlier publication of it is kept among the earlier editions, the record of that one stays. Only the
-        process that has the folder of the dataset's publications locked may do so. Raises CustodyError if a record was
-        altered, or the file cannot be written.
+        process that has the folder of the dataset's publications locked may do so. Raises CustodyError as
+        `read_editions`, and if the file cannot be written.
         """
         own = {CURRENT: [draw_id, checksums]} | ({} if kept else {edition: [draw_id, checksums]})
-        editions = self.list_editions().get((dataset, release), {}) | own
+        editions = self.read_editions(dataset, release) | own
         facts = {"dataset": dataset, "release": release, "editions": editions}
         path = self.private_folder(EDITIONS) / f"{dataset}__{release}"
         keyfiles.replace(path, canonicalize({**facts, "seal": self.seal(facts)}))
 
-    def list_editions(self) -> dict[tuple[str, str], dict[str, list[str]]]:
-        """By dataset and release, the draw and the checksums of every edition by its name, as it was last recorded,
-        and of the current one by the name `CURRENT`.
+    def read_editions(self, dataset: str, release: str) -> dict[str, list[str]]:
+        """The draw and the checksums of every edition of a release by its name, as it was last recorded, and of the
+        current one by the name `CURRENT`; empty if none is recorded.
 
-        Raises CustodyError if a record cannot be read, or was altered.
+        Raises CustodyError if the record cannot be read, was altered, or is that of another release.
         """
-        found = {}
-        for path in sorted((Path(self.folder) / EDITIONS).glob("[!.]*")):
-            # None: another process has just withdrawn it.
-            if (content := keyfiles.read_file(path)) is not None:
-                try:
-                    facts = json.loads(content)
-                    is_own = hmac.compare_digest(facts.pop("seal"), self.seal(facts))
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                    is_own = False
-                if not is_own:
-                    raise CustodyError(f"{path} was altered; restore it from a back-up, or delete it and launch again")
-                found[facts["dataset"], facts["release"]] = facts["editions"]
-        return found
+        path = Path(self.folder) / EDITIONS / f"{dataset}__{release}"
+        if (content := keyfiles.read_file(path)) is None:
+            return {}
+        try:
+            facts = json.loads(content)
+            is_own = hmac.compare_digest(facts.pop("seal"), self.seal(facts))
+            if is_own and (facts["dataset"], facts["release"]) == (dataset, release):
+                return dict(facts["editions"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass
+        raise CustodyError(f"{path} was altered; restore it from a back-up, or delete it and launch again")
+
+    def list_recorded(self) -> list[tuple[str, str]]:
+        """The dataset and release of every record of editions, whether or not it was altered."""
+        paths = sorted((Path(self.folder) / EDITIONS).glob("*"))
+        return [(match[1], match[2]) for path in paths if (match := _RECORD_FILE.fullmatch(path.name))]
 
     def forget_editions(self, dataset: str, release: str) -> None:
         """Delete the record of a release that is withdrawn. Raises CustodyError if its file cannot be deleted."""

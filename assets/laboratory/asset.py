@@ -5,7 +5,7 @@ and stores each when it is made: a run that was killed leaves those that are sto
 `results` is made of all that are stored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +20,7 @@ from assets.laboratory.attacking import OwnAttack
 from assets.laboratory.declaration import LaboratoryDeclaration
 from assets.laboratory.evaluation import Truth, measure_baselines, measure_holdout
 from assets.laboratory.grid import VERSION, Part, Setting, measure_parts
+from assets.laboratory.measures import MEASURES
 from assets.laboratory.points import Exact
 from assets.laboratory.records import list_tracts, read_tract
 from assets.laboratory.results import draw_pictures, label_results, write_results
@@ -82,10 +83,13 @@ def build_laboratory(
         missing = [
             Part.of(points[key], draw, digests[key], declaration.group, fit[key], custody)
             for draw, key in wanted
-            if fit[key] and (digests[key], draw) not in stored
+            if fit[key] and (digests[key][1], draw) not in stored
         ]
         left_out = [Path(warehouse.folder), Path(custody.folder), *source_paths(dataset, root)]
-        setting = Setting(truths, declaration.targets, declaration.attack_names, own, left_out)
+        attackers, measured_by = declaration.attackers, declaration.measured
+        setting = Setting(
+            truths, declaration.targets, attackers, measured_by, own, declaration.attack_seconds, left_out
+        )
         with closing(measure_parts(setting, missing, count_cores())) as measured:
             for number, (part, measures) in enumerate(zip(missing, measured, strict=True), 1):
                 with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
@@ -94,7 +98,7 @@ def build_laboratory(
                     session.create(table, "laboratory/merged", values, stored=table if is_stored else None, new=new)
                 is_stored = True
                 context.log.info(f"{part.point.key}, draw {part.draw}: {number} of {len(missing)}")
-        before = sum((digests[key], draw) in stored for draw, key in wanted)
+        before = sum((digests[key][1], draw) in stored for draw, key in wanted)
         return dg.MaterializeResult(metadata={"made now": len(missing), "stored before": before, "table": named(table)})
 
     @stage(
@@ -109,7 +113,7 @@ def build_laboratory(
         own = {name: OwnAttack.find(target) for name, target in declaration.attacks.items()}
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             digests = compute_digests(session, custody, declaration, dataset, own)
-            measures = _read_current(session, table, digests)
+            measures = _read_current(session, table, [made_of for _, made_of in digests.values()])
             truths = read_truths(session, declaration, dataset)
             baselines = [
                 {POINT: "", DRAW: 1, "made_of": "", "tract": name} | vars(measure)
@@ -118,6 +122,7 @@ def build_laboratory(
                     *measure_baselines(truth),
                     *(measure_holdout(truth, [other for other in truths.values() if other is not truth])),
                 )
+                if measure.measure in declaration.measured
             ]
             together = pa.concat_tables([measures, pa.Table.from_pylist(baselines, schema=measures.schema)])
             registered = session.register("together", together)
@@ -137,6 +142,8 @@ def build_laboratory(
             metadata=shown
             | {
                 "parts of the grid": f"{made} of {len(points) * declaration.draws}",
+                "attackers": ", ".join([*declaration.attackers, *declaration.attacks]),
+                "measures": f"{len(declaration.measured)} of {len(MEASURES)}",
                 "files": preview(["file", "folder"], [(file.name, str(file.parent)) for file in files]),
                 "table": named(stored),
             },
@@ -159,8 +166,9 @@ def compute_digests(
     declaration: LaboratoryDeclaration,
     dataset: DatasetDeclaration,
     own: Mapping[str, OwnAttack],
-) -> dict[str, str]:
-    """By point, the digest of all that its measures follow from but the number of the draw."""
+) -> dict[str, tuple[str, str]]:
+    """By point, the digests of all that its draws, and that its measures follow from, but the number of the draw. The
+    same draws are attacked by further attackers, and measured by others."""
     parts = {
         "version": VERSION,
         "records": session.content_version(dataset.cef_tables(), custody.version_key()),
@@ -168,10 +176,17 @@ def compute_digests(
         "tier": declaration.tier,
         "tracts": declaration.tracts,
         "targets": declaration.targets,
-        "attacks": {name: [attack.target, attack.version] for name, attack in own.items()},
+        "attacks": {},
     }
+    found = {"own": {name: [attack.target, attack.version] for name, attack in own.items()}} if own else {}
     # The name of a point has six digits of its numbers, and its representation all.
-    return {point.key: sha256(canonicalize(parts | {POINT: repr(point)})).hexdigest() for point in declaration.points}
+    return {
+        point.key: (
+            sha256(canonicalize(parts | {POINT: repr(point)})).hexdigest(),
+            sha256(canonicalize(parts | found | declaration.chosen | {POINT: repr(point)})).hexdigest(),
+        )
+        for point in declaration.points
+    }
 
 
 def read_truths(session: Session, declaration: LaboratoryDeclaration, dataset: DatasetDeclaration) -> dict[str, Truth]:
@@ -183,7 +198,7 @@ def read_truths(session: Session, declaration: LaboratoryDeclaration, dataset: D
     return {"".join(names): Truth(read_tract(session, dataset, tier, names, groups)) for names in chosen}
 
 
-def _read_current(session: Session, table: Table, digests: Mapping[str, str]) -> pa.Table:
+def _read_current(session: Session, table: Table, digests: Sequence[str]) -> pa.Table:
     if table.name not in session.tables(table.zone, table.schema):
         raise dg.Failure("no part of the grid is stored yet: materialize partitions of it first", allow_retries=False)
-    return session.arrow("laboratory/current", {"digests": list(digests.values())}, measures=table)
+    return session.arrow("laboratory/current", {"digests": digests}, measures=table)

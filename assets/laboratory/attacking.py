@@ -17,6 +17,7 @@ import numpy as np
 from assets.laboratory.process import LENGTH
 from assets.laboratory.publication import Guesses, NamedPersons, Publication, Reconstruction
 from mechanisms.refusal import RefusedError
+from resources.processes import KEPT
 from resources.project import IMPORTED_FROM, PROJECT
 
 
@@ -53,13 +54,14 @@ class OwnAttack:
 
 class Attacker:
     """A process of attacks. `left_out` must not be opened by it: where keys, databases and sources lie, for systems
-    without Landlock."""
+    without Landlock. An attack of one's own may take so many seconds for a publication."""
 
-    def __init__(self, own: Mapping[str, OwnAttack], left_out: Sequence[Path]) -> None:
+    def __init__(self, own: Mapping[str, OwnAttack], left_out: Sequence[Path], own_seconds: int) -> None:
         listed = [[name, str(attack.path), attack.target] for name, attack in own.items()]
-        arguments = [json.dumps(list(map(str, left_out))), json.dumps(listed)]
+        arguments = [json.dumps(list(map(str, left_out))), json.dumps(listed), str(own_seconds)]
         command = [sys.executable, "-W", "ignore", "-m", f"{__package__}.process", *arguments]
         environment = {"PYTHONPATH": str(IMPORTED_FROM), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self._own = own.keys()
         self._process = subprocess.Popen(
             command, cwd="/", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -82,7 +84,7 @@ class Attacker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write(LENGTH.pack(True, len(content)) + content)
+            self._process.stdin.write(LENGTH.pack(attack in self._own, len(content)) + content)
             self._process.stdin.flush()
         except BrokenPipeError:
             raise AttackError(
@@ -96,6 +98,6 @@ class Attacker:
         succeeded, length = LENGTH.unpack(header)
         answer = self._process.stdout.read(length)
         if not succeeded:
-            raise AttackError(f"attack {attack}: it failed ({answer.decode()})")
+            raise AttackError(f"attack {attack}: it failed ({answer.decode()}); {KEPT}")
         with np.load(io.BytesIO(answer), allow_pickle=False) as arrays:
             return dict(arrays)

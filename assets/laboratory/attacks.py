@@ -1,11 +1,13 @@
 """The attacks that the laboratory has built in. Each gets a publication and an attacker's file, and nothing else."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assets.laboratory.measures import LIKELIEST, LINK, MARGIN, UNDO
 from assets.laboratory.publication import (
     NONE,
     Choice,
@@ -37,6 +39,8 @@ _NEARLY_EXACT = LaplaceLaw(0.1)
 """In place of exact counts where swapped records contradict what is known: each difference costs 10 nats."""
 _RARE = 1e-4
 """Types of a lower prior share are left out of a program."""
+_GAP = 0.005
+"""How far the costs of records behind sums over types may be above the least ones, as a share."""
 _LEAST_WEIGHT = 5.0
 """How many persons of the block the tract's shares count for in a prior, if a block's counts are hardly perturbed."""
 
@@ -134,7 +138,27 @@ def reconstruct(publication: Publication, certain: bool) -> Reconstruction:
     return Reconstruction(histograms, variability, provable, in_years, confidence)
 
 
-ATTACKS: dict[str, Attack] = {"link": link, "margin": guess_by_margin, "likeliest": guess_likeliest}
+def undo(publication: Publication, persons: NamedPersons) -> Guesses:
+    """As `link` from exact tables of swapped records. Whom the records of the block leave out was swapped away, and is
+    matched with those of the same frame whom the attacker's file leaves over in any block."""
+    tier, records, frame = publication.tier, _reconstruct(publication), persons.frame
+    if tier.of_tract is not None:
+        # What tells single years apart is of the tract, and hardly of its blocks.
+        records, frame = tier.of_tract.join(records), tier.of_tract.group[frame]
+    blocks, frames, categories = records.shape
+    known = NamedPersons(persons.block, frame).count(blocks, frames)
+    of_frame = np.tile(np.arange(frames), blocks)
+    shares = match_in_two_passes(known.ravel(), records.reshape(-1, categories), of_frame)
+    modes = _find_modes(publication)[persons.block].argmax(axis=1)
+    return Guesses(shares.reshape(records.shape)[persons.block, frame], modes)
+
+
+ATTACKS: dict[str, Attack] = {
+    LINK: link,
+    MARGIN: guess_by_margin,
+    LIKELIEST: guess_likeliest,
+    UNDO: undo,
+}
 
 
 def _follow_moves(publication: Publication, known: Counts, persons: NamedPersons) -> tuple[Counts, NDArray[np.int64]]:
@@ -231,7 +255,8 @@ def _find_likeliest_types(publication: Publication, known: Counts) -> Counts:
             )
         counted = np.vstack([counted, np.where(category < groups, cells + category, OUTSIDE)])
         try:
-            histograms[place] = find_likeliest(counted, costs, persons, np.where(rare, 0, prior), weight, spacing)
+            likely = np.where(rare, 0, prior)
+            histograms[place] = find_likeliest(counted, costs, persons, likely, weight, spacing, _GAP)
         except NotSolvedError:
             histograms[place, np.arange(len(persons)), prior.argmax(axis=1)] = persons
     return histograms
@@ -327,6 +352,8 @@ def _infer_from_measurements(publication: Publication, known: Counts) -> Shares:
     """The same from noisy measurements of several queries: their best linear estimate of all types is as good as one
     measurement of each type, but for errors that depend on each other. The prior has the shares of the place around a
     block, and of the block's microdata, which were made to agree with that place."""
+    if publication.tier is not REDISTRICTING:
+        return _infer_by_adults(publication, known)
     shape = publication.tier.shape
     types = np.arange(np.prod(shape))
     estimates, variances = [], []
@@ -345,6 +372,31 @@ def _infer_from_measurements(publication: Publication, known: Counts) -> Shares:
     priors = publication.counts.sum(axis=1) + _LEAST_WEIGHT * around
     priors /= priors.sum(axis=1, keepdims=True)
     return _infer(GaussianLaw(variances[0][0]), estimates[0], known, priors)
+
+
+def _infer_by_adults(publication: Publication, known: Counts) -> Shares:
+    """The same from measurements that tell adults and minors apart alone: their posterior, times how much more frequent
+    a category is in the frame, by the tract's microdata."""
+    adult = (publication.tier.tables["P3"][:, 0] != OUTSIDE).astype(np.int64)
+    frames = [int(np.flatnonzero(adult == number)[0]) for number in range(2)]
+
+    def add_up(counts: Any) -> Any:
+        return np.stack([counts[:, adult == number].sum(axis=1) for number in range(2)], axis=1)
+
+    coarse = replace(
+        publication,
+        tier_name=REDISTRICTING.name,
+        counts=add_up(publication.counts),
+        totals=add_up(publication.totals),
+        measured=tuple(replace(query, cells=query.cells[frames]) for query in publication.measured),
+    )
+    shares, around = _infer_from_measurements(coarse, add_up(known)), coarse.totals + _LEAST
+    expected = (around / around.sum(axis=2, keepdims=True))[:, adult]
+    totals = publication.totals
+    own = (totals + _LEAST_WEIGHT * expected) / (totals.sum(axis=2, keepdims=True) + _LEAST_WEIGHT)
+    weighed = shares[:, adult] * own / expected
+    # Nobody is known to be in a frame without shares.
+    return np.asarray(weighed / np.maximum(weighed.sum(axis=2, keepdims=True), np.finfo(float).tiny))
 
 
 def infer_from_tables(publication: Publication, known: Counts, law: Law) -> Shares:

@@ -4,20 +4,38 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import RACE_CODES
+from assets.laboratory.measures import (
+    ATTACKERS,
+    BASELINE,
+    FURTHER_MEASURES,
+    LINK,
+    MEASURES,
+    TABLES,
+    UNDO,
+    find_obstacle,
+)
 from assets.laboratory.points import Exact, Point
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Declaration, describe_field
 from assets.release.names import Name, ReleaseName
+from assets.release.numbers import shown
 from assets.release.release import DeclarationError
 
-LIKELIEST = "likeliest"
-"""The attack on perturbed tables that weighs all of a block together."""
-BUILT_IN = ("link", "margin", LIKELIEST)
-"""The attacks of `assets.laboratory.attacks`, which every laboratory has."""
+_RESERVED = (*ATTACKERS, BASELINE, TABLES)
+AttackerName = Literal["reconstruct", "link", "likeliest", "margin", "difference", "pairs", "undo", "poor_link"]
 
+
+def _require_measure(name: str) -> str:
+    if name not in MEASURES:
+        raise ValueError(f"{shown(name)} is no measure; there are {'; '.join(MEASURES)}")
+    return name
+
+
+Metric = Annotated[str, AfterValidator(_require_measure)]
 ImportPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$", max_length=300)]
 
 
@@ -51,10 +69,29 @@ class LaboratoryDeclaration(Declaration):
         description="The number of persons of each tract and draw whose gain is measured in the world without them: "
         "half of those whom the tables expose most, half of others. 0 leaves it out.",
     )
+    attackers: tuple[AttackerName, ...] = Field(
+        ("reconstruct", "link", "likeliest", "margin", "difference", "pairs"),
+        description="Who attacks each draw: "
+        + "; ".join(f"{name} {words}" for name, words in ATTACKERS.items())
+        + ". They leave out draws that they cannot attack.",
+    )
+    metrics: tuple[Metric, ...] | SkipJsonSchema[None] = Field(
+        None,
+        min_length=1,
+        description="The measures that are made, by the names of dictionary.csv; without it all but "
+        f"{' and '.join(FURTHER_MEASURES)}. Pictures need mean absolute error and accuracy or gain.",
+    )
     attacks: dict[Name, ImportPath] = Field(
         default_factory=dict,
         description="Attacks of your own, by name: the import path module:function of a function that takes a "
         "publication and an attacker's file and returns guesses.",
+    )
+    attack_seconds: int = Field(
+        600,
+        ge=1,
+        le=86_400,
+        strict=True,
+        description="The longest time that an attack of your own may take for one publication, in seconds.",
     )
 
     @property
@@ -73,11 +110,20 @@ class LaboratoryDeclaration(Declaration):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if taken := [name for name in self.attacks if name in BUILT_IN]:
+        if taken := [name for name in self.attacks if name in _RESERVED]:
             raise ValueError(f"attacks: {taken[0]}: a built-in attack has this name")
+        if repeated := [name for name in self.attackers if self.attackers.count(name) > 1]:
+            raise ValueError(f"attackers: {repeated[0]}: it is declared twice")
+        if UNDO in self.attackers and self.tier.startswith("T4"):
+            raise ValueError(f"attackers: {UNDO}: there is no reconstruction of records in tier {self.tier}")
+        # An attack of one's own guesses, as the built-in one does.
+        attackers = {*self.attackers, *([LINK] if self.attacks else [])}
+        for metric in self.metrics or ():
+            if obstacle := find_obstacle(metric, self.tier, attackers):
+                raise ValueError(f"metrics: {metric}: {obstacle}")
         keys = [point.key for point in self.points]
-        if repeated := {key for key in keys if keys.count(key) > 1}:
-            raise ValueError(f"methods: {min(repeated)}: it is declared twice, or is the same to six digits")
+        if of_points := {key for key in keys if keys.count(key) > 1}:
+            raise ValueError(f"methods: {min(of_points)}: it is declared twice, or is the same to six digits")
         for point in self.points:
             if self.tier not in point.tiers:
                 raise ValueError(
@@ -91,8 +137,16 @@ class LaboratoryDeclaration(Declaration):
         return [Exact(), *self.grid]
 
     @property
-    def attack_names(self) -> list[str]:
-        return [*BUILT_IN, *self.attacks]
+    def measured(self) -> frozenset[str]:
+        """The measures that are made."""
+        return frozenset(MEASURES.keys() - FURTHER_MEASURES if self.metrics is None else self.metrics)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What is declared of attackers and measures that is not there without it."""
+        default = type(self).model_fields["attackers"].default
+        attackers = {} if set(self.attackers) == set(default) else {"attackers": sorted(self.attackers)}
+        return attackers | ({} if self.metrics is None else {"metrics": sorted(self.metrics)})
 
     @property
     def group(self) -> str:

@@ -12,19 +12,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assets.laboratory.measures import (
+    ADVANTAGE,
+    BASELINE,
+    DIFFERENCE,
+    GAIN,
+    MATCH_RATE,
+    PROVABLE,
+    TABLES,
+    WITHIN_ONE_ERROR,
+)
 from assets.laboratory.points import Draw
 from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publication, Reconstruction
 from assets.laboratory.records import Tract
 from mechanisms.risk.baselines import guess_by_mode, guess_by_share
-from mechanisms.risk.matching import measure_agreement, measure_agreement_within_a_year
+from mechanisms.risk.matching import (
+    measure_agreement,
+    measure_agreement_with_one_error,
+    measure_agreement_within_a_year,
+)
 from mechanisms.risk.posterior import GaussianLaw
 from mechanisms.risk.reconstruction import System, measure_variability
-from mechanisms.risk.tiers import OUTSIDE, RACES, Counts, Shares
+from mechanisms.risk.tiers import AGES, FLAGS, OUTSIDE, RACES, Counts, Shares
+from mechanisms.sampling.stream import RandomStream
 
 BLOCK_SIZES = (1, 10, 50, 100, 250, 500, 1000)
 """The least persons of each class of blocks, as the Census Bureau reports them."""
 _CELL_SIZES = (0, 1, 3, 10, 100, 1000)
 """The least true count of each class of cells."""
+
+_POOR = (0.07, 0.58, 0.12, 0.01)
+"""The shares of persons who are missing in a poor file, in another block, of another age, and of the other sex: the
+second one is such that 35 to 40% of a file of sex and age groups are right."""
+_YEARS, _LAST_AGES = 5, 15
+"""By how many years an age of a poor file is wrong at most, and how many the last age group is taken to have."""
 
 _SURE = 0.95
 """The least probability of what an attacker is sure of."""
@@ -32,52 +53,10 @@ _SURE = 0.95
 ALL, MODAL, NONMODAL, UNIQUE = "all persons", "modal", "nonmodal", "nonmodal, unique"
 DETERMINED = "nonmodal, unique, in blocks of one solution"
 ANY_SIZE = "all"
-BASELINE, TABLES, DIFFERENCE = "none", "tables", "difference"
-"""In place of an attack: guessers without a publication, what is measured of the publication itself, and an attacker
-who knows all other records."""
-
-MATCH_RATE = "match rate"
 RANKS = (0.01, 0.1, 0.5)
 """The shares of kinds of records that are looked at, the most confident first."""
 CONFIDENCES = (0.0, 0.5, 0.8, 1.0, 2.0)
 """The least confidence of each class."""
-
-MEASURES: Mapping[str, str] = {
-    "named": "share of persons whom the attack names a category for",
-    "confirmed": "share of persons whose category it names rightly",
-    "precision": "confirmed / named",
-    "sure": "share of persons of whom the attack gives one category a probability of 0.95 or more",
-    "precision if sure": "confirmed of these",
-    "accuracy": "confirmed, where the attack names its fallback for all whom it cannot match",
-    "gain": "accuracy in the world with the person less accuracy in the world without the person, same randomness",
-    "mode of others": "accuracy of naming the most frequent category among the others of the block",
-    "share of others": "accuracy of drawing a category from the others of the block",
-    "share of tract": "accuracy of drawing a category from the others of the tract",
-    "agreement": "share of records that a reconstruction has right: Σ min / N; in T3, by group of ages",
-    "agreement in years": "the same by single years of age",
-    "agreement within a year": "the same where records of ages that differ by a year agree too, matched one to one",
-    "solution variability": "share of records in which some other reconstruction differs, weighted by persons; in T3, "
-    "by group of ages, each block by itself within the tract's counts",
-    "solution variability in years": "the same by single years of age, all blocks of the tract together",
-    "determined": "share of persons in blocks of one solution",
-    MATCH_RATE: "share of kinds of records of a block that the block has, among the first of a ranking or those of a "
-    "confidence: how many of 20 reconstructions have the kind. Kinds are a block's types of persons",
-    "provable": "share of records that are certain to be among those that were tabulated",
-    "mean absolute error": "mean of |published − true| over the cells of this true size, by race, ethnicity and frame",
-    "root mean squared error": "root of the mean of their squares",
-    "mean error": "mean of published − true: the bias",
-    "mean relative error": "mean of |published − true| / true",
-    "below 0": "share of published cells that are negative",
-    "association, change": "Cramér's V of block and category, published less true, negative counts taken for 0",
-    "segregation, change": "the dissimilarity index of the most frequent category and all others between blocks, "
-    "published less true",
-    "total variation": "½ Σ |published share − true share| of the categories of a block, weighted by persons",
-    "ln ratio, median": "median of |ln of the likelihood ratio| of two worlds that differ by one exchange",
-    "ln ratio, greatest": "the greatest of these in a draw",
-    "ln ratio, infinite": "the share of these that are infinite; median and greatest are of the others",
-    "ln ratio, bound": "what the method's theorem says that none exceeds",
-}
-"""What each measure is."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +85,32 @@ class Truth:
     def file(self) -> NamedPersons:
         """The attacker's file with the best possible knowledge: the true block and frame of everybody."""
         return NamedPersons(self.tract.place, self.tract.frame)
+
+    def spoil_file(self, key: bytes) -> tuple[NamedPersons, NDArray[np.int64]]:
+        """A file of poor quality, like the commercial ones of the Census Bureau's study, of which 37% agreed with the
+        census: some persons are missing, others in another block, a few years too old or young, or of the other sex;
+        and the positions of the persons who are in it."""
+        persons, ages = len(self.tract.household), AGES.get(self.tract.tier.name)
+        words = RandomStream(key, "poor file").words(len(_POOR) * persons).reshape(len(_POOR), persons)
+        missing, moved, older, other = (
+            chances < np.uint64(int(share * 2**64)) for chances, share in zip(words, _POOR, strict=True)
+        )
+        # Whether is in the upper half of a word, and by how much in the lower.
+        rest = [(chances % np.uint64(2**32)).astype(np.int64) for chances in words]
+        block, frame = self.tract.place, self.tract.frame
+        if self.tract.blocks > 1:
+            block = np.where(moved, (block + 1 + rest[1] % (self.tract.blocks - 1)) % self.tract.blocks, block)
+        if ages is not None:
+            starts = np.array([*ages, ages[-1] + _LAST_AGES])
+            sex, group = np.divmod(frame, len(ages))
+            width = np.diff(starts)[group]
+            years = starts[group] + rest[0] % width
+            steps = rest[2] % (2 * _YEARS) - _YEARS
+            years = np.maximum(0, np.where(older, years + steps + (steps >= 0), years))
+            group = np.searchsorted(starts[:-1], years, side="right") - 1
+            frame = np.where(other, 1 - sex, sex) * len(ages) + group
+        there = np.flatnonzero(~missing)
+        return NamedPersons(block[there], frame[there]), there
 
     @cached_property
     def subsets(self) -> dict[str, NDArray[np.bool_]]:
@@ -213,7 +218,7 @@ def measure_gain(
 ) -> Iterator[Measure]:
     """The gain of some targets, from the guesses about them in the worlds with and without each of them."""
     gains = truth.score(within, targets)[2] - truth.score(without, targets)[2]
-    yield from _measure_targets(truth, targets, attack, "gain", gains)
+    yield from _measure_targets(truth, targets, attack, GAIN, gains)
 
 
 _PUBLISHED = ("counts", "places", "around", "published")
@@ -257,18 +262,19 @@ def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> 
     number = int(persons.sum())
     shares, of_tract = {"agreement": measure_agreement(found.histograms, truth.counts)}, truth.tract.tier.of_tract
     if of_tract is not None:
-        within = measure_agreement_within_a_year(found.histograms, truth.counts, of_tract.ages)
+        counts, ages = (found.histograms, truth.counts), of_tract.ages
         shares = {
             "agreement": measure_agreement(of_tract.join(found.histograms), truth.coarse),
             "agreement in years": shares["agreement"],
-            "agreement within a year": within,
+            "agreement within a year": measure_agreement_within_a_year(*counts, ages),
+            WITHIN_ONE_ERROR: measure_agreement_with_one_error(*counts, ages, FLAGS),
             "solution variability in years": found.variability_in_years,
         }
     if not np.any(found.variability == NONE):
         shares["solution variability"] = float((found.variability * persons).sum() / max(1, number))
         shares["determined"] = float(persons[found.variability == 0].sum() / max(1, number))
     if not np.any(found.provable == NONE):
-        shares["provable"] = float(found.provable.sum() / max(1, number))
+        shares[PROVABLE] = float(found.provable.sum() / max(1, number))
     for name, value in shares.items():
         yield Measure(attack, ALL, ANY_SIZE, name, value, number)
     if found.confidence.size:
@@ -429,6 +435,8 @@ def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterat
         values["ln ratio, greatest"] = float(sizes[~infinite].max())
     if draw.bound is not None:
         values["ln ratio, bound"] = draw.bound
+    # Of the worlds, each with a half before, the true one has the posterior probability 1 / (1 + e^-ratio).
+    values[ADVANTAGE] = float(np.tanh(ratios / 2).mean())
     yield from (Measure(TABLES, "pairs", ANY_SIZE, name, value, number) for name, value in values.items())
 
 

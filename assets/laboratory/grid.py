@@ -1,7 +1,7 @@
 """Parts of the grid: each one draw of a point, of every tract, attacked and evaluated; several parts at a time."""
 
 import pickle
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -12,7 +12,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.laboratory.attacking import Attacker, OwnAttack
-from assets.laboratory.declaration import LIKELIEST
 from assets.laboratory.evaluation import (
     Measure,
     Truth,
@@ -24,14 +23,36 @@ from assets.laboratory.evaluation import (
     measure_utility,
     most_exposed,
 )
+from assets.laboratory.measures import (
+    DIFFERENCE,
+    GAIN,
+    GUESSERS,
+    LIKELIEST,
+    LINK,
+    MATCH_RATE,
+    PAIRS,
+    POOR_LINK,
+    PROVABLE,
+    RECONSTRUCT,
+    UNDO,
+)
 from assets.laboratory.points import Point
 from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 from resources.processes import in_processes
 
-VERSION = 10
+VERSION = 11
 """Increase it when the same records, parameters and key would give other measures."""
+
+SCHEMA = pa.schema(
+    [
+        *(("point", pa.string()), ("draw", pa.int64()), ("made_of", pa.string()), ("tract", pa.string())),
+        *((name, pa.string()) for name in ("attack", "subset", "block_size", "measure")),
+        *(("value", pa.float64()), ("persons", pa.int64())),
+    ]
+)
+"""The columns of a table of measures."""
 
 _PAIRS = 500
 """The pairs of persons of whom likelihood ratios are computed for counts under a law."""
@@ -45,7 +66,7 @@ class Part:
     """A part of the grid.
 
     Attributes:
-        made_of: a digest of all that its measures follow from, which names its randomness.
+        made_of: a digest of all that its measures follow from.
         keys: by tract that is measured, the key of its draw and that of its targets. The latter is the same for every
             method, so that they are compared on the same persons.
     """
@@ -57,12 +78,20 @@ class Part:
 
     @classmethod
     def of(
-        cls, point: Point, draw: int, made_of: str, laboratory: str, tracts: Sequence[str], custody: Custody
+        cls,
+        point: Point,
+        draw: int,
+        digests: tuple[str, str],
+        laboratory: str,
+        tracts: Sequence[str],
+        custody: Custody,
     ) -> "Part":
-        """A part with its keys. No draw is published or charged: keys are derived for the laboratory alone."""
+        """A part with its keys, from the digests of its draws and of its measures. No draw is published or charged:
+        keys are derived for the laboratory alone."""
+        drawn_of, made_of = digests
         keys = {
             tract: (
-                custody.derive(f"laboratory: {made_of}: draw {draw} of tract {tract}"),
+                custody.derive(f"laboratory: {drawn_of}: draw {draw} of tract {tract}"),
                 custody.derive(f"laboratory: {laboratory}: targets {draw} of tract {tract}"),
             )
             for tract in tracts
@@ -72,13 +101,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Setting:
-    """All that the parts of a grid have in common: the records of tracts by name, the number of targets, the names of
-    all attacks, those of one's own, and what no attack may open."""
+    """All that the parts of a grid have in common: the records of tracts by name, the number of targets, the built-in
+    attackers and the measures, attacks of one's own with their longest time in seconds, and what no attack may open."""
 
     truths: Mapping[str, Truth]
     targets: int
-    attacks: Sequence[str]
+    attackers: Sequence[str]
+    measures: Set[str]
     own: Mapping[str, OwnAttack]
+    own_seconds: int
     left_out: Sequence[Path]
 
 
@@ -101,15 +132,16 @@ def _measure_part(content: bytes, part: Part) -> pa.Table:
         columns | {"tract": name} | vars(measure)
         for name, keys in part.keys.items()
         for measure in _measure_tract(setting, part, setting.truths[name], attacker, *keys)
+        if measure.measure in setting.measures
     ]
-    return pa.Table.from_pylist(rows)
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 @lru_cache(maxsize=1)
 def _prepare(content: bytes) -> tuple[Setting, Attacker]:
     """The setting, whose subsets take long to compute and are kept, and a process of attacks."""
     setting = pickle.loads(content)
-    return setting, Attacker(setting.own, setting.left_out)
+    return setting, Attacker(setting.own, setting.left_out, setting.own_seconds)
 
 
 def _measure_tract(
@@ -119,25 +151,34 @@ def _measure_tract(
     targets = choose_targets(truth, setting.targets, key_of_targets)
     pairs = RandomStream(key_of_targets, "pairs").words(2 * _PAIRS) % np.uint64(len(truth.tract.household))
     yield from measure_utility(truth, draw.publication)
-    yield from measure_ratios(truth, draw, pairs.astype(np.int64).reshape(-1, 2))
-    if not part.point.random and part.draw == 1:
+    if PAIRS in setting.attackers:
+        yield from measure_ratios(truth, draw, pairs.astype(np.int64).reshape(-1, 2))
+    if DIFFERENCE in setting.attackers and not part.point.random and part.draw == 1:
         worlds = lambda tract: part.point.draw(tract, key).publication  # noqa: E731
         few = targets[:: -(-len(targets) // _DIFFERENCES) or 1]
         yield from measure_differences(truth, few, draw.publication, worlds)
-    reconstructed = draw.publication.law is None and draw.publication.places is None
-    if reconstructed and not truth.tract.tier.of_types:
-        found = attacker.reconstruct(draw.publication, certain=part.draw == 1)
-        yield from measure_reconstruction(truth, "reconstruct", found)
-    without = remove_each(truth, part.point, key, targets)
-    for attack in setting.attacks:
+    if RECONSTRUCT in setting.attackers and draw.publication.is_exact and not truth.tract.tier.of_types:
+        certain = part.draw == 1 and not setting.measures.isdisjoint({PROVABLE, MATCH_RATE})
+        yield from measure_reconstruction(truth, RECONSTRUCT, attacker.reconstruct(draw.publication, certain=certain))
+    targets = targets if GAIN in setting.measures else targets[:0]
+    guessers = [name for name in GUESSERS if name in setting.attackers]
+    others = {*guessers, *setting.own} - {POOR_LINK, UNDO}
+    together = remove_each(truth, part.point, key, targets if others else targets[:0])
+    for attack in [*guessers, *setting.own]:
         if attack == LIKELIEST and not draw.publication.needs_program:
+            continue
+        if attack == POOR_LINK:
+            file, there = truth.spoil_file(key_of_targets)
+            guesses = attacker.guess(LINK, draw.publication, file).spread(there, len(truth.tract.household))
+            yield from measure_guesses(truth, attack, guesses)
+            continue
+        if attack == UNDO and not draw.publication.is_exact:
             continue
         guesses = attacker.guess(attack, draw.publication, truth.file)
         yield from measure_guesses(truth, attack, guesses)
-        if without:
-            then = [
-                select(attacker.guess(attack, worlds.publication, worlds.persons), worlds.places) for worlds in without
-            ]
+        without = together if attack != UNDO else remove_each(truth, part.point, key, targets, whole=True)
+        then = [select(attacker.guess(attack, each.publication, each.persons), each.places) for each in without]
+        if then:
             yield from measure_gain(truth, attack, targets, select(guesses, targets), Guesses.join(then))
 
 
@@ -158,18 +199,20 @@ class Worlds(NamedTuple):
     places: NDArray[np.int64]
 
 
-def remove_each(truth: Truth, point: Point, key: bytes, targets: NDArray[np.int64]) -> list[Worlds]:
-    """The worlds without each of the targets, with the same randomness: together, but where exact tables of the tract
-    link its blocks, so that each is the whole tract."""
+def remove_each(
+    truth: Truth, point: Point, key: bytes, targets: NDArray[np.int64], *, whole: bool = False
+) -> list[Worlds]:
+    """The worlds without each of the targets, with the same randomness: together, but where each is the `whole` tract,
+    as exact tables of the tract link its blocks in any case."""
     tract, worlds = truth.tract, []
     for target in targets.tolist():
         published = point.publish_without(tract, target, key)
-        linked = published.find_neighbors(int(tract.place[target]))
+        linked = np.arange(tract.blocks) if whole else published.find_neighbors(int(tract.place[target]))
         neighbors = np.flatnonzero(np.isin(tract.place, linked))
         file = NamedPersons(np.searchsorted(linked, tract.place[neighbors]), tract.frame[neighbors])
         # A view would keep the whole publication in memory.
         worlds.append(Worlds(published.take(linked), file, np.searchsorted(neighbors, [target])))
-    if not worlds or worlds[0].publication.links_blocks:
+    if not worlds or whole or worlds[0].publication.links_blocks:
         return worlds
     publications, files, places = zip(*worlds, strict=True)
     blocks = np.cumsum([0, *(len(published.counts) for published in publications)])

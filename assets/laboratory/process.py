@@ -15,17 +15,22 @@ import pickle
 import signal
 import struct
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from select import select
 from typing import Any
 
 from resources.confinement import SYSTEM, confine, end_with_parent, exclude
 from resources.project import CODE
 
 LENGTH = struct.Struct("=?Q")
-"""Before each answer: whether it is one, or the name of an error; and its length in bytes."""
+"""Before each question: whether its attack is limited in time. Before each answer: whether it is one, or the name of an
+error. Then the length in bytes."""
+_BLOCK = 2**20
+"""The most bytes that are read at a time."""
 
 
 def main() -> None:
@@ -36,21 +41,23 @@ def main() -> None:
     # What an attack prints is nobody's answer.
     for descriptor in (0, 1):
         os.dup2(nothing, descriptor)
-    left_out, own = (json.loads(argument) for argument in sys.argv[1:3])
+    left_out, own, own_seconds = (json.loads(argument) for argument in sys.argv[1:4])
     refused = [Path(path) for path in left_out]
     programs = [*map(Path, SYSTEM), Path(sys.prefix), Path(sys.base_prefix)]
     programs += [CODE / name for name in ("assets", "mechanisms", "resources")]
     confine(exclude([*programs, *(Path(path) for _, path, _ in own)], refused), [], refused, None)
     attack = _load_attacks({name: (path, target) for name, path, target in own})
     while header := tasks.read(LENGTH.size):
-        content = tasks.read(LENGTH.unpack(header)[1])
+        limited, length = LENGTH.unpack(header)
+        content = tasks.read(length)
         incoming, outgoing = os.pipe()
-        child = os.fork()
+        this, child = os.getpid(), os.fork()
         if child == 0:
-            # A fork does not inherit this.
+            # A fork does not inherit this, and the parent may have ended before.
             end_with_parent()
+            if os.getppid() != this:
+                os._exit(1)
             os.setsid()
-            end_with_parent()
             for descriptor in (tasks.fileno(), answers.fileno(), incoming):
                 os.close(descriptor)
             try:
@@ -59,21 +66,34 @@ def main() -> None:
             finally:
                 os._exit(0)
         os.close(outgoing)
-        answers.write(_receive(incoming) or _frame(False, b"the process of the attack was ended"))
+        received = _receive(incoming, own_seconds if limited else None)
+        answers.write(received or _frame(False, b"the process of the attack was ended"))
         answers.flush()
         # What it has started may still run.
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
+        for end in (os.killpg, os.kill):
+            with suppress(ProcessLookupError):
+                end(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
 
-def _receive(descriptor: int) -> bytes:
-    """A whole framed answer; nothing if the process ended before."""
-    with os.fdopen(descriptor, "rb") as answer:
-        header = answer.read(LENGTH.size)
-        length = LENGTH.unpack(header)[1] if len(header) == LENGTH.size else -1
-        content = answer.read(max(0, length))
-    return header + content if len(content) == length else b""
+def _receive(descriptor: int, seconds: int | None) -> bytes:
+    """A whole framed answer, or the failure of one that takes more than so many seconds; nothing if the process ended
+    before."""
+    end, received, wanted = None if seconds is None else time.monotonic() + seconds, bytearray(), LENGTH.size
+    try:
+        while len(received) < wanted:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            if not select([descriptor], [], [], left)[0]:
+                return _frame(False, f"it took over {seconds} seconds, the limit of attack_seconds".encode())
+            block = os.read(descriptor, _BLOCK)
+            if not block:
+                return b""
+            received += block
+            if wanted == LENGTH.size <= len(received):
+                wanted += LENGTH.unpack_from(received)[1]
+    finally:
+        os.close(descriptor)
+    return bytes(received[:wanted])
 
 
 def _load_attacks(own: Mapping[str, tuple[str, str]]) -> Any:

@@ -102,6 +102,11 @@ class Publication:
         return self.tier.of_types or (self.law is not None and not self.by_type)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the counts of each block are exact for some records."""
+        return self.law is None and self.places is None
+
+    @property
     def links_blocks(self) -> bool:
         """Whether the records of a block follow from what is published of others too."""
         return self.law is None and self.around is not None
@@ -227,6 +232,12 @@ class Guesses:
             raise ValueError("the shares of a person's categories are not negative, and sum to 1 at most")
         cls._require_categories(fallback, categories)
         return cls(shares.astype(np.float64), fallback.astype(np.int64))
+
+    def spread(self, there: NDArray[np.int64], persons: int) -> "Guesses":
+        """The guesses of so many persons, of whom those at some positions have these, and others none."""
+        shares, fallback = np.zeros((persons, self.shares.shape[1])), np.full(persons, NONE)
+        shares[there], fallback[there] = self.shares, self.fallback
+        return Guesses(shares, fallback)
 
     @staticmethod
     def join(parts: Sequence["Guesses"]) -> "Guesses":

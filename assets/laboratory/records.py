@@ -18,13 +18,12 @@ from assets.release.dataset import DatasetDeclaration
 from mechanisms.races import SIX_RACES
 from mechanisms.risk.tiers import (
     AGE_STARTS,
+    AGES,
     DETAILED_GROUPS,
-    GROUP_AGES,
     HOUSEHOLDS,
     MOST_PERSONS,
     RACES,
     REDISTRICTING,
-    YEAR_STARTS,
     Counts,
     Tier,
     number_household,
@@ -125,7 +124,7 @@ def read_tract(
         read = session.arrow("laboratory/persons", values, sex=by_sex, **tables)
     column = {name: read[name].to_numpy().astype(np.int64) for name in read.column_names}
     adult = column["age"] >= 18
-    starts = {"T3": YEAR_STARTS, "T4-groups": GROUP_AGES[0]}.get(tier.name, AGE_STARTS)
+    starts = AGES.get(tier.name, AGE_STARTS)
     group = np.searchsorted(starts, column["age"], side="right") - 1
     frame = column["sex"] * len(starts) + group if by_sex else adult.astype(np.int64)
     _, first = np.unique(column["unit"], return_index=True)

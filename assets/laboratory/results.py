@@ -9,26 +9,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from assets.laboratory.declaration import LIKELIEST, LaboratoryDeclaration
-from assets.laboratory.evaluation import (
-    ALL,
-    ANY_SIZE,
-    BASELINE,
-    DETERMINED,
-    MEASURES,
-    MODAL,
-    NONMODAL,
-    TABLES,
-    UNIQUE,
-    most_exposed,
-)
+from assets.laboratory.declaration import LaboratoryDeclaration
+from assets.laboratory.evaluation import ALL, ANY_SIZE, DETERMINED, MODAL, NONMODAL, UNIQUE, most_exposed
+from assets.laboratory.measures import ATTACKERS, BASELINE, GAIN, LINKING, MEASURES, TABLES
 from assets.pictures import INK, QUIET, SERIES, VERMILION, blank, png
 
 COLUMNS: Mapping[str, str] = {
     "method": "the method of disclosure avoidance",
     "parameters": "its parameters",
-    "attack": "the attack; none: a guesser without a publication; tables: what is measured of the publication itself; "
-    "difference: who knows all other records and tries every category, if nothing is random; in the first draw",
+    "attack": "the attacker, as below; none: a guesser without a publication; tables: what is measured of the "
+    "publication itself, and of pairs; any other: an attack of one's own",
     "subset": "of which persons of a tract, or of which kinds of records, cells or pairs",
     "block_size": "of blocks of how many persons",
     "measure": "what is measured, as below",
@@ -52,8 +42,6 @@ SUBSETS: Mapping[str, str] = {
     DETERMINED: "of these, persons in blocks whose exact tables only one set of records has",
 }
 
-LINKING = ("link", LIKELIEST)
-"""The built-in attacks of which a picture shows the more successful one."""
 ERROR = (TABLES, "cells of a block, not 0", ANY_SIZE, "mean absolute error")
 
 Row = Mapping[str, Any]
@@ -71,15 +59,22 @@ def label_results(rows: Sequence[Row], declaration: LaboratoryDeclaration) -> pa
 def write_results(
     folder: Path, results: pa.Table, declaration: LaboratoryDeclaration, pictures: Mapping[str, bytes]
 ) -> list[Path]:
-    """Write the table as CSV and Parquet, with title and tier, its dictionary, and the pictures. Returns the files."""
+    """Write the table as CSV and Parquet, with title, tier and attackers, the dictionary of what was chosen, and the
+    pictures. Returns the files."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     pyarrow.csv.write_csv(results, folder / "results.csv")
-    described = results.replace_schema_metadata({"title": declaration.title, "tier": declaration.tier})
+    attackers = ", ".join([*declaration.attackers, *declaration.attacks])
+    described = results.replace_schema_metadata(
+        {"title": declaration.title, "tier": declaration.tier, "attackers": attackers}
+    )
     pyarrow.parquet.write_table(described, folder / "results.parquet")
     with (folder / "dictionary.csv").open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines)
         writer.writerow(["kind", "name", "description"])
-        for kind, words in (("column", COLUMNS), ("measure", MEASURES), ("subset", SUBSETS)):
+        attacks = {name: ATTACKERS[name] for name in map(str, declaration.attackers)}
+        attacks |= {name: f"an attack of one's own, {target}" for name, target in declaration.attacks.items()}
+        measures = {name: words for name, words in MEASURES.items() if name in declaration.measured}
+        for kind, words in (("column", COLUMNS), ("attack", attacks), ("measure", measures), ("subset", SUBSETS)):
             writer.writerows([kind, *item] for item in words.items())
     for name, content in pictures.items():
         (folder / f"{name}.png").write_bytes(content)
@@ -94,16 +89,16 @@ def draw_pictures(results: pa.Table, declaration: LaboratoryDeclaration) -> dict
     subset = most_exposed([row["subset"] for row in results.to_pylist()])
     tier = f"Tier {declaration.tier}, {subset} persons. Bars: one standard error."
     guesser = found.get(("", "", BASELINE, subset, ANY_SIZE, "share of others"))
-    pictures = {}
+    pictures, linking = {}, [*LINKING, *declaration.attacks]
     for name, title, measure, line in (
         ("accuracy", f"{_GUESSED.get(declaration.tier, _OF_PERSONS)} the attacker names rightly", "accuracy", guesser),
-        ("gain", "What taking part adds to that share", "gain", {"value": 0.0}),
+        (GAIN, "What taking part adds to that share", GAIN, {"value": 0.0}),
     ):
         points = {}
         for point in declaration.points:
             named = point.method, point.parameters
             x = found.get((*named, *ERROR))
-            y = find_most_successful(found.get((*named, attack, subset, ANY_SIZE, measure)) for attack in LINKING)
+            y = find_most_successful(found.get((*named, attack, subset, ANY_SIZE, measure)) for attack in linking)
             if x and y:
                 points[point.key] = point.method, point.parameters, x, y
         if points:

@@ -249,20 +249,21 @@ def _audit_editions(
         published: the names and checksums of all intact editions, by release, and by name, or `CURRENT`.
     """
     words = "Every draw has been published, and every edition is there as it was last published."
-    try:
-        recorded = custody.list_editions()
-    except CustodyError as error:
-        return [_judge("The publications", "editions", words, [str(error)])]
     withdrawn = {entry.draw_id for entry in entries if entry.kind == WITHDRAW}
     charges = list_charges(entries)
     findings = []
-    for dataset, release in dict.fromkeys([*((entry.dataset, entry.release) for entry in entries), *recorded]):
+    charged = [(entry.dataset, entry.release) for entry in entries]
+    for dataset, release in dict.fromkeys([*charged, *custody.list_recorded()]):
+        try:
+            kept = custody.read_editions(dataset, release)
+        except CustodyError as error:
+            findings.append(_judge(f"{dataset}/{release}", "editions", words, [str(error)]))
+            continue
         found = published.get((dataset, release), {})
         names = {name for name, _ in found.values()}
         numbers = {name.partition(".")[0] for name in names}
         own = (each for each in charges if (each.entry.dataset, each.entry.release) == (dataset, release))
         due = {str(charge.edition) for charge in own if charge.edition}
-        kept = recorded.get((dataset, release), {})
         of_record = {place: sums for place, (draw_id, sums) in kept.items() if draw_id not in withdrawn}
         missing = sorted((due - numbers) | (of_record.keys() - names - {CURRENT}))
         other = sorted({name for place, (name, sums) in found.items() if sums != of_record.get(place, sums)})

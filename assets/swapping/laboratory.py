@@ -53,7 +53,7 @@ class Swapped(Moving):
         """With likelihood ratios if the rate is a single one."""
         block, rare = tract.block.copy(), self._find_rare(tract)
         if self.second_rate is None:
-            ratios, loss = self._stir(tract, block, np.zeros_like(block), (self.rate, rare), (key, ""))
+            ratios, loss = self._stir(tract, block, self._find_places(tract), (self.rate, rare), (key, ""))
             return Moved(block, ratios, 2 * loss)
         within = tract.block_group[tract.block]
         _, first = self._stir(tract, block, within, (self.rate, rare), (key, "first "))
@@ -97,6 +97,10 @@ class Swapped(Moving):
             losses.append(max(float(theorem_1(len(members), each)) for each in present))
         return np.concatenate(ratios), max(losses)
 
+    def _find_places(self, tract: Tract) -> NDArray[np.int64]:
+        """By household, the place within which it is swapped: the tract."""
+        return np.zeros_like(tract.block)
+
     def _find_rare(self, tract: Tract) -> NDArray[np.bool_]:
         if self.rare_rate is None:
             return np.zeros(len(tract.block), dtype=np.bool_)
@@ -105,6 +109,18 @@ class Swapped(Moving):
         rare = np.zeros(len(tract.block), dtype=np.bool_)
         rare[held[0][households[held[1]] <= self.at_most]] = True
         return rare
+
+
+@dataclass(frozen=True)
+class SwappedInGroups(Swapped):
+    """The same among the households of a block group."""
+
+    @property
+    def parameters(self) -> str:
+        return f"{super().parameters}, in block groups"
+
+    def _find_places(self, tract: Tract) -> NDArray[np.int64]:
+        return tract.block_group[tract.block]
 
 
 def _choose_pairs(size: int) -> NDArray[np.int64]:
@@ -132,6 +148,9 @@ class SwappingGrid(Grid):
     rare: RareRate | SkipJsonSchema[None] = Field(
         None, description="Further points, in which households with rare persons have a rate of their own."
     )
+    in_block_groups: bool = Field(
+        False, description="Whether there are further points, in which swaps stay within block groups."
+    )
     then_p_tables: bool = Field(
         False, description="Whether there are further points, each of these followed by each of `p_tables`."
     )
@@ -143,6 +162,8 @@ class SwappingGrid(Grid):
 
     def points(self) -> Sequence[Swapped]:
         points = [Swapped(rate, self.match) for rate in self.rates]
+        if self.in_block_groups:
+            points += [SwappedInGroups(rate, self.match) for rate in self.rates]
         if self.rare is not None:
             points += [Swapped(rate, self.match, self.rare.rate, self.rare.at_most) for rate in self.rates]
         if self.second_rate is not None:

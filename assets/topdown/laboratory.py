@@ -6,7 +6,7 @@ The histogram has what T1 tells apart: voting age, ethnicity and race. Queries o
 others have the shares of the 2020 Census among themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -23,7 +23,7 @@ from mechanisms.sampling.noise import DiscreteGaussian, Noise
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.allocation import PERSON_ALLOCATION
 from mechanisms.topdown.design import MECHANISM
-from mechanisms.topdown.schema import Attribute, Schema
+from mechanisms.topdown.schema import Attribute, Marginal, Schema
 
 SCHEMA = Schema("persons", (Attribute("votingage", 2), Attribute("hispanic", 2), Attribute("cenrace", RACES)))
 """Its cells are the types of T1, in their order."""
@@ -48,12 +48,12 @@ class TopDown(Point):
         return f"ρ = {float(self.rho):g}"
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        measured = self._measure(tract, key)
-        published = self.publish(tract, self._estimate(tract, measured), None)
+        measured = self.measure(tract, key)
+        published = self.publish(tract, self.estimate(tract, measured), None)
         if not self.measurements:
             return Draw(published, np.zeros(0), None)
-        ratios = self._compare(tract, measured, key)
-        return Draw(replace(published, measured=self._describe(tract, measured)), ratios, None)
+        ratios = self.compare(tract, measured, choose_pairs(tract, key))
+        return Draw(replace(published, measured=self.describe(tract, measured)), ratios, None)
 
     @property
     def variances(self) -> dict[tuple[str, str], Fraction]:
@@ -66,17 +66,18 @@ class TopDown(Point):
                 shares[level, query] = PERSON_ALLOCATION.levels[level] * share / whole
         return {place: 1 / (self.rho * share) for place, share in shares.items()}
 
-    def _measure(self, tract: Tract, key: bytes) -> dict[tuple[str, str], Counts]:
+    def measure(self, tract: Tract, key: bytes) -> dict[tuple[str, str], Counts]:
         """By level and query, the noisy answers of all places, shape (places, cells)."""
         distributions = {f"{level} {query}": DiscreteGaussian(own) for (level, query), own in self.variances.items()}
-        noise, counts = Noise(MECHANISM, distributions, key), _count_levels(tract)
+        noise, counts = Noise(MECHANISM, distributions, key), count_levels(tract, SCHEMA)
         measured = {}
         for level, query in self.variances:
             exact = SCHEMA.marginal(query).answer(counts[level])
             measured[level, query] = exact + noise.of_next(f"{level} {query}", exact.size).reshape(exact.shape)
         return measured
 
-    def _estimate(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> Counts:
+    def estimate(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> Counts:
+        """The microdata, as the counts of all types by block."""
         from mechanisms.topdown.estimation import Measurement, estimate
         from mechanisms.topdown.feasibility import FREE, Limits
 
@@ -99,7 +100,7 @@ class TopDown(Point):
         assert above is not None
         return above.reshape(-1, *tract.tier.shape)
 
-    def _describe(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> tuple[Measured, ...]:
+    def describe(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> tuple[Measured, ...]:
         """The measurements as they are published, of blocks and of the block groups around them."""
         return tuple(
             Measured(
@@ -112,30 +113,61 @@ class TopDown(Point):
             for query in (query for level, query in self.variances if level == "Block")
         )
 
-    def _compare(self, tract: Tract, measured: dict[tuple[str, str], Counts], key: bytes) -> NDArray[np.float64]:
-        """ln of likelihood ratios of worlds in which one person has the category of another, for random pairs."""
-        chosen = RandomStream(key, "pairs").words(2 * _PAIRS) % np.uint64(len(tract.household))
-        first, other = chosen.astype(np.int64).reshape(-1, 2).T
-        places = {"Tract": np.zeros_like(first), "Block_Group": tract.block_group[tract.place[first]]}
-        places["Block"] = tract.place[first]
-        types = [tract.frame[first] * 2 * RACES + tract.category[persons] for persons in (first, other)]
-        counts, ratios = _count_levels(tract), np.zeros(len(first))
-        for (level, query), variance in self.variances.items():
-            marginal = SCHEMA.marginal(query)
-            errors = measured[level, query] - marginal.answer(counts[level])
-            left, entered = (marginal.cells[each] for each in types)
-            moved, place = left != entered, places[level]
-            # From noise e to e + 1 in the cell that is left, and to e − 1 in the one that is entered.
-            steps = (2 * errors[place, left] + 1) + (1 - 2 * errors[place, entered])
-            ratios += np.where(moved, steps, 0) / (2 * float(variance))
-        return np.asarray(ratios[tract.category[first] != tract.category[other]])
+    def compare(
+        self, tract: Tract, measured: dict[tuple[str, str], Counts], pairs: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """As `compare_worlds`, of all measurements."""
+        counts, places = count_levels(tract, SCHEMA), list_places(tract)
+        return compare_worlds(
+            tract,
+            pairs,
+            (
+                (marginal, measured[level, query] - marginal.answer(counts[level]), places[level], variance)
+                for (level, query), variance in self.variances.items()
+                for marginal in [SCHEMA.marginal(query)]
+            ),
+        )
 
 
-def _count_levels(tract: Tract) -> dict[str, Counts]:
-    blocks = tract.count().reshape(tract.blocks, -1)
-    groups = np.zeros((int(tract.block_group.max()) + 1, SCHEMA.size), dtype=np.int64)
-    np.add.at(groups, tract.block_group, blocks)
-    return {"Tract": blocks.sum(axis=0)[None], "Block_Group": groups, "Block": blocks}
+def choose_pairs(tract: Tract, key: bytes) -> NDArray[np.int64]:
+    """Random pairs of persons of different categories, shape (2, pairs)."""
+    chosen = RandomStream(key, "pairs").words(2 * _PAIRS) % np.uint64(len(tract.household))
+    pairs = chosen.astype(np.int64).reshape(-1, 2).T
+    first, other = tract.category[pairs]
+    return np.asarray(pairs[:, first != other])
+
+
+def compare_worlds(
+    tract: Tract,
+    pairs: NDArray[np.int64],
+    queries: Iterable[tuple[Marginal, Counts, NDArray[np.int64], Fraction]],
+) -> NDArray[np.float64]:
+    """ln of likelihood ratios of worlds in which the first person of a pair has the category of the other. Each query
+    has its noise, shape (places, cells), the place of each block, and σ²."""
+    first, ratios = pairs[0], np.zeros(pairs.shape[1])
+    types = tract.frame[first] * tract.tier.shape[1] + tract.category[pairs]
+    for marginal, noise, places, variance in queries:
+        left, entered = marginal.find(types)
+        place = places[tract.place[first]]
+        # From noise e to e + 1 in the cell that is left, and to e − 1 in the one that is entered.
+        steps = (2 * noise[place, left] + 1) + (1 - 2 * noise[place, entered])
+        ratios += np.where(left != entered, steps, 0) / (2 * float(variance))
+    return ratios
+
+
+def list_places(tract: Tract) -> dict[str, NDArray[np.int64]]:
+    """By level, the place of each block."""
+    blocks = np.arange(tract.blocks)
+    return {"Tract": np.zeros_like(blocks), "Block_Group": tract.block_group, "Block": blocks}
+
+
+def count_levels(tract: Tract, schema: Schema) -> dict[str, Counts]:
+    """By level, the histograms of all places, shape (places, cells)."""
+    blocks, counted = tract.count().reshape(tract.blocks, -1), {}
+    for level, places in list_places(tract).items():
+        counted[level] = np.zeros((int(places.max()) + 1, schema.size), dtype=np.int64)
+        np.add.at(counted[level], places, blocks)
+    return counted
 
 
 class TopDownGrid(Grid):

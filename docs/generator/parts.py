@@ -1,11 +1,13 @@
 """The generated parts of pages, and the hooks by which MkDocs fills them in while it builds the site.
 
 A line that holds nothing but `{{ made: NAME }}` stands for a part. The section of each command of `stirred` is made
-here from the command itself. Each component has a generated page. `CONTRIBUTING.md` and `CHANGELOG.md` are pages too.
+here from the command itself, and the gates of a mechanism from the definitions. Each component has a generated page.
+`CONTRIBUTING.md` and `CHANGELOG.md` are pages too.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import click
 
 from docs.generator.fields import format_cell, format_section, format_table, make_component_page, make_components_list
+from docs.generator.gates import SHOWN, make_gates
 from orchestration import components
 from orchestration.cli import main
 
@@ -22,8 +25,12 @@ def make_commands_page() -> str:
     return "\n".join(_section(name, command) for name, command in list_commands(main, "stirred"))
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"commands": make_commands_page, "components": make_components_list}
-PLACE = re.compile(r"^\{\{ made: (\w+) \}\}$", re.MULTILINE)
+PARTS: Mapping[str, Callable[[], str]] = {
+    "commands": make_commands_page,
+    "components": make_components_list,
+    **{mechanism: partial(make_gates, mechanism) for mechanism in SHOWN},
+}
+PLACE = re.compile(r"^\{\{ made: ([\w-]+) \}\}$", re.MULTILINE)
 """The line that stands for a part."""
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
 """A formula in TeX, as `pymdownx.arithmatex` leaves it."""

@@ -65,17 +65,42 @@ def _add_up(counts: NDArray[Any], group: NDArray[np.int64], axis: int) -> NDArra
 def measure_agreement_within_a_year(records: Counts, others: Counts, ages: int) -> float:
     """The share of records that are right if ages may differ by a year, matched one to one, equal ones first. Frames
     are groups of so many ages; shapes (blocks, frames, categories)."""
+    matched, *_ = _match_within_a_year(records, others, ages)
+    return float(matched / max(1, others.sum()))
+
+
+def measure_agreement_with_one_error(records: Counts, others: Counts, ages: int, flags: NDArray[np.int64]) -> float:
+    """The same where, of the records that are left, pairs of a block agree too whose ages differ by a year at most, and
+    that differ in the sex or in one flag, or in neither: matched in order, as the Census Bureau's study does it, which
+    may leave out a pair of the best matching. `flags` has the flags of each category as bits, shape (categories,)."""
+    matched, *left = _match_within_a_year(records, others, ages)
+    ours, theirs = (counts.reshape(len(records), -1, ages, counts.shape[2]) for counts in left)
+    for block, of_block in zip(ours, theirs, strict=True):
+        sex, age, category = np.nonzero(of_block)
+        number = of_block[sex, age, category]
+        for kind in np.argwhere(block).tolist():
+            different = (sex != kind[0]) + np.bitwise_count(flags[category] ^ flags[kind[2]])
+            fitting = np.flatnonzero((np.abs(age - kind[1]) <= 1) & (different <= 1))
+            before = np.cumsum(number[fitting]) - number[fitting]
+            taken = np.clip(block[tuple(kind)] - before, 0, number[fitting])
+            number[fitting] -= taken
+            matched += taken.sum()
+    return float(matched / max(1, others.sum()))
+
+
+def _match_within_a_year(records: Counts, others: Counts, ages: int) -> tuple[int, Counts, Counts]:
+    """How many are matched, and who is left of both, shapes (blocks × groups, ages, categories)."""
     ours, theirs = (counts.reshape(-1, ages, counts.shape[2]) for counts in (records, others))
     equal = np.minimum(ours, theirs)
-    ours, theirs, matched = ours - equal, theirs - equal, equal.sum()
+    ours, theirs, matched = ours - equal, theirs - equal, int(equal.sum())
     # From the youngest on, who is left can only be matched to somebody older by a year.
     for age in range(1, ages):
         for one, other in ((ours, theirs), (theirs, ours)):
             pairs = np.minimum(one[:, age], other[:, age - 1])
             one[:, age] -= pairs
             other[:, age - 1] -= pairs
-            matched += pairs.sum()
-    return float(matched / max(1, others.sum()))
+            matched += int(pairs.sum())
+    return matched, ours, theirs
 
 
 def measure_agreement(records: Counts, others: Counts) -> float:

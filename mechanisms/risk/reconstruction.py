@@ -181,6 +181,7 @@ def find_likeliest(
     prior: Shares,
     weight: Counts | None = None,
     spacing: Counts | None = None,
+    gap: float = 0.0,
 ) -> Counts:
     """The likeliest histogram of a block behind counts that were changed one by one, shape (frames, categories), for an
     attacker who knows how many persons are in each frame: it minimizes Σ −ln P(published | count) over cells, less
@@ -196,6 +197,7 @@ def find_likeliest(
         prior: π, shape (categories,), or of each frame; categories of probability 0 are left out.
         weight: by table and type, how much a record counts in its cell, the same in all types of a frame; 1 if None.
         spacing: by cell, how many counts one slope spans at least, where the costs are convex; 1 if None.
+        gap: how far the costs may be above the least ones, as a share; the search for the rest can take minutes.
 
     Raises NotSolvedError if nothing has what is published.
     """
@@ -236,7 +238,7 @@ def find_likeliest(
         if not ascending:
             rows += [(pair, np.array([1.0, -1.0]), 0, np.inf) for pair in np.stack([steps[:-1], steps[1:]], axis=1)]
     whole = len(types) if convex else columns
-    program = _Program(np.concatenate(costs), np.concatenate(upper), rows, whole)
+    program = _Program(np.concatenate(costs), np.concatenate(upper), rows, whole, gap)
     histogram = np.zeros(shape, dtype=np.int64)
     histogram.ravel()[types] = _minimize(program)[: len(types)]
     return histogram
@@ -251,12 +253,13 @@ def measure_variability(solution: Counts, other: Counts) -> float:
 @dataclass(frozen=True)
 class _Program:
     """min costs·x for 0 <= x <= upper and some inequalities, of which the first `whole` are integers; those that are
-    left are integers at a least cost if these are."""
+    left are integers at a least cost if these are. What is found is above the minimum by the share `gap` at most."""
 
     costs: NDArray[np.float64]
     upper: NDArray[np.generic]
     rows: Sequence[Row]
     whole: int | None = None
+    gap: float = 0.0
 
 
 def _minimize(program: _Program) -> Counts:
@@ -274,7 +277,7 @@ def _minimize(program: _Program) -> Counts:
     kinds = [highspy.HighsVarType.kInteger] * whole, [highspy.HighsVarType.kContinuous] * (columns - whole)
     lp.integrality_ = [*kinds[0], *kinds[1]]
     solver = highspy.Highs()
-    for option, setting in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0), ("random_seed", 0)):
+    for option, setting in (("output_flag", False), ("threads", 1), ("mip_rel_gap", program.gap), ("random_seed", 0)):
         solver.setOptionValue(option, setting)
     solver.passModel(lp)
     solver.run()

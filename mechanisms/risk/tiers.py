@@ -21,6 +21,14 @@ CATEGORIES = tuple(
     f"{race_label(races)}, {words}" for words in ("not Hispanic", "Hispanic") for races in RACE_COMBINATIONS
 )
 """Race and ethnicity: first the 63 combinations of races of persons who are not Hispanic."""
+FLAGS = np.array(
+    [
+        sum(1 << SIX_RACES.index(race) for race in races) | ethnicity << len(SIX_RACES)
+        for ethnicity in range(2)
+        for races in RACE_COMBINATIONS
+    ]
+)
+"""The six races and Hispanic origin of each category, as bits."""
 
 OUTSIDE = -1
 """In place of the cell of a type that a table does not count."""
@@ -364,6 +372,9 @@ def _describe_groups() -> Tier:
 
 
 DETAILED_GROUPS = _describe_groups()
+
+AGES: Mapping[str, tuple[int, ...]] = {"T2": AGE_STARTS, "T3": YEAR_STARTS, "T4-groups": GROUP_AGES[0]}
+"""By name, the first ages of the age groups of tiers whose frames are sexes by age groups."""
 
 TIERS = {tier.name: tier for tier in (REDISTRICTING, SUMMARY_FILE, WITH_TRACT, HOUSEHOLDS, DETAILED_GROUPS)}
 

@@ -56,7 +56,7 @@ def plan(
 
     Reads no records. Time, memory and disk are those that a launch is expected to take on this machine.
 
-    The options say what to try in place of what is declared. Nothing changes; --yaml prints the file that declares it.
+    The options try alternatives; the declaration stays as it is. --yaml prints the file that declares them.
     """
     from assets.release.plan import PlanRequest
     from orchestration.cli.plan_report import parse_fields, parse_margin, print_plans

@@ -215,9 +215,9 @@ def export() -> None:
 @click.argument("release", type=RELEASE)
 @click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="The file; by default, it is printed.")
 def registry(release: str, to: Path | None) -> None:
-    """The published RELEASE as a record of the Privacy Deployments Registry, with the points of NIST SP 800-226.
+    """Write a record of the published RELEASE for the Privacy Deployments Registry, with the points of NIST SP 800-226.
 
-    Everything but its placeholders is from the certificate. The command lists what you have to fill in.
+    All of it but the placeholders, which the command lists, comes from the certificate.
     """
     from assets.publication.registry import describe_deployment, list_placeholders, to_yaml
     from orchestration.deployment import Deployment
@@ -283,7 +283,7 @@ def verify(folder: Path, key: Path, authority: Path | None) -> None:
 )
 @as_json
 def audit(to: Path | None, as_json: bool) -> None:
-    """Ask everything again that can be proved, and write a report. Charges nothing.
+    """Check again every claim that can be proved, and write a report. Charges nothing.
 
     Ephemeral keys of settled and withdrawn draws that killed processes left are deleted, and nothing else is changed.
     """

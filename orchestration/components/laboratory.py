@@ -20,6 +20,7 @@ from assets.safetab.laboratory import SafeTabGrid, list_codes
 from assets.suppression.laboratory import SuppressionGrid
 from assets.swapping.laboratory import SwappingGrid
 from assets.table_builder.laboratory import HypercubeGrid, PTableGrid
+from assets.topdown.dhc.laboratory import DHCGrid
 from assets.topdown.laboratory import TopDownGrid
 from orchestration.components.release import declared_datasets
 from orchestration.components.scaffolding import JobComponent
@@ -38,6 +39,9 @@ class Methods(Part):
     )
     topdown: TopDownGrid | SkipJsonSchema[None] = Field(
         None, description="TopDown's redistricting data, tier T1: with the noisy measurements, and the microdata alone."
+    )
+    dhc: DHCGrid | SkipJsonSchema[None] = Field(
+        None, description="The DHC's persons, tier T2: with the noisy measurements, and the microdata alone."
     )
     hypercubes: HypercubeGrid | SkipJsonSchema[None] = Field(
         None, description="Hypercubes with noise; in tier T2, tables with noise."

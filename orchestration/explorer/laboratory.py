@@ -4,6 +4,7 @@ A laboratory has one tier, and a picture one laboratory, so that no two tiers ar
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -11,9 +12,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import streamlit as st
 
-from assets.laboratory.evaluation import ANY_SIZE, BASELINE, MEASURES, NONMODAL, UNIQUE
+from assets.laboratory.evaluation import ANY_SIZE, NONMODAL, UNIQUE
+from assets.laboratory.measures import ATTACKERS, BASELINE, LINKING, MEASURES
 from assets.laboratory.points import Exact
-from assets.laboratory.results import ERROR, LINKING, SUBSETS, find_most_successful
+from assets.laboratory.results import ERROR, SUBSETS, find_most_successful
 from orchestration.explorer.display import (
     COLORS,
     choose,
@@ -26,6 +28,7 @@ from orchestration.explorer.display import (
 from orchestration.explorer.settings import read_settings
 from orchestration.explorer.words import escape
 
+BEST = "the most successful one"
 RISKS = ("accuracy", "gain", "precision", "confirmed", "named")
 _GUESSER = "share of others"
 _LEGEND = 30
@@ -68,15 +71,23 @@ def show() -> None:
         sizes = [ANY_SIZE, *sorted(measured, key=lambda words: int(words.split()[0]))]
         size = choose("Persons of the block", dict(zip(sizes, sizes, strict=True)), link, "size", name)
         measures = [each for each in RISKS if any(row["measure"] == each for row in rows)]
+        if not measures:
+            st.info("No accuracy, gain or precision is among the declared metrics: the files have what was measured.")
+            _offer_files(found[name].parent)
+            return
         risk = choose("Risk", dict(zip(measures, measures, strict=True)), link, "risk", name)
-        st.caption(escape(f"{subset}: {SUBSETS[subset]}. {risk}: {MEASURES[risk]}."))
-        for file in ("results.csv", "results.parquet", "dictionary.csv"):
-            st.download_button(f"Download {file}", (found[name].parent / file).read_bytes(), file)
+        attacks = list(dict.fromkeys(row["attack"] for row in rows if row["method"] and row["measure"] == risk))
+        best = [name for name in attacks if name in LINKING or name not in ATTACKERS]
+        attacks = [BEST, *attacks] if best else attacks
+        attack = choose("Attack", dict(zip(attacks, attacks, strict=True)), link, "attack", name)
+        words = "" if attack == BEST else f" {attack}: {ATTACKERS.get(attack, 'an attack of your own')}."
+        st.caption(escape(f"{subset}: {SUBSETS[subset]}. {risk}: {MEASURES[risk]}.{words}"))
+        _offer_files(found[name].parent)
     st.query_params.from_dict(link)
     described = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     with picture:
         st.subheader(escape(f"{described.get('title', name)}, tier {described.get('tier', '')}"))
-        _show_points(rows, subset, size, risk)
+        _show_points(rows, subset, size, risk, best if attack == BEST else [attack])
         st.caption(
             "Records are synthetic: the picture shows the order of methods under these attacks, and no national "
             "percentage. A low point is no guarantee; another attack may do better. Labels that others would cover are "
@@ -84,8 +95,15 @@ def show() -> None:
         )
 
 
-def list_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk: str) -> list[dict[str, Any]]:
-    """A row for each method with its parameters: error, risk and standard errors, by the more successful attack."""
+def _offer_files(folder: Path) -> None:
+    for file in ("results.csv", "results.parquet", "dictionary.csv"):
+        st.download_button(f"Download {file}", (folder / file).read_bytes(), file)
+
+
+def list_points(
+    rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk: str, attacks: Sequence[str]
+) -> list[dict[str, Any]]:
+    """A row for each method with its parameters: error, risk and standard errors, by the most successful attack."""
     found = {
         tuple(row[name] for name in ("method", "parameters", "attack", "subset", "block_size", "measure")): row
         for row in rows
@@ -93,7 +111,7 @@ def list_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk:
     points = []
     for named in dict.fromkeys((row["method"], row["parameters"]) for row in rows if row["method"]):
         x = found.get((*named, *ERROR))
-        y = find_most_successful(found.get((*named, attack, subset, size, risk)) for attack in LINKING)
+        y = find_most_successful(found.get((*named, attack, subset, size, risk)) for attack in attacks)
         if x and y:
             (error, error_se), (value, value_se) = ((row["value"], row["standard_error"] or 0.0) for row in (x, y))
             points.append(
@@ -125,8 +143,8 @@ def leave_out_overlaps(points: Sequence[dict[str, Any]]) -> float:
     return middle
 
 
-def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk: str) -> None:
-    points = list_points(rows, subset, size, risk)
+def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk: str, attacks: Sequence[str]) -> None:
+    points = list_points(rows, subset, size, risk, attacks)
     if not points:
         st.info("Nothing is measured of these persons.")
         return

@@ -22,6 +22,8 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 
 from assets.conventions import WRITES
+from orchestration import launch
+from orchestration.launch import open_instance
 from resources.custody import CustodyMode
 from resources.statements import Table, Zone
 from resources.storage import TransientError
@@ -514,7 +516,7 @@ def test_a_real_instance_loads_from_the_settings(tmp_path: Path) -> None:
     made = make_secrets(tmp_path / "secrets", port)
     (tmp_path / "dagster.yaml").write_text((DEPLOY / "dagster.yaml").read_text())
     variables = {"PGSERVICEFILE": str(made / "services" / "dagster"), "DAGSTER_HOME": str(tmp_path)}
-    with database_server(made, port), mock.patch.dict(os.environ, variables), dg.DagsterInstance.get() as instance:
+    with database_server(made, port) as server, mock.patch.dict(os.environ, variables), open_instance() as instance:
         assert isinstance(instance.run_coordinator, dg.QueuedRunCoordinator)
         assert isinstance(instance.run_launcher, dg.DefaultRunLauncher)
         assert instance.get_runs() == []
@@ -522,6 +524,12 @@ def test_a_real_instance_loads_from_the_settings(tmp_path: Path) -> None:
         assert not instance.run_retries_retry_on_asset_or_op_failure
         assert not instance.telemetry_enabled
         kept = str(instance.get_ref())
+        opened = server.log.read_text().count("connection authorized")
+        assert opened
+        assert [instance.get_runs() for _ in range(3)] == [[], [], []]
+        assert server.log.read_text().count("connection authorized") == opened, "a look costs no connection"
+        server.run("-m", "immediate", "restart")
+        assert launch._ask(lambda step: None, instance.get_runs) == []
     assert not [path for path in (made / "passwords").iterdir() if path.read_text() in kept]
 
 

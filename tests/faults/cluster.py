@@ -17,6 +17,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from mechanisms.compilation import compile_kernels
 from tests.deploy.cluster import (
     Cluster,
     begin_launch,
@@ -141,6 +142,8 @@ class Disturbed:
         self._disk = opened.enter_context(small_disk(root / "disk"))
         database = self._disk / "database"
         database.mkdir()
+        # Runs have a copy of the code with its compiled kernels, and would otherwise compile them for minutes.
+        compile_kernels()
         self._cluster = opened.enter_context(running_cluster(root / "cluster", release, 300, database))
         self._declare(r"cap: .*", "cap: {epsilon: 1000000, delta: 1/1000}")
         start_all(self._cluster)

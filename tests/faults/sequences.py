@@ -109,6 +109,8 @@ def judge(
         wrong.append("the first draw gave another result than undisturbed")
     if undone["failing"] and not undone["refused"]:
         wrong.append(f"in the end, the audit finds that these do not hold: {undone['failing']}")
+    if undone["unpublished"] and not undone["refused"]:
+        wrong.append(f"both draws are made, but the audit misses an edition: {undone['unpublished']}")
     return wrong
 
 
@@ -164,7 +166,10 @@ def _state(here: Deployment[Any]) -> dict[str, Any]:
 
 
 def _audit(here: Deployment[Any]) -> dict[str, Any]:
-    """The names of the audit's claims that do not hold."""
+    """The names of the audit's claims that do not hold, and what it says of editions that are not there."""
     context = here.context
     record = audit([context.method], context.nodes, context.ledger, here.release.published, "2030-01-01T00:00:00Z")
-    return {"failing": [each["name"] for each in record["findings"] if each["verdict"] == Verdict.FAILS]}
+    return {
+        "failing": [each["name"] for each in record["findings"] if each["verdict"] == Verdict.FAILS],
+        "unpublished": [line for each in record["findings"] if each["name"] == "editions" for line in each["details"]],
+    }

@@ -130,6 +130,7 @@ CHANGED = LEFT | {
     "keys": [],
     "spilled": [],
     "failing": [],
+    "unpublished": [],
 }
 UNDONE = CHANGED | {"refused": "its key was destroyed"}
 HALFWAY = {"settled": {}, "finished": []}
@@ -155,6 +156,7 @@ def judge(left: Any, changed: Any, undone: Any, change: str = "a record changes"
         ({}, {}, {"reserved": ["a", "b", "c"]}),
         (HALFWAY, {"settled": {"b": "2"}, "finished": ["b"], "keys": []}, {"refused": ""}),
         (HALFWAY, {"settled": {"b": "2"}, "finished": ["b"], "keys": ["a"]}, {}),
+        (HALFWAY, {"settled": {"b": "2"}, "finished": ["b"], "keys": ["a"]}, {"refused": "", "unpublished": ["1"]}),
         (HALFWAY, {"settled": {"b": "2"}, "finished": ["b"], "keys": ["a"]}, {"refused": "", "settled": {"a": "3"}}),
     ],
     ids=str,

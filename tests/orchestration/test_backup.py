@@ -76,12 +76,14 @@ def test_a_backup_holds_everything_but_the_keys_for_its_owner_alone(home: Path, 
     (home / "warehouse" / "export.csv").write_text("secret")
     (home / "custody" / "sketches" / "master.key.bak").write_text("ab" * 32)
     (home / "custody" / "timestamps" / "master.key.tsr.bak").write_text("ab" * 32)
+    ledger_of(home).custody.record_edition("village", "counties", "1", "0" * 64, "1" * 64, kept=False)
+    shutil.copy(home / "custody" / "master.key", home / "custody" / "publications" / "my__master.key.bak")
     back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
     names = set(tree(tmp_path / "kept"))
     assert {"warehouse/confidential.duckdb", "warehouse/ledger.duckdb", "custody/ledger.anchor"} <= names
     assert "published/village/counties/editions/1/table.csv" in names
     (sketch,) = (home / "custody" / "sketches").glob("[!m]*")
-    assert f"custody/sketches/{sketch.name}" in names
+    assert {f"custody/sketches/{sketch.name}", "custody/publications/village__counties"} <= names
     assert f"custody/timestamps/1-{ledger_of(home).entries()[0].hash}.tsr" in names
     assert not [name for name in names if name.endswith((".key", ".wal", ".bak", "export.csv"))]
     assert (tmp_path / "kept").stat().st_mode & 0o077 == 0

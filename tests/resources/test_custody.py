@@ -482,3 +482,29 @@ def test_no_error_representation_or_dagster_record_shows_a_key(custody, master, 
     for key in keys:
         for written in (key.hex(), key.hex().upper(), repr(key)[2:-1], str(list(key))[1:-1]):
             assert not any(written in text for text in shown)
+
+
+def test_an_altered_record_of_editions_refuses_its_own_release_and_no_other(custody, master):
+    """Told apart from: verifying all records at once, so that one damaged file stops every publication; and from
+    believing whatever seal is the custody's, though it is that of another release's record, or of another custody."""
+    for release in ("first", "second"):
+        custody.record_edition("town", release, "1", release, "sums", kept=False)
+    folder = master.parent / "publications"
+    other, content = (folder / "town__second").read_bytes(), (folder / "town__first").read_bytes()
+    sealed = json.loads(content)
+    for altered in (other, content[:-1], b"[1.5]", json.dumps(sealed | {"more": 1}).encode()):
+        (folder / "town__first").write_bytes(altered)
+        for ask in (custody.read_editions, lambda *names: custody.record_edition(*names, "2", "d", "s", kept=False)):
+            with pytest.raises(CustodyError, match="town__first was altered; restore it"):
+                ask("town", "first")
+        custody.record_edition("town", "second", "2", "later", "others", kept=False)
+        assert (folder / "town__first").read_bytes() == altered, "the evidence stays"
+    assert custody.read_editions("town", "second") == {
+        "1": ["second", "sums"],
+        "2": ["later", "others"],
+        "current": ["later", "others"],
+    }
+    (folder / "no record").touch()
+    assert custody.list_recorded() == [("town", "first"), ("town", "second")]
+    custody.forget_editions("town", "first")
+    assert custody.read_editions("town", "first") == {}

@@ -21,10 +21,13 @@ from pydantic import ValidationError
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.laboratory.asset import compute_digests
-from assets.laboratory.evaluation import MEASURES, NONMODAL
+from assets.laboratory.evaluation import NONMODAL
+from assets.laboratory.grid import Part, Setting, measure_parts
+from assets.laboratory.measures import ATTACKERS, FURTHER_MEASURES, MEASURES
 from assets.laboratory.results import COLUMNS, ERROR, draw_pictures
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
+from mechanisms.risk.tiers import REDISTRICTING
 from orchestration.components.dataset import Dataset
 from orchestration.components.laboratory import Laboratory, LaboratoryAttributes
 from orchestration.release_definitions import without_configuration
@@ -32,9 +35,11 @@ from resources.custody import Custody
 from resources.project import PROJECT
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.assets.laboratory.test_attacks import KEY, make_truth
 from tests.deployments import small_dataset
 
 METHODS = {"swapping": {"rates": [0.5]}, "hypercubes": {"epsilons": [1]}, "rounding": {"bases": [3]}}
+FOUR = {"tier": "T4-households", "methods": {"phsafe": {"factors": [1]}}}
 TOO_LARGE = {"coarsening": {"thresholds": [{"place": 10_000, "least": 2}]}}
 
 
@@ -165,7 +170,8 @@ def test_a_grid_is_made_in_any_number_of_runs_and_processes_with_the_same_number
 
 
 def _require_digests(root: Path) -> None:
-    """Two rates whose names are the same are different points. Fails for: draws that are named by six digits."""
+    """Two rates whose names are the same are different points, and other attackers have the same draws. Fails for:
+    draws that are named by six digits, or by who attacks them, and measures that are taken for those of others."""
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     custody = Custody(folder=str(root / "custody"), databases=warehouse.folder, variable="STIRRED_TEST_MASTER_KEY")
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
@@ -173,8 +179,18 @@ def _require_digests(root: Path) -> None:
             compute_digests(session, custody, declare(methods={"swapping": {"rates": [rate]}}).declaration, town(), {})
             for rate in (0.1234567, 0.1234568)
         )
+        default, explicit, others, fewer = (
+            compute_digests(session, custody, declare(**chosen).declaration, town(), {})["no-protection"]
+            for chosen in (
+                {}, {"attackers": [name for name in ATTACKERS if name not in {"undo", "poor_link"}][::-1]},
+                {"attackers": ["link", "undo"]}, {"metrics": ["accuracy", "mean absolute error"]},
+            )
+        )  # fmt: skip
     same = [(key, first[key] == second[key]) for key in first.keys() & second.keys()]
     assert sorted(same) == [("no-protection", True), ("swapping-0.123457-by-persons", False)]
+    assert default == explicit == (default[0], default[0]), "as before attackers and metrics could be declared"
+    assert {others[0], fewer[0]} == {default[0]}
+    assert len({default[1], others[1], fewer[1]}) == 3
 
 
 def _require_results(folder: Path) -> None:
@@ -184,7 +200,9 @@ def _require_results(folder: Path) -> None:
         described = {(row["kind"], row["name"]) for row in csv.DictReader(lines)}
     rows = results.to_pylist()
     assert {("column", name) for name in COLUMNS} | {("measure", row["measure"]) for row in rows} <= described
-    assert {row["measure"] for row in rows} <= set(MEASURES)
+    assert {row["measure"] for row in rows} <= set(MEASURES) - set(FURTHER_MEASURES)
+    assert {name for kind, name in described if kind == "attack"} == set(ATTACKERS) - {"undo", "poor_link"}
+    assert results.schema.metadata[b"attackers"] == b"reconstruct, link, likeliest, margin, difference, pairs"
     assert (folder / "results.csv").read_text().count("\n") == len(rows) + 1
     found = {tuple(row[name] for name in ("method", "attack", "subset", "block_size", "measure")): row for row in rows}
     exact = found["no protection", "tables", "cells of a block, not 0", "all", "mean absolute error"]
@@ -205,6 +223,28 @@ def _require_results(folder: Path) -> None:
     assert difference == pytest.approx(accuracy[1] - accuracy[0])
     assert found["no protection", "link", NONMODAL, "all", "accuracy"]["difference"] == 0
     assert all((folder / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in ("accuracy", "gain"))
+
+
+def test_who_is_declared_attacks_and_what_is_declared_is_measured() -> None:
+    """Fails for: a declared attacker who is left out, another one who attacks, or measures that nobody has declared."""
+    declaration = declare(
+        attackers=["undo", "poor_link", "pairs"], metrics=["accuracy", "gain", "advantage", "mean absolute error"]
+    ).declaration
+    truths, measured = {"town": make_truth(REDISTRICTING, 30, 4)}, declaration.measured
+    setting = Setting(truths, 2, declaration.attackers, measured, {}, declaration.attack_seconds, [])
+    parts = [Part(point, 1, "", {"town": (KEY, KEY)}) for point in declaration.points]
+    rows = [row for made in measure_parts(setting, parts, 1) for row in made.to_pylist()]
+    found: dict[str, set[tuple[str, str]]] = {}
+    for row in rows:
+        found.setdefault(row["point"], set()).add((row["attack"], row["measure"]))
+    error = ("tables", "mean absolute error")
+    undone = {("undo", "accuracy"), ("undo", "gain")}
+    assert found == {
+        "no-protection": {error, *undone, ("poor_link", "accuracy")},
+        "swapping-0.5-by-persons": {error, *undone, ("poor_link", "accuracy"), ("tables", "advantage")},
+        "hypercube-1": {error, ("poor_link", "accuracy"), ("tables", "advantage")},
+        "rounding-to-3": {error, ("poor_link", "accuracy"), ("tables", "advantage")},
+    }
 
 
 def test_all_methods_of_a_tier_are_in_one_picture() -> None:
@@ -246,6 +286,16 @@ def test_all_methods_of_a_tier_are_in_one_picture() -> None:
         ({"draws": 0}, "draws"),
         ({"attacks": {"link": "a:b"}}, "a built-in attack has this name"),
         ({"attacks": {"mine": "no import path"}}, "attacks.mine"),
+        ({"attacks": {"tables": "a:b"}}, "attacks: tables: a built-in attack has this name"),
+        ({"attack_seconds": 0}, "attack_seconds"),
+        ({"attackers": ["neighbor"]}, "attackers.0: Input should be 'reconstruct', 'link', 'likeliest', 'margin'"),
+        ({"attackers": ["link", "link"]}, "attackers: link: it is declared twice"),
+        ({"attackers": ["undo"], **FOUR}, "attackers: undo: there is no reconstruction of records in tier T4-house"),
+        ({"metrics": []}, "metrics"),
+        ({"metrics": ["risk"]}, "metrics.0: 'risk' is no measure; there are named; confirmed; precision; sure;"),
+        ({"metrics": ["provable"], "attackers": ["link"]}, "metrics: provable: none of its attackers is declared: rec"),
+        ({"metrics": ["accuracy"], "attackers": ["pairs"]}, "metrics: accuracy: none of its attackers is declared: li"),
+        ({"metrics": ["agreement in years"]}, "metrics: agreement in years: only tier T3 has ages in years"),
         ({"methods": {"rounding": {"bases": [3, 3]}}}, "rounding-to-3: it is declared twice"),
         ({"methods": {"rounding": {"bases": [1]}}}, "bases"),
         ({"methods": {"swapping": {"rates": [1]}}}, "strictly between 0 and 1"),

@@ -139,12 +139,18 @@ def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_dele
 
 
 def test_a_publication_that_was_removed_is_missed(published: Deployment[Any]) -> None:
+    """Told apart from an audit that compares no edition any more once a record of one is damaged."""
     shutil.rmtree(published.release.folder)
     record = audited(published)
     assert record["verdict"] == "could not be checked"
     assert findings(record, "editions") == [
         ("could not be checked", "No verified folder holds edition 1: removed, or never published.")
     ]
+    (damaged := published.root / "custody" / "publications" / "elsewhere__gone").write_bytes(b"")
+    missed, altered = findings(audited(published), "editions")
+    assert missed == findings(record, "editions")[0]
+    assert altered[0] == "does not hold"
+    assert altered[1].startswith(f"{damaged} was altered")
 
 
 def test_what_the_pages_show_is_compared_with_the_ledger(published: Deployment[Any]) -> None:

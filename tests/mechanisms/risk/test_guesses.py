@@ -10,7 +10,12 @@ import pytest
 
 from mechanisms.risk.baselines import guess_by_mode, guess_by_share
 from mechanisms.risk.linear import Sums, estimate_shares, estimate_types, observe_interval, weigh_interval
-from mechanisms.risk.matching import match_in_two_passes, match_persons, measure_agreement_within_a_year
+from mechanisms.risk.matching import (
+    match_in_two_passes,
+    match_persons,
+    measure_agreement_with_one_error,
+    measure_agreement_within_a_year,
+)
 from mechanisms.risk.posterior import (
     GaussianLaw,
     LaplaceLaw,
@@ -21,7 +26,7 @@ from mechanisms.risk.posterior import (
     expect_shares_of_pairs,
 )
 from mechanisms.risk.reconstruction import NotSolvedError, find_likeliest
-from mechanisms.risk.tiers import OUTSIDE
+from mechanisms.risk.tiers import CATEGORIES, FLAGS, OUTSIDE
 
 
 @pytest.mark.parametrize(("persons", "records"), [(4, [2, 1]), (2, [2, 1, 1]), (3, [1, 2]), (3, [0, 0]), (1, [3, 1])])
@@ -73,6 +78,30 @@ def test_ages_that_differ_by_a_year_agree_one_to_one() -> None:
         most = max(sum(abs(a - b) <= 1 for a, b in zip(ours, order, strict=True)) for order in permutations(theirs))
         shaped = [counts.reshape(1, 6, 1) for counts in records]
         assert measure_agreement_within_a_year(*shaped, ages=6) == (equal.sum() + most) / 6
+
+
+def test_one_error_is_another_sex_or_one_race_more_in_the_same_block_at_an_age_within_a_year() -> None:
+    """Told apart from: an error and another age by two years, another race, which is two errors, records of another
+    block, and a record that is matched twice."""
+    white, asian, both, hispanic = (
+        CATEGORIES.index(f"{words}Hispanic")
+        for words in ("White alone, not ", "Asian alone, not ", "White; Asian, not ", "White alone, ")
+    )
+    assert [int(FLAGS[each] ^ FLAGS[white]).bit_count() for each in (white, asian, both, hispanic)] == [0, 2, 1, 1]
+    agree = {
+        (0, 3, both): [(0, 4, white)], (1, 3, white): [(0, 3, hispanic)], (0, 3, white): [(0, 3, asian), (0, 5, both)],
+        (0, 0, white): [(0, 0, both), (0, 0, hispanic), (1, 1, white)],
+    }  # fmt: skip
+    for ours, theirs in agree.items():
+        records, others = (np.zeros((2, 2 * 6, len(CATEGORIES)), dtype=np.int64) for _ in range(2))
+        # Another block has the same record.
+        records[0, ours[0] * 6 + ours[1], ours[2]] = others[1, ours[0] * 6 + ours[1], ours[2]] = 1
+        for sex, age, category in theirs:
+            others[0, sex * 6 + age, category] += 1
+        expected = {(0, 3, both): 1, (1, 3, white): 0, (0, 3, white): 0, (0, 0, white): 1}[ours]
+        right = measure_agreement_with_one_error(records, others, 6, FLAGS)
+        assert right * others.sum() == pytest.approx(expected), ours
+        assert measure_agreement_within_a_year(records, others, 6) == 0
 
 
 def test_guessers_leave_the_target_out() -> None:

@@ -240,6 +240,7 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
             ("no protection", "", "link", *persons, 0.8), ("no protection", "", "tables", *cells, 0.0),
             ("hypercube", "ε = 1", "link", *persons, 0.2), ("hypercube", "ε = 1", "likeliest", *persons, 0.3),
             ("hypercube", "ε = 1", "tables", *cells, 2.5), ("", "", "none", *guesser, 0.1),
+            ("no protection", "", "mine", *persons, 0.7), ("no protection", "", "poor_link", *persons, 0.9),
         )
     ]  # fmt: skip
     table = pa.Table.from_pylist(rows).replace_schema_metadata({"title": "*Race*", "tier": "T1"})
@@ -253,6 +254,9 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
     assert list(shown["Risk"]) == [r"0\.800", r"0\.300"]
     assert list(shown["Attack"]) == ["link", "likeliest"]
     assert test.query_params["subset"] == "nonmodal"
+    next(box for box in test.selectbox if box.label == "Attack").select("mine").run()
+    assert not test.exception
+    assert list(test.table[0].value["Risk"]) == [r"0\.700"]
     apart = {"error": 0.1, "risk": 0.8, "low": 0.7, "right": 1.0, "high": 0.9}
     points = [
         apart | {"label": "0.5 by persons"}, apart | {"label": "0.9", "risk": 0.79},

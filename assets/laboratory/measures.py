@@ -1,0 +1,104 @@
+"""The attackers and measures of a laboratory, under the names by which a declaration chooses them and results show
+them. Nothing is computed here: attacks are in `attacks`, measures in `evaluation`."""
+
+from collections.abc import Mapping, Set
+
+RECONSTRUCT, LINK, LIKELIEST, MARGIN, UNDO, POOR_LINK = (
+    "reconstruct",
+    "link",
+    "likeliest",
+    "margin",
+    "undo",
+    "poor_link",
+)
+DIFFERENCE, PAIRS = "difference", "pairs"
+BASELINE, TABLES = "none", "tables"
+"""In place of an attack: guessers without a publication, and what is measured of the publication itself."""
+
+ATTACKERS: Mapping[str, str] = {
+    RECONSTRUCT: "knows nothing but the publication, and writes down the records behind exact tables",
+    LINK: "knows block, sex and age of everybody; matches them with reconstructed records, or takes the posterior",
+    LIKELIEST: "knows the same, and finds the likeliest records of a block behind perturbed counts or sums",
+    MARGIN: "knows the same, and draws from the published shares of the block alone",
+    DIFFERENCE: "knows all other records, and tries each category, if nothing is random; in the first draw",
+    PAIRS: "knows all records but for an exchange of two: the likelihood ratios of the two worlds",
+    UNDO: "as link, and looks for whom the block's records leave out among those left over in the tract's other blocks",
+    POOR_LINK: "as link, with a file of which 7% are missing, 58% are in another block, 12% have a wrong age and 1% a "
+    "wrong sex, so that about 37% of it is right; only persons in it are named",
+}
+"""Each attacker, with what the attacker knows and does."""
+GUESSERS = (LINK, MARGIN, LIKELIEST, UNDO, POOR_LINK)
+"""Those who guess what is unknown of each person, as an attack of one's own does."""
+LINKING = (LINK, LIKELIEST, UNDO)
+"""Those of whom a picture shows the most successful one, with attacks of one's own."""
+
+MATCH_RATE, PROVABLE, GAIN = "match rate", "provable", "gain"
+WITHIN_ONE_ERROR, ADVANTAGE = "agreement with one error", "advantage"
+
+_OF_GUESSES: Mapping[str, str] = {
+    "named": "share of persons whom the attack names a category for",
+    "confirmed": "share of persons whose category it names rightly",
+    "precision": "confirmed / named",
+    "sure": "share of persons of whom the attack gives one category a probability of 0.95 or more",
+    "precision if sure": "confirmed of these",
+    "accuracy": "confirmed, where the attack names its fallback for all whom it cannot match",
+    GAIN: "accuracy in the world with the person less accuracy in the world without the person, same randomness",
+}
+_OF_GUESSERS: Mapping[str, str] = {
+    "mode of others": "accuracy of naming the most frequent category among the others of the block",
+    "share of others": "accuracy of drawing a category from the others of the block",
+    "share of tract": "accuracy of drawing a category from the others of the tract",
+}
+_OF_RECONSTRUCTIONS: Mapping[str, str] = {
+    "agreement": "share of records that a reconstruction has right: Σ min / N; in T3, by group of ages",
+    "agreement in years": "the same by single years of age",
+    "agreement within a year": "the same where records of ages that differ by a year agree too, matched one to one",
+    WITHIN_ONE_ERROR: "the same where, of those left, records agree too that also differ in one of sex, Hispanic "
+    "origin and the six races",
+    "solution variability": "share of records in which some other reconstruction differs, weighted by persons; in T3, "
+    "by group of ages, each block by itself within the tract's counts",
+    "solution variability in years": "the same by single years of age, all blocks of the tract together",
+    "determined": "share of persons in blocks of one solution",
+    MATCH_RATE: "share of kinds of records of a block that the block has, among the first of a ranking or those of a "
+    "confidence: how many of 20 reconstructions have the kind. Kinds are a block's types of persons",
+    PROVABLE: "share of records that are certain to be among those that were tabulated",
+}
+_IN_YEARS = ("agreement in years", "agreement within a year", WITHIN_ONE_ERROR, "solution variability in years")
+_OF_TABLES: Mapping[str, str] = {
+    "mean absolute error": "mean of |published − true| over the cells of this true size, by race, ethnicity and frame",
+    "root mean squared error": "root of the mean of their squares",
+    "mean error": "mean of published − true: the bias",
+    "mean relative error": "mean of |published − true| / true",
+    "below 0": "share of published cells that are negative",
+    "association, change": "Cramér's V of block and category, published less true, negative counts taken for 0",
+    "segregation, change": "the dissimilarity index of the most frequent category and all others between blocks, "
+    "published less true",
+    "total variation": "½ Σ |published share − true share| of the categories of a block, weighted by persons",
+}
+_OF_PAIRS: Mapping[str, str] = {
+    "ln ratio, median": "median of |ln of the likelihood ratio| of two worlds that differ by one exchange",
+    "ln ratio, greatest": "the greatest of these in a draw",
+    "ln ratio, infinite": "the share of these that are infinite; median and greatest are of the others",
+    "ln ratio, bound": "what the method's theorem says that none exceeds",
+    ADVANTAGE: "2 · mean posterior probability of the true one of the two worlds − 1, each a half before; 0 is none",
+}
+MEASURES: Mapping[str, str] = {**_OF_GUESSES, **_OF_GUESSERS, **_OF_RECONSTRUCTIONS, **_OF_TABLES, **_OF_PAIRS}
+"""What each measure is."""
+FURTHER_MEASURES = (WITHIN_ONE_ERROR, ADVANTAGE)
+"""Those that are measured only if they are declared."""
+
+
+def find_obstacle(metric: str, tier: str, attackers: Set[str]) -> str:
+    """Why nobody among the attackers has a measure in a tier; "" if somebody has."""
+    if metric in _IN_YEARS and tier != "T3":
+        return "only tier T3 has ages in years"
+    needed = set(attackers) | {TABLES}
+    if metric in _OF_RECONSTRUCTIONS:
+        needed = {RECONSTRUCT}
+    elif metric in _OF_PAIRS:
+        needed = {PAIRS}
+    elif metric in _OF_GUESSES:
+        needed = {*GUESSERS, DIFFERENCE} if metric == "accuracy" else {*GUESSERS}
+    if needed & (attackers | {TABLES}):
+        return ""
+    return f"none of its attackers is declared: {', '.join(name for name in ATTACKERS if name in needed)}"

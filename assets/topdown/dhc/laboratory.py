@@ -1,0 +1,165 @@
+"""The DHC in the laboratory: persons of a tract by sex and age, within its redistricting data by TopDown.
+
+As there, a tract is taken by itself. Relationships and group quarters, which the records of the tier do not have, are
+left out of queries; those that then have nothing left are not measured. Ages are the groups of the tier.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from assets.laboratory.points import Draw, Grid, Point
+from assets.laboratory.records import Tract
+from assets.release.numbers import Rho
+from assets.topdown.laboratory import TopDown, choose_pairs, compare_worlds, count_levels, list_places
+from mechanisms.risk.tiers import AGE_STARTS, RACES, REDISTRICTING, Counts
+from mechanisms.sampling.noise import DiscreteGaussian, Noise
+from mechanisms.topdown.allocation import PERSON_ALLOCATION as REDISTRICTING_ALLOCATION
+from mechanisms.topdown.dhc.allocation import PERSON_ALLOCATION, PERSON_QUERIES
+from mechanisms.topdown.dhc.design import MECHANISM
+from mechanisms.topdown.dhc.persons import PERSONS
+from mechanisms.topdown.schema import DETAILED, Attribute, Schema
+
+SCHEMA = Schema(
+    "persons",
+    (Attribute("sex", 2), Attribute("age", len(AGE_STARTS)), Attribute("hispanic", 2), Attribute("cenrace", RACES)),
+    tuple(
+        replace(recode, codes=tuple(recode.codes[age] for age in AGE_STARTS))
+        for recode in PERSONS.recodes
+        if recode.attribute == "age"
+    ),
+)
+"""Its cells are the types of T2, in their order."""
+
+_HELD = "votingage * hispanic * cenrace"
+_FINE = "hispanic * sex * age_40_groups * cenrace"
+_QUERIES: Mapping[str, str] = {
+    **{query: query for query in PERSON_QUERIES[1:4]},
+    _FINE: PERSON_QUERIES[7],
+    DETAILED: DETAILED,
+}
+"""Those that are measured, with the query of production whose ρ each has."""
+_LEVELS = {"Tract": "Tract_Subset", "Block_Group": "Block_Group", "Block": "Block"}
+"""By level, that of production."""
+
+
+@dataclass(frozen=True)
+class DHC(Point):
+    """Microdata by the budgets of the 2020 Census for redistricting data and the DHC's persons, times a number; also
+    with the noisy measurements, of which the attacker uses those of the redistricting data."""
+
+    factor: Fraction
+    measurements: bool
+
+    tiers = ("T2",)
+
+    @property
+    def method(self) -> str:  # type: ignore[override]
+        return "DHC" if self.measurements else "DHC, microdata alone"
+
+    @property
+    def parameters(self) -> str:
+        return f"budgets × {float(self.factor):g}"
+
+    @property
+    def variances(self) -> dict[tuple[str, str], Fraction]:
+        """σ² of each level and query: 1/ρ of it."""
+        return {
+            (level, query): 1 / (self.factor * PERSON_ALLOCATION.part(of_production, asked).rho)
+            for level, of_production in _LEVELS.items()
+            for query, asked in _QUERIES.items()
+        }
+
+    def draw(self, tract: Tract, key: bytes) -> Draw:
+        within = TopDown(self.factor * REDISTRICTING_ALLOCATION.loss.rho, measurements=True)
+        adults = replace(tract, tier=REDISTRICTING, frame=tract.adult.astype(np.int64))
+        before = within.measure(adults, key)
+        measured, counts = self._measure(tract, key), count_levels(tract, SCHEMA)
+        found = _estimate(tract, within.estimate(adults, before), measured, self.variances)
+        published = self.publish(tract, found, None)
+        if not self.measurements:
+            return Draw(published, np.zeros(0), None)
+        pairs, places = choose_pairs(tract, key), list_places(tract)
+        ratios = within.compare(adults, before, pairs) + compare_worlds(
+            tract,
+            pairs,
+            (
+                (marginal, measured[level, query] - marginal.answer(counts[level]), places[level], variance)
+                for (level, query), variance in self.variances.items()
+                for marginal in [SCHEMA.marginal(query)]
+            ),
+        )
+        adult = (tract.tier.tables["P3"][:, 0] >= 0).astype(np.int64)
+        described = tuple(replace(each, cells=each.cells[adult]) for each in within.describe(adults, before))
+        return Draw(replace(published, measured=described), ratios, None)
+
+    def _measure(self, tract: Tract, key: bytes) -> dict[tuple[str, str], Counts]:
+        """By level and query, the noisy answers of all places, shape (places, cells)."""
+        distributions = {f"{level} {query}": DiscreteGaussian(own) for (level, query), own in self.variances.items()}
+        noise, counts, measured = Noise(MECHANISM, distributions, key), count_levels(tract, SCHEMA), {}
+        for level, query in self.variances:
+            exact = SCHEMA.marginal(query).answer(counts[level])
+            measured[level, query] = exact + noise.of_next(f"{level} {query}", exact.size).reshape(exact.shape)
+        return measured
+
+
+def _estimate(
+    tract: Tract,
+    held: Counts,
+    measured: Mapping[tuple[str, str], Counts],
+    variances: Mapping[tuple[str, str], Fraction],
+) -> Counts:
+    """The counts of all types by block, shape (blocks, frames, categories), whose adults and minors by race and
+    ethnicity are those that are held."""
+    from mechanisms.topdown.dhc.estimation import Family, estimate
+    from mechanisms.topdown.dhc.passes import Pass, Plan
+
+    first = Pass(tuple(_QUERIES)[:4], ("hispanic * sex * votingage * cenrace", _FINE))
+    plan = Plan(SCHEMA, _HELD, (first, Pass((DETAILED,), (DETAILED,))))
+    places, groups, of_cell = list_places(tract), int(tract.block_group.max()) + 1, SCHEMA.marginal(_HELD).cells
+    above = np.zeros((1, SCHEMA.size), dtype=np.int64)
+    for level, parents in (
+        ("Tract", np.zeros(1, np.int64)),
+        ("Block_Group", np.zeros(groups, np.int64)),
+        ("Block", tract.block_group),
+    ):
+        of_level = np.zeros((len(parents), held[0].size), dtype=np.int64)
+        np.add.at(of_level, places[level], held.reshape(len(held), -1))
+        found = np.zeros((len(parents), SCHEMA.size), dtype=np.int64)
+        for number in range(int(parents.max()) + 1):
+            children = np.flatnonzero(parents == number)
+            own = of_level[children]
+            cells = np.flatnonzero(own.sum(axis=0)[of_cell] if level == "Tract" else above[number])
+            read = partial(_read, measured, variances, level, children)
+            family = Family(plan, cells, None if level == "Tract" else above[number, cells], own, read)
+            found[np.ix_(children, cells)] = estimate(family).counts
+        above = found
+    return above.reshape(-1, *tract.tier.shape)
+
+
+def _read(
+    measured: Mapping[tuple[str, str], Counts],
+    variances: Mapping[tuple[str, str], Fraction],
+    level: str,
+    children: NDArray[np.int64],
+    query: str,
+    cells: NDArray[np.int64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    answers = measured[level, query][np.ix_(children, cells)].astype(np.float64)
+    return answers, np.full(len(children), float(1 / variances[level, query]))
+
+
+class DHCGrid(Grid):
+    """The DHC's persons, for each factor of the budgets."""
+
+    factors: tuple[Rho, ...] = Field(
+        min_length=1, description="Multiples of the budgets of the 2020 Census; 1 are those."
+    )
+
+    def points(self) -> Sequence[Point]:
+        return [DHC(factor, measurements) for factor in self.factors for measurements in (True, False)]
