@@ -113,13 +113,17 @@ LARGE = 100_000
 ROWS_HASHED = 100_000
 """The number of rows of a large table that are in memory at a time while it is hashed."""
 
+ROWS_OF_LISTS = 4096
+"""The same of a table with lists."""
+
 _VALUES_HASHED = 1_600_000
 """About how many values of a table are in memory at a time while its columns are hashed."""
 
 _PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")))
 """The types of columns that are hashed as they are; others are hashed as texts."""
 
-_DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
+_AS_IT_IS = re.compile(r"DECIMAL\(\d+,\d+\)|(?:VARCHAR|DOUBLE|BOOLEAN|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT))(?:\[\])+")
+"""Other types of columns that are hashed as they are in the order of rows: decimals and lists."""
 
 _NAME = r'(?:\w+|"(?:[^"]|"")+")'
 _TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT))(?:\[\])*"
@@ -167,6 +171,9 @@ Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Source = str | SQL
 """The name of a statement's file in `sql/`, or a statement of one line."""
 
+Read = tuple[str, ...]
+"""What a session notes that its statements read: the kind, such as "table", and its address."""
+
 Recipe = tuple[Source, Values, Mapping[str, Any]]
 """How a table is made: its statement, the values bound in it, and its identifiers."""
 
@@ -178,23 +185,27 @@ class Session:
         self,
         connection: duckdb.DuckDBPyConnection,
         zones: Collection[Zone],
-        results: dict[Hashable, Any] | None = None,
+        results: dict[Hashable, tuple[Any, frozenset[Read]]] | None = None,
         *,
         shared: bool = False,
         on_servers: bool = False,
         attached: Collection[Zone] | None = None,
+        reads: set[Read] | None = None,
     ) -> None:
         """
         Args:
-            results: what was computed of tables that the session only reads; None if it writes.
+            results: what was computed of tables that the session only reads, with what had been read by then; None if
+                it writes.
             shared: whether others can write the zone that the session writes, between its transactions too.
             on_servers: whether a zone is kept on servers, whose messages may quote a role, a key or an address.
             attached: the zones of the connection, which may be more.
+            reads: where the session notes what its statements read, which others can note too.
         """
         self._connection = connection
         self.zones = frozenset(zones)
         self._attached = frozenset(zones if attached is None else attached)
         self._results = results
+        self._reads = set[Read]() if reads is None else reads
         self.shared = shared
         self._on_servers = on_servers
 
@@ -253,6 +264,8 @@ class Session:
 
     def _read_definition(self, database: str, schema: str, view: str) -> list[str] | None:
         """The statement of a view in words, as DuckDB writes them; None if there is none, or it renames columns."""
+        if database != "temp":
+            self._reads.add(("view", database, schema, view))
         for (text,) in self.rows("warehouse/view", {"database": database, "schema": schema, "view": view}):
             if head := _HEAD.match(text):
                 return str(text[head.end() :]).replace("(", " ").replace(")", " ").split()
@@ -266,6 +279,7 @@ class Session:
 
     def tables(self, zone: Zone, schema: str) -> dict[str, bool]:
         """The names of the tables and views of a schema, and whether each is a view."""
+        self._reads.add(("tables", zone.value, schema))
         return dict(self.rows("warehouse/tables", {"zone": zone.value, "schema": schema}))
 
     def stage(self, temporary: str, name: Source, values: Values | None = None, /, **names: Any) -> Fragment:
@@ -289,10 +303,12 @@ class Session:
         return quote(name)
 
     @contextmanager
-    def open_sibling(self, zones: Collection[Zone] | None = None) -> Iterator["Session"]:
+    def open_sibling(
+        self, zones: Collection[Zone] | None = None, reads: set[Read] | None = None
+    ) -> Iterator["Session"]:
         """Another connection to the same content, such as for another thread, without this one's temporary tables.
 
-        It reads these zones of the session; None for all.
+        It reads these zones of the session; None for all. It notes what it reads, by default where this session does.
         """
         with closing(self._connection.cursor()) as connection:
             yield Session(
@@ -302,6 +318,7 @@ class Session:
                 shared=self.shared,
                 on_servers=self._on_servers,
                 attached=self._attached,
+                reads=self._reads if reads is None else reads,
             )
 
     @contextmanager
@@ -334,6 +351,7 @@ class Session:
         return {name: kind for name, kind, *_ in described}
 
     def schemas(self, zone: Zone) -> list[str]:
+        self._reads.add(("schemas", zone.value))
         return [name for (name,) in self.rows(_SCHEMAS, {"zone": zone.value})]
 
     def drop_schema(self, zone: Zone, schema: str) -> None:
@@ -357,8 +375,11 @@ class Session:
         if self._results is None:
             return compute()
         if name not in self._results:
-            self._results[name] = compute()
-        result: T = self._results[name]
+            result = compute()
+            # More than the result follows from, if the session read something before.
+            self._results[name] = result, frozenset(self._reads)
+        result, reads = self._results[name]
+        self._reads |= reads
         return result
 
     def count(self, table: Table) -> int:
@@ -395,10 +416,26 @@ class Session:
         It takes a fraction of the time. Tables with the same one have the same content. Tables with different ones may
         differ in the order of rows alone.
         """
-        content = [
-            self.compute_once(("in order", table), partial(self._digest_columns, _IN_ORDER, table)) for table in tables
-        ]
-        return _hash(content, key)
+        return _hash([self._digest_in_order(table) for table in tables], key)
+
+    def identify(self, read: Sequence[str]) -> Any:
+        """What tells the content of something that a session noted that it read from any other content: plain values,
+        of tables the digests of their columns in the order of rows. Raises ValueError if sessions note no such thing.
+        """
+        match read:
+            case ["table", zone, schema, name]:
+                table = Table(Zone(zone), schema, name)
+                return self.columns(table) and self._digest_in_order(table)
+            case ["tables", zone, schema]:
+                return self.tables(Zone(zone), schema)
+            case ["view", database, schema, view]:
+                return self._read_definition(database, schema, view)
+            case ["schemas", zone]:
+                return self.schemas(Zone(zone))
+        raise ValueError("no session notes such a thing")
+
+    def _digest_in_order(self, table: Table) -> Any:
+        return self.compute_once(("in order", table), partial(self._digest_columns, _IN_ORDER, table))
 
     def _digest_columns(self, name: Source, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
@@ -407,17 +444,17 @@ class Session:
         rows, plain = (
             0,
             {
-                column: kind in _PLAIN or (name is _IN_ORDER and bool(_DECIMAL.fullmatch(kind)))
+                column: kind in _PLAIN or (name is _IN_ORDER and bool(_AS_IT_IS.fullmatch(kind)))
                 for column, kind in columns.items()
             },
         )
-        batch_rows = count_rows_at_a_time(len(columns))
-        digests = [[sha256() for _ in range(3)] for _ in columns]
+        has_lists = any(kind.endswith("]") for kind in columns.values())
+        batch_rows = ROWS_OF_LISTS if has_lists else count_rows_at_a_time(len(columns))
+        digests = [_ColumnDigest() for _ in columns]
 
-        def add(batch: pa.RecordBatch, own: range, first: int) -> None:
+        def add(batch: pa.RecordBatch, own: range) -> None:
             for number in own:
-                for part, digest in zip(_encode_column(batch.column(number), first), digests[number], strict=True):
-                    digest.update(part)
+                digests[number].add(batch.column(number))
 
         # Columns are hashed side by side, while DuckDB reads the next batch.
         threads = count_cores()
@@ -427,12 +464,11 @@ class Session:
                 for future in running:
                     future.result()
                 shares = (range(first, len(columns), threads) for first in range(threads))
-                running = [hashing.submit(add, batch, own, rows) for own in shares]
+                running = [hashing.submit(add, batch, own) for own in shares]
                 rows += batch.num_rows
             for future in running:
                 future.result()
-        texts = [[digest.hexdigest() for digest in of_column] for of_column in digests]
-        return table.name, list(columns.items()), rows, texts
+        return table.name, list(columns.items()), rows, [digest.hexdigests() for digest in digests]
 
     def _sum_digests(self, table: Table, columns: list[str], salt: str) -> tuple[int, ...]:
         """The result of `warehouse/multiset_hash`, of large tables computed in less time."""
@@ -467,8 +503,10 @@ class Session:
             return self._connection.execute(text, dict(values) if values else None)
 
     def _require_seen(self, name: Source, value: object) -> None:
-        if isinstance(value, Table) and value.zone not in self.zones:
-            raise WarehouseError(f"statement {name}: this session does not see the zone of {value}")
+        if isinstance(value, Table):
+            if value.zone not in self.zones:
+                raise WarehouseError(f"statement {name}: this session does not see the zone of {value}")
+            self._reads.add(("table", value.zone.value, value.schema, value.name))
         if isinstance(value, Mapping):
             value = list(value.values())
         if isinstance(value, list | tuple):
@@ -521,6 +559,15 @@ class Warehouse(ConfigurableResource):
         Whoever can write a zone could forge its stored minima, maxima and counts, and hide rows from statements.
         """
         return Warehouse(**{**dict(self), "by_statistics": True})
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all sessions read the same content (`snapshot`)."""
+        return False
+
+    def noting(self, reads: set[Read]) -> "Warehouse":
+        """This warehouse, which must be held, with sessions that note what they read."""
+        raise ValueError("what changes between two sessions is not noted")
 
     def path(self, zone: Zone) -> Path:
         return Path(self.folder) / zone.database
@@ -734,9 +781,19 @@ class _WarehouseSnapshot(Warehouse):
 
     _session: Session = PrivateAttr()
     _folder: Path | None = PrivateAttr()
+    _reads: set[Read] | None = PrivateAttr()
 
-    def take(self, session: Session, folder: Path | None) -> None:
-        self._session, self._folder = session, folder
+    def take(self, session: Session, folder: Path | None, reads: set[Read] | None = None) -> None:
+        self._session, self._folder, self._reads = session, folder, reads
+
+    @property
+    def is_held(self) -> bool:
+        return True
+
+    def noting(self, reads: set[Read]) -> Warehouse:
+        warehouse = _WarehouseSnapshot(**dict(self))
+        warehouse.take(self._session, self._folder, reads)
+        return warehouse
 
     @contextmanager
     def session(
@@ -749,7 +806,7 @@ class _WarehouseSnapshot(Warehouse):
         """Raises ValueError if it would write a zone, or reach another zone or another folder."""
         if writes or folder not in (None, self._folder) or not self._session.zones.issuperset(reads):
             raise ValueError("a held warehouse is read, and only the zones and the folder that it was opened with")
-        with self._session.open_sibling(reads) as session:
+        with self._session.open_sibling(reads, set() if self._reads is None else self._reads) as session:
             yield session
 
 
@@ -830,8 +887,28 @@ def count_rows_at_a_time(columns: int) -> int:
     return min(ROWS_HASHED, max(1, _VALUES_HASHED // columns))
 
 
+class _ColumnDigest:
+    """The digests of a column, whose values come in batches: of its parts, and of lists those of their items too."""
+
+    def __init__(self) -> None:
+        self._digests, self._rows = [sha256() for _ in range(3)], 0
+        self._items: _ColumnDigest | None = None
+
+    def add(self, column: pa.Array) -> None:
+        for part, digest in zip(_encode_column(column, self._rows), self._digests, strict=True):
+            digest.update(part)
+        self._rows += len(column)
+        if pa.types.is_list(column.type):
+            self._items = self._items or _ColumnDigest()
+            self._items.add(column.flatten())
+
+    def hexdigests(self) -> list[str]:
+        own = [digest.hexdigest() for digest in self._digests]
+        return own + (self._items.hexdigests() if self._items else [])
+
+
 def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
-    """The numbers of the rows in which a column is NULL, the lengths of its texts, and its texts, integers or decimals.
+    """The numbers of the rows in which a column is NULL, the lengths of its texts or lists, and its texts or numbers.
 
     Joined over batches, these parts are unique to the values and do not depend on where a batch ends.
     """
@@ -839,6 +916,12 @@ def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]
     if pa.types.is_integer(column.type):
         yield b""
         yield pc.fill_null(column, 0).to_numpy().astype("<i8").tobytes()
+    elif pa.types.is_floating(column.type) or pa.types.is_boolean(column.type):
+        yield b""
+        yield pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype("<f8").tobytes()
+    elif pa.types.is_list(column.type):
+        yield pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype("<i8").tobytes()
+        yield b""
     elif pa.types.is_decimal(column.type):
         plain = pc.fill_null(column, 0)
         size = plain.type.byte_width

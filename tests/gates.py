@@ -2,17 +2,23 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 from assets.gates.shared import all_gates
-from assets.release.gate import ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from tests.deployments import Deployment
+
+BY_DRAW_ID = {"replay", "noise_as_declared"}
 
 Tampering = Callable[[Deployment[Any]], None]
 
 
 def keep(deployment: Deployment[Any]) -> None:
-    """Copy a deployment's files, to be restored after each test."""
+    """Copy a deployment's files, to be restored after each test, with a verdict of every gate that passes."""
+    keep_verdicts(deployment)
     shutil.copytree(deployment.root, deployment.root.parent / "kept")
 
 
@@ -22,14 +28,30 @@ def put_back(deployment: Deployment[Any]) -> None:
     shutil.copytree(deployment.root.parent / "kept", deployment.root)
 
 
+def keep_verdicts(deployment: Deployment[Any], *, every: bool = False) -> None:
+    """Evaluate all gates, however quick they are, as a run does that keeps verdicts: every one, or those `BY_DRAW_ID`
+    without."""
+    with patch("assets.release.gate.SHORTEST_KEPT", 0), deployment.context.snapshot() as held:
+        for gate in all_gates(held.method):
+            with suppress(Exception):
+                gate.evaluate(_with_verdicts(held, gate, every))
+
+
 def failing(deployment: Deployment[Any]) -> set[str]:
-    """The gates that find a problem or can no longer be evaluated. As in a publication, they read held content.
+    """The gates that find a problem or can no longer be evaluated. As in a publication, they read held content, and are
+    not asked if there is a kept verdict.
 
     Raises:
         WarehouseError: if a zone cannot be read, so that nothing is evaluated.
     """
-    with deployment.context.snapshot() as context:
-        return {gate.name for gate in all_gates(context.method) if _finds(gate.problems, context)}
+    with deployment.context.snapshot() as held:
+        return {gate.name for gate in all_gates(held.method) if _finds(gate.evaluate, _with_verdicts(held, gate))}
+
+
+def _with_verdicts(context: ReleaseContext[Any], gate: Gate[Any], every: bool = False) -> ReleaseContext[Any]:
+    """Without any for gates whose verdicts follow from the draw id: other gates notice that counts are not its own."""
+    verdicts = None if gate.name in BY_DRAW_ID and not every else find_verdicts(context.method, context.custody)
+    return replace(context, verdicts=verdicts)
 
 
 def _finds(problems: Callable[[Any], list[str]], context: ReleaseContext[Any]) -> bool:

@@ -133,14 +133,13 @@ def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.Asse
             custody,
             ledger,
             list_deployed_nodes(context),
-            find_verdicts(context.run.run_id),
+            find_verdicts(method, custody),
         )
         faults: list[Exception] = []
         with guard_step(), ExitStack() as opened:
-            if len(selected) > 1:
-                # If a zone is missing or cannot be read, the gates that read it say so.
-                with suppress(WarehouseError):
-                    release_context = opened.enter_context(release_context.snapshot())
+            # If a zone is missing or cannot be read, the gates that read it say so.
+            with suppress(WarehouseError):
+                release_context = opened.enter_context(release_context.snapshot())
             for gate in selected:
                 try:
                     problems = gate.evaluate(release_context)
@@ -272,10 +271,12 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
             return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
         # A kept verdict does not say that the key still exists.
         key = open_charged_key(method, draw, context.custody, context.ledger)
-        again = settled.output_version if settled else None
-        if not context.verdicts.holds("replay", draw.draw_id, entry.commitment, again):
+        again, verdicts = settled.output_version if settled else None, context.verdicts
+        # The draw id covers the exact counts; whether those stored are the same, `counts_as_charged` says.
+        if not (verdicts and verdicts.holds("replay", draw.draw_id, entry.commitment, again)):
             again = method.version_of(draw, method.make(session, draw, key, context.custody))
-            context.verdicts.keep("replay", draw.draw_id, entry.commitment, again)
+            if verdicts:
+                verdicts.keep("replay", draw.draw_id, entry.commitment, again)
         return [] if again == method.stored_version(session, draw) else ["the repeated draw gives another output"]
 
 

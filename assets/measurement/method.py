@@ -181,21 +181,22 @@ class NoisyCounts(ExactCounts[R, O], Generic[R, O]):
         measurements. So it is kept for them, if the counts that were read have the version that the draw id covers.
         """
         draw: Draw[Inputs] | None = None
-        if context.verdicts.in_a_run:
+        if context.verdicts:
             # If a table that the draw follows from was altered, other gates name it.
             with suppress(SealError):
                 draw = self.describe(session, context.custody)
         settled = context.reading.find_settlement(draw.draw_id) if draw else None
-        if draw and settled and context.verdicts.holds("noise", draw.draw_id, settled.output_version):
+        basis = (draw.draw_id, settled.output_version) if draw and settled else (None,)
+        if context.verdicts and context.verdicts.holds("noise", *basis):
             return []
         try:
             unlikely, version = self.check_noise(session)
         except GridError as error:
             return [str(error)]
-        if draw:
+        if context.verdicts and draw:
             self.take_version(session, draw, version)
-        if draw and not unlikely and self.counts_version(session, context.custody) == draw.inputs.versions[COUNTS]:
-            context.verdicts.keep("noise", draw.draw_id, version)
+            if not unlikely and self.counts_version(session, context.custody) == draw.inputs.versions[COUNTS]:
+                context.verdicts.keep("noise", draw.draw_id, version)
         return [f"the noise does not have the declared distribution: {name}" for name in unlikely]
 
 

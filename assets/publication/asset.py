@@ -88,7 +88,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
             custody,
             ledger,
             list_deployed_nodes(context),
-            find_verdicts(context.run.run_id),
+            find_verdicts(method, custody),
         )
         certificate, sums = publish(release_context)
         cap, budget = release.dataset.cap, find_budget(release.dataset, ledger.examine())

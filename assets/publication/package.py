@@ -10,12 +10,14 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import Field
 from pydantic.dataclasses import dataclass as recorded
@@ -28,14 +30,20 @@ from assets.release.release import Release
 from assets.release.statement import RECORDED, Parameter, Sha256
 from assets.texts import FORMULA_SIGNS, SIGNED_NUMBER, is_formula
 from resources.chain import NOT_CHARGED
-from resources.statements import SQL, Fragment, quote, quote_literal
-from resources.warehouse import Session
+from resources.statements import SQL, Fragment, Table, quote, quote_literal
+from resources.warehouse import ROWS_HASHED, Session
 
 _DISTINCT = SQL("publication/distinct", "SELECT count(*) FROM (SELECT DISTINCT {{ columns | ids }} FROM {{ table }})")
-_GROUPS = SQL("publication/groups", "SELECT DISTINCT {{ columns | ids }} FROM {{ table }} ORDER BY ALL")
+_GROUPS = SQL("publication/groups", "SELECT DISTINCT {{ columns | ids }} FROM {{ table }} ORDER BY ALL LIMIT $most")
 _NO_ROWS = SQL("publication/no_rows", "SELECT {{ columns | ids }} FROM {{ table }} LIMIT 0")
 
 _MANY_COLUMNS = 30
+
+_SAME_IN_ARROW = re.compile(r"VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(TINYINT|SMALLINT|INTEGER|BIGINT)")
+"""The types of columns that DuckDB gives to Arrow and takes back as they are."""
+
+_MOST_GROUPS, _ROWS_TOGETHER = 20, 8 * 2048
+"""How many groups of rows are read one after the other, and how many rows at a time: a multiple of DuckDB's vectors."""
 
 README = "README.txt"
 _README_WIDTH = 100
@@ -113,9 +121,7 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
         if published.has_lists:
             files.append(_write_lists(session, folder, published, rows))
         else:
-            order = _order_rows(session, published, rows)
-            files.append(_write_file(session, folder, published, order, rows, _missing_marker(session, published)))
-            files.append(_write_file(session, folder, published, order, rows, None))
+            files += _write_rows(session, folder, published, rows)
     return tuple(files)
 
 
@@ -123,32 +129,149 @@ def _order_rows(session: Session, published: PublishedTable, rows: int) -> Seque
     """The columns by which rows are ordered: all, or of a table with many, the first ones that have the primary key, if
     these tell the rows apart. They take a fraction of the time, and the order is the same."""
     names = [column.name for column in published.columns]
-    first = published.columns[: 1 + max(map(names.index, published.primary_key), default=-1)]
+    first = _first_columns(published)
     if not first or len(names) < _MANY_COLUMNS:
         return published.columns
     (distinct,) = session.row(_DISTINCT, table=published.table, columns=[column.name for column in first])
     return first if distinct == rows else published.columns
 
 
+def _first_columns(published: PublishedTable) -> Sequence[PublishedColumn]:
+    """The first columns that have the primary key."""
+    names = [column.name for column in published.columns]
+    return published.columns[: 1 + max(map(names.index, published.primary_key), default=-1)]
+
+
+def _find_groups(session: Session, published: PublishedTable) -> Sequence["_Group"] | None:
+    """The groups of rows that have the order of all columns if they are read one after the other, as they are stored:
+    the whole table, or all rows with the same values in all but the last of the first columns. None if there are none,
+    or too many, or their values would not come back from Arrow with the same types.
+    """
+    first, kinds = _first_columns(published), session.columns(published.table)
+    if not first or not all(_SAME_IN_ARROW.fullmatch(kinds[column.name]) for column in published.columns):
+        return None
+    if _is_in_order(session, published.table, _WHOLE, first):
+        return [_WHOLE]
+    *grouped, last = first
+    if not grouped or any(column.total for column in first):
+        return None
+    columns, most = [column.name for column in grouped], {"most": _MOST_GROUPS + 1}
+    groups = [_Group(columns, values) for values in session.rows(_GROUPS, most, table=published.table, columns=columns)]
+    if len(groups) > _MOST_GROUPS or not all(_is_in_order(session, published.table, group, [last]) for group in groups):
+        return None
+    return groups
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The rows of a table that have certain values in some columns."""
+
+    columns: Sequence[str] = ()
+    values: Sequence[object] = ()
+
+    def read(
+        self, session: Session, table: Table, columns: Sequence[str | Fragment], rows: int, order: str = ""
+    ) -> Iterator[pa.RecordBatch]:
+        """Some columns of its rows, as they are stored or in order, in batches of about so many.
+
+        Raises ValueError if DuckDB takes other rows for those of the group, as forged statistics of a table could make
+        it do.
+        """
+        bound = {f"value_{number}": value for number, value in enumerate(self.values)}
+        names = {"table": table, "columns": [*columns, *self.columns], "group": self.columns, "order": order}
+        for batch in session.batches("publication/rows_of_group", rows, bound, **names):
+            own, group = batch.columns[: len(columns)], batch.columns[len(columns) :]
+            for column, value in zip(group, self.values, strict=True):
+                if not (column.null_count == len(column) if value is None else column.unique().to_pylist() == [value]):
+                    raise ValueError(f"{table}: rows of another group")
+            yield pa.RecordBatch.from_arrays(own, batch.schema.names[: len(columns)])
+
+
+_WHOLE = _Group()
+
+
+def _is_in_order(session: Session, table: Table, group: _Group, columns: Sequence[PublishedColumn]) -> bool:
+    """Whether the rows of a group are stored in strict order of some columns, without NULL in them."""
+    totals = {column.total for column in columns if column.total}
+    names = [name for column in columns for name in (column.total, column.name) if name]
+    before: pa.RecordBatch | None = None
+    for batch in group.read(session, table, names, ROWS_HASHED):
+        if any(column.null_count for column in batch.columns):
+            return False
+        rows = batch if before is None else pa.concat_batches([before, batch])
+        first, second = rows.slice(0, len(rows) - 1), rows.slice(1)
+        less, equal = np.zeros(len(first), dtype=bool), np.ones(len(first), dtype=bool)
+        for name, one, other in zip(names, first.columns, second.columns, strict=True):
+            # Totals come first.
+            one, other = (other, one) if name in totals else (one, other)
+            if pa.types.is_boolean(one.type):
+                one, other = one.cast(pa.int8()), other.cast(pa.int8())
+            less |= equal & pc.less(one, other).to_numpy(zero_copy_only=False)
+            equal &= pc.equal(one, other).to_numpy(zero_copy_only=False)
+        if not less.all():
+            return False
+        before = batch.slice(len(batch) - 1)
+    return True
+
+
+def _sort_keys(columns: Sequence[PublishedColumn]) -> list[tuple[str, str]]:
+    return [(column.name, column.total) for column in columns]
+
+
+def _write_rows(session: Session, folder: Path, published: PublishedTable, rows: int) -> Iterator[DataFile]:
+    """Write a table as CSV and as Parquet. DuckDB sorts many columns on disk, so rows in order are not sorted."""
+    groups = _find_groups(session, published)
+    order = () if groups else _order_rows(session, published, rows)
+    for missing in (_missing_marker(session, published), None):
+        with session.open_sibling() as reading:
+            source = session.register("rows", _read_groups(reading, published, groups)) if groups else published.table
+            yield _write_file(session, folder, published, source, order, rows, missing)
+
+
+def _read_groups(session: Session, published: PublishedTable, groups: Sequence[_Group]) -> pa.RecordBatchReader:
+    """The rows of groups in batches of so many that DuckDB ends Parquet row groups where it would if it sorted them."""
+    columns = [column.name for column in published.columns]
+
+    def read() -> Iterator[pa.RecordBatch]:
+        left = schema.empty_table()
+        for group in groups:
+            for batch in group.read(session, published.table, columns, _ROWS_TOGETHER):
+                left = pa.concat_tables([left, pa.Table.from_batches([batch])])
+                whole = len(left) - len(left) % _ROWS_TOGETHER
+                if whole:
+                    yield from left.slice(0, whole).combine_chunks().to_batches(_ROWS_TOGETHER)
+                    left = left.slice(whole)
+        yield from left.combine_chunks().to_batches()
+
+    schema = session.arrow(_NO_ROWS, table=published.table, columns=columns).schema
+    return pa.RecordBatchReader.from_batches(schema, read())
+
+
 def _write_file(
     session: Session,
     folder: Path,
     published: PublishedTable,
+    source: Table | Fragment,
     order: Sequence[PublishedColumn],
     rows: int,
     missing: str | None,
 ) -> DataFile:
-    """Write a table as CSV, with a text for missing values, or else as Parquet."""
+    """Write the rows of a table as CSV, with a text for missing values, or else as Parquet.
+
+    Raises ValueError if another number of rows is written.
+    """
     path = folder / f"{published.name}.{'parquet' if missing is None else 'csv'}"
-    session.run(
+    ((written,),) = session.rows(
         "publication/write",
-        table=published.table,
+        table=source,
         columns=_parquet_columns(published) if missing is None else [column.name for column in published.columns],
-        order=[(column.name, column.total) for column in order],
+        order=_sort_keys(order),
         path=quote_literal(path),
         missing=None if missing is None else quote_literal(missing),
         delimiter=quote_literal(published.delimiter),
     )
+    if written != rows:
+        raise ValueError(f"product {published.name}: {written:,} of {rows:,} rows were written")
     return describe_file(published, path, rows, missing)
 
 
@@ -175,25 +298,18 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
     columns = _parquet_columns(published)
     *grouped, last = published.primary_key
     lists = [column.name for column in published.columns if column.type == LIST]
-    names = {"table": published.table, "group": grouped}
     schema = session.arrow(_NO_ROWS, table=published.table, columns=columns).schema
-    groups = session.rows(_GROUPS, table=published.table, columns=grouped) if grouped else [()]
+    groups = [_WHOLE]
+    if grouped:
+        values = session.rows(_GROUPS, {"most": None}, table=published.table, columns=grouped)
+        groups = [_Group(grouped, own) for own in values]
+    last_column = [column for column in published.columns if column.name == last]
     written = 0
     with _writer(path, schema, lists) as writer, ThreadPoolExecutor(1) as writing:
-        for values in groups:
-            bound = {f"value_{number}": value for number, value in enumerate(values)}
-            rows_stored = session.arrow("publication/rows_of_group", bound, **names, columns=[last], order="")
-            stored = rows_stored[last].to_numpy()
-            in_order = not rows_stored[last].null_count and bool(np.all(stored[1:] > stored[:-1]))
+        for group in groups:
+            in_order = _is_in_order(session, published.table, group, last_column)
             under_way = deque[Future[None]]()
-            batches = session.batches(
-                "publication/rows_of_group",
-                _ROWS_READ,
-                bound,
-                **names,
-                columns=columns,
-                order="" if in_order else last,
-            )
+            batches = group.read(session, published.table, columns, _ROWS_READ, "" if in_order else last)
             for rows_together in _row_groups(batches, lists):
                 under_way.append(writing.submit(writer.write_table, rows_together))
                 written += rows_together.num_rows

@@ -3,74 +3,51 @@
 The gates of all releases are in `assets.gates.shared`. Those of one mechanism are in its package.
 """
 
+import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from dataclasses import astuple, dataclass, field, fields, replace
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from assets.confidentiality import Nodes
 from assets.release.release import Release
+from assets.release.verdicts import Verdicts, hash_code
 from mechanisms.refusal import RefusedError
+from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.ledger import Ledger, Reading
 from resources.statements import Zone
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import Read, Session, Warehouse
 
 if TYPE_CHECKING:
     from assets.release.method import Method
 
 R = TypeVar("R", bound=Release)
 
-_RUNS_KEPT = 8
+SHORTEST_KEPT = 0.2
+"""The seconds from which a gate takes so long that its verdict is kept, because hashing what it read takes less."""
 
+_DERIVED = frozenset({"derive", "version_key", "seal_key", "seal", "draw_id"})
+"""What of the custody follows from its master key alone."""
 
-class Verdicts:
-    """The verdicts of gates that a run has already reached, so that its publication need not reach them again.
-
-    A gate may keep a verdict only if it follows from values that the gate can name at little cost, and that cannot stay
-    the same when the verdict changes. The replay of a draw follows from the draw id, which covers the exact counts and
-    the parameters, from the commitment to the key, and from the version of the output that the replay gave. A gate that
-    relies on a kept verdict must therefore have read those values again: the draw id from the sealed tables, the
-    settled version in the ledger, and the commitment by opening the key. Whether the stored tables still have the
-    content that these values name is the matter of other gates (`settled`, `counts_as_charged`), which keep none.
-
-    A gate names the values of what it read itself, so a table that was altered while a gate read it, and is restored
-    afterwards, has no verdict. Verdicts are kept in memory, for one run of a process: no database holds them, and the
-    code that reached one is the code that relies on it. Only that a gate passed is kept, and nothing outside a run.
-    """
-
-    def __init__(self, *, in_a_run: bool = False) -> None:
-        self.in_a_run = in_a_run
-        self._kept: set[tuple[str | None, ...]] = set()
-
-    def holds(self, *basis: str | None) -> bool:
-        """Whether a gate found no problem on this basis: a name, and the values that its verdict follows from."""
-        return None not in basis and basis in self._kept
-
-    def keep(self, *basis: str | None) -> None:
-        """Keep that a gate found no problem on this basis. Without a value in it, nothing is kept."""
-        if self.in_a_run and None not in basis:
-            self._kept.add(basis)
-
-
-@lru_cache(_RUNS_KEPT)
-def find_verdicts(run_id: str) -> Verdicts:
-    """The verdicts of a run in this process. Those of the last few runs are kept."""
-    return Verdicts(in_a_run=True)
+_LEDGER, _OTHER = ("ledger",), ("something else",)
 
 
 @dataclass(frozen=True)
 class ReleaseContext(Generic[R]):
-    """The context in which a release's gates are evaluated: with the asset graph, and the verdicts of a run so far."""
+    """The context in which a release's gates are evaluated: with the asset graph, and the kept verdicts. Without any,
+    every gate is asked."""
 
     method: "Method[R, Any, Any]"
     warehouse: Warehouse
     custody: Custody
     ledger: Ledger
     nodes: Nodes
-    verdicts: Verdicts = field(default_factory=Verdicts, compare=False)
+    verdicts: Verdicts | None = field(default=None, compare=False)
 
     @property
     def release(self) -> R:
@@ -92,6 +69,51 @@ class ReleaseContext(Generic[R]):
             yield replace(self, warehouse=warehouse)
 
 
+def find_verdicts(method: "Method[Any, Any, Any]", custody: Custody) -> Verdicts:
+    """The kept verdicts of a release."""
+    release = method.release
+    code = hash_code(*(type(part).__module__ for part in (method, release, release.declaration, release.dataset)))
+    declared = [type(method).__qualname__, *_describe(release), canonicalize(method.describe_declared()).decode()]
+    return Verdicts(custody, release.schema, declared, code)
+
+
+def _describe(release: Release) -> list[str]:
+    """A release as text. The design follows from the rest, and has sets, whose order differs between processes."""
+    values = [getattr(release, each.name) for each in fields(release) if each.name != "design"]
+    return [text for value in values for text in (_describe(value) if isinstance(value, Release) else [repr(value)])]
+
+
+class _NotedCustody:
+    """A custody that notes if something of it is used that does not follow from its master key."""
+
+    def __init__(self, custody: Custody, reads: set[Read]) -> None:
+        self._custody, self._reads = custody, reads
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _DERIVED:
+            self._reads.add(_OTHER)
+        return getattr(self._custody, name)
+
+
+@dataclass(frozen=True)
+class _NotedContext(ReleaseContext[R]):
+    """A context that notes what a gate reads: tables, the ledger as all gates see it, or something else. A gate that
+    keeps a verdict itself needs no other."""
+
+    outer: ReleaseContext[R] = field(kw_only=True)
+    reads: set[Read] = field(kw_only=True)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("ledger", "nodes", "snapshot", "verdicts"):
+            self.reads.add(_OTHER)
+        return super().__getattribute__(name)
+
+    @property
+    def reading(self) -> Reading:
+        self.reads.add(_LEDGER)
+        return self.outer.reading
+
+
 @dataclass(frozen=True)
 class Gate(Generic[R]):
     """A rule that a release must satisfy; otherwise its publication is blocked.
@@ -107,14 +129,60 @@ class Gate(Generic[R]):
     problems: Callable[[ReleaseContext[R]], list[str]]
 
     def evaluate(self, context: ReleaseContext[R]) -> list[str]:
-        """The violations of the rule; that it cannot be evaluated on the stored tables is one too.
+        """The violations of the rule; that it cannot be evaluated on the stored tables is one too. With a kept verdict
+        on the same content, it is not asked.
 
         Raises TransientError if a server cannot be reached, which says nothing about the stored tables.
         """
         try:
+            # Without a snapshot, what was read could be other content than what is hashed.
+            is_held = context.warehouse.is_held and not isinstance(context, _NotedContext)
+            if context.verdicts and context.method.keeps_verdicts and is_held:
+                return self._evaluate_once(context, context.verdicts)
             return self.problems(context)
         except RefusedError as error:
             return [f"it cannot be evaluated: {error}"]
+
+    def _evaluate_once(self, context: ReleaseContext[R], verdicts: Verdicts) -> list[str]:
+        name, reads = f"{self.stage}: {self.name}", set[Read]()
+        kept = verdicts.list_reads(name)
+        if kept and (content := _identify(context, kept)) and verdicts.holds(name, content):
+            return []
+        noted = _NotedContext(
+            context.method,
+            context.warehouse.noting(reads),
+            cast(Custody, _NotedCustody(context.custody, reads)),
+            context.ledger,
+            context.nodes,
+            verdicts,
+            outer=context,
+            reads=reads,
+        )
+        began = time.monotonic()
+        problems = self.problems(noted)
+        asked = time.monotonic()
+        if not problems and _OTHER not in reads and asked - began >= SHORTEST_KEPT:
+            content = _identify(context, sorted(reads))
+            # If hashing takes longer than asking, it does the next time too.
+            if content and (not SHORTEST_KEPT or time.monotonic() - asked < asked - began):
+                verdicts.keep(name, content, reads=sorted(reads))
+        return problems
+
+
+def _identify(context: ReleaseContext[Any], reads: Sequence[Read]) -> str:
+    """A digest of the content of what a gate read; "" if something of it cannot be read."""
+    content: list[Any] = []
+    try:
+        for read in reads:
+            if read == _LEDGER:
+                content.append([context.reading.problems, [astuple(entry) for entry in context.reading.entries]])
+                continue
+            # A session for each, so that what is computed of a table does not seem to follow from another one.
+            with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+                content.append(session.identify(read))
+    except (RefusedError, ValueError):
+        return ""
+    return sha256(json.dumps([reads, content]).encode()).hexdigest()
 
 
 def session_gate(

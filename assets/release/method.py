@@ -108,6 +108,11 @@ class Method(ABC, Generic[R, I, O]):
     draws_in_parts: ClassVar[bool] = False
     """Whether the output is made in parts (`in_parts`), in files, before the session that stores it is opened."""
 
+    keeps_verdicts: ClassVar[bool] = False
+    """Whether no gate is asked again that passed on the same content (`Gate.evaluate`), which pays for the largest
+    releases. What gates follow from must be in the declarations, the code, the tables and the ledger: the content of a
+    file that a declaration names is not."""
+
     estimation: ClassVar[tuple[str, ...]] = ()
     """The labels of the certificate's parameters by which figures are estimated from the draw. With other values of
     them, the same draw is published as a further edition."""

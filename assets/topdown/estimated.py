@@ -19,7 +19,7 @@ from assets.release.stage import release_stage
 from assets.topdown.estimation import Estimation, estimate_levels, keep_states, unite_states
 from assets.topdown.information import build_information
 from assets.topdown.reading import Scope, list_scopes
-from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, TEXTS, TopDownRelease
+from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, RECORDS, TEXTS, TopDownRelease
 from assets.topdown.spine import pluralize, read_states
 from mechanisms.topdown.design import level_of_states, words
 from mechanisms.topdown.schema import PERSONS, UNITS
@@ -40,8 +40,11 @@ ESTIMATE_COLUMNS = {
 
 
 def state_partitions(release: TopDownRelease) -> Partitions:
+    """Those of the levels below the states, and of the records."""
     stages = [release.estimates(level) for level in release.levels if release.is_by_state(level)]
-    return Partitions(f"{release.schema}__states", release.estimates(level_of_states(release.levels)), stages)
+    return Partitions(
+        f"{release.schema}__states", release.estimates(level_of_states(release.levels)), [*stages, RECORDS]
+    )
 
 
 def build_estimates(release: TopDownRelease) -> list[dg.AssetsDefinition]:
@@ -158,7 +161,7 @@ def _describe(made: Sequence[Estimation], **metadata: int) -> dg.MaterializeResu
 
 
 def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
-    by_state = state_partitions(release).stages
+    by_state = [release.estimates(level) for level in release.levels if release.is_by_state(level)]
     stages = [*by_state, *([OCCUPANCY] if release.design.full else [])]
 
     @release_stage(

@@ -50,7 +50,7 @@ from assets.topdown.reading import (
     read_regions,
     require_draw,
 )
-from assets.topdown.release import INFORMATION, OCCUPANCY, TopDownRelease
+from assets.topdown.release import INFORMATION, OCCUPANCY, RECORDS, TABLES, TopDownRelease
 from assets.topdown.spine import read_states, read_tree
 from assets.topdown.workers import Outcome, estimate_task, perform, spread_task
 from mechanisms.topdown.decomposition import Floats
@@ -265,7 +265,7 @@ def _store(
 def read_estimation(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
     """How the stored estimates of a scope were made; None if there are none, or they or their account were altered."""
     table, _ = scope.tables(release)
-    stored = _read_account(session, custody, release, scope)
+    stored = read_account(session, custody, release, scope)
     if stored is None or session.sorted_version(table, custody.seal_key()) != stored.content:
         return None
     return stored
@@ -322,46 +322,51 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
     states = chain.states
     known, stale = chain.walk(list_scopes(release, states))
     if stale:
-        some = ", ".join(map(str, stale[:_MOST_NAMED])) + (", …" if len(stale) > _MOST_NAMED else "")
         raise StaleInputError(
             f"{release.schema}: {len(stale):,} parts of the estimates are missing, or not those of the stored "
-            f"measurements ({some}); materialize these partitions first"
+            f"measurements ({list_some(stale)}); materialize these partitions first"
         )
     if surplus := find_tables_of_other_states(session, release, states):
         raise StaleInputError(
-            f"{release.schema}: there are estimates of states that the spine does not have ({surplus[0]}); materialize "
+            f"{release.schema}: there are tables of states that the spine does not have ({surplus[0]}); materialize "
             f"{release.estimates(level_of_states(release.levels))} first"
         )
     united = [scope for scope in list_scopes(release, states) if scope.state or scope.histogram]
     for level in dict.fromkeys(scope.level for scope in united):
         view = release.public(release.estimates(level))
         session.drop(view)
-        session.create_view(view, "topdown/united", tables=_tables_of(release, level, states))
+        names = {"tables": _tables_of(release, level, states), "columns": _ESTIMATES.names}
+        session.create_view(view, "topdown/united", **names)
     return [known[scope] for scope in united]
 
 
 def keep_states(session: Session, release: TopDownRelease) -> list[str]:
-    """Drop the estimates that are not of the release as it is: of places in states that the spine does not have, or in
-    other parts than now; return the codes of the states if they are apart."""
+    """Drop the estimates and records that are not of the release as it is: of places in states that the spine does not
+    have, or in other parts than now; return the codes of the states if they are apart."""
     states = read_states(session, release)
     surplus = find_tables_of_other_states(session, release, states)
     if surplus:
         # A view may be over tables that are dropped.
-        for level in release.levels:
-            if session.tables(Zone.PUBLIC, release.schema).get(release.estimates(level)):
-                session.drop(release.public(release.estimates(level)))
+        stored = session.tables(Zone.PUBLIC, release.schema)
+        for view in (*map(release.estimates, release.levels), *SCHEMAS):
+            if stored.get(view):
+                session.drop(release.public(view))
     for name in surplus:
         session.drop(release.public(name))
     return states if release.declaration.partitions else []
 
 
 def find_tables_of_other_states(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
-    """The names of the stored tables of estimates, accounts and seals that are in none of the parts of the release."""
-    due = {scope.tables(release)[0].name for scope in list_scopes(release, states)}
+    """The names of the stored tables of estimates, records, accounts and seals, and of tables made of records, that are
+    in none of the parts of the release."""
+    whole = {*SCHEMAS, *map(str.lower, TABLES)}
+    due = {scope.tables(release)[0].name for scope in list_scopes(release, states)} | whole
+    if release.partitioned:
+        due |= {release.of_state(name, state) for name in (*release.made_by_state, RECORDS) for state in states}
     of_levels = [release.estimates(level) for level in release.levels]
     of_parts = [*SCHEMAS, *([] if release.design.full else [INFORMATION])]
     apart = [release.estimates(level, "", name) for level in release.levels for name in of_parts]
-    apart += [] if release.design.full else [INFORMATION]
+    apart += [*whole, RECORDS, *([] if release.design.full else [INFORMATION])]
     stored = session.tables(Zone.PUBLIC, release.schema)
     return [
         name
@@ -382,6 +387,10 @@ def hash_estimates(session: Session, custody: Custody, release: TopDownRelease) 
     return hash_facts([[account.made_of, account.content] for account in stored if account])
 
 
+def list_some(parts: Sequence[object]) -> str:
+    return ", ".join(map(str, parts[:_MOST_NAMED])) + (", …" if len(parts) > _MOST_NAMED else "")
+
+
 def _tables_of(release: TopDownRelease, level: str, states: Sequence[str]) -> list[Table]:
     """The tables of the estimates of a level."""
     return [scope.tables(release)[0] for scope in list_scopes(release, states) if scope.level == level]
@@ -390,10 +399,11 @@ def _tables_of(release: TopDownRelease, level: str, states: Sequence[str]) -> li
 def _is_united(session: Session, release: TopDownRelease, level: str, states: Sequence[str]) -> bool:
     """Whether what is read as the estimates of a level are the tables of its scopes, which must be stored."""
     view, tables = release.public(release.estimates(level)), _tables_of(release, level, states)
-    return tables == [view] or session.is_view_of(view, "topdown/united", tables=tables)
+    names = {"tables": tables, "columns": _ESTIMATES.names}
+    return tables == [view] or session.is_view_of(view, "topdown/united", **names)
 
 
-def _read_account(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
+def read_account(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
     """The account of estimates, whose table may have been altered; None if it was altered itself."""
     table, account = scope.tables(release)
 
@@ -435,7 +445,7 @@ def read_spreads(session: Session, custody: Custody, release: TopDownRelease) ->
     spreads: dict[str, float] = {}
     for scope in list_scopes(release, read_states(session, release)):
         if release.design.leans(scope.histogram, scope.level):
-            stored = _read_account(session, custody, release, scope)
+            stored = read_account(session, custody, release, scope)
             spreads |= json.loads(stored.spreads) if stored else {}
     return spreads
 
@@ -469,7 +479,7 @@ class _Chain:
     def read_account(self, scope: Scope) -> Estimation | None:
         """The account of estimates, whose table may have been altered; None if it was altered itself."""
         if scope not in self._accounts:
-            self._accounts[scope] = _read_account(self._session, self._custody, self._release, scope)
+            self._accounts[scope] = read_account(self._session, self._custody, self._release, scope)
         return self._accounts[scope]
 
     def require_basis(self, scope: Scope) -> Basis:

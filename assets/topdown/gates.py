@@ -20,7 +20,16 @@ from assets.topdown.histograms import count_impossible
 from assets.topdown.intervals import are_intervals_as_made
 from assets.topdown.invariants import invariants_recipe, require_feasible
 from assets.topdown.measurements import hash_streams, read_streams
-from assets.topdown.release import HISTOGRAMS, INTERVALS, INVARIANTS, SPINE, UNCERTAINTY, SpineError, TopDownRelease
+from assets.topdown.release import (
+    HISTOGRAMS,
+    INTERVALS,
+    INVARIANTS,
+    MICRODATA,
+    SPINE,
+    UNCERTAINTY,
+    SpineError,
+    TopDownRelease,
+)
 from assets.topdown.replicates import TopDownReplication, replicates_gate
 from assets.topdown.spine import pluralize, spine_recipe, stage_ancestry
 from assets.topdown.tables import redistricting_table, redistricting_tables, register_codes, tables_recipe
@@ -58,7 +67,7 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
         session_gate("whole_numbers", estimated, _check_whole_numbers),
         session_gate("structural_zeros", estimated, _check_structural_zeros),
         session_gate("inequalities", estimated, _check_inequalities),
-        session_gate("microdata_of_estimates", "microdata", _check_microdata),
+        session_gate("microdata_of_estimates", MICRODATA, _check_microdata),
         tables_gate(lambda session: tables_recipe(session, release)),
         session_gate("tables_agree", "tables", _check_tables),
     ]

@@ -28,14 +28,17 @@ from assets.topdown.invariants import build_invariants, require_feasible
 from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
 from assets.topdown.published import list_microdata, published_tables
+from assets.topdown.records import build_microdata
 from assets.topdown.release import (
     ESTIMATES,
     HISTOGRAMS,
     INFORMATION,
     INTERVALS,
     INVARIANTS,
+    MICRODATA,
     OCCUPANCY,
     PLACES,
+    RECORDS,
     REPLICATES,
     SPINE,
     TEXTS,
@@ -46,7 +49,7 @@ from assets.topdown.release import (
 from assets.topdown.replicates import TopDownReplication, build_replicates
 from assets.topdown.spine import build_spine, count_places
 from assets.topdown.statement import LEANING, name_leaning, topdown_statement
-from assets.topdown.tables import build_microdata, build_redistricting
+from assets.topdown.tables import build_redistricting
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
@@ -63,6 +66,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     charge_follows = (HISTOGRAMS, INVARIANTS)
     draw_follows = (HISTOGRAMS,)
     draws_in_parts = True
+    keeps_verdicts = True
     estimation = ("Estimation", "Types first", "Totals first", LEANING)
     drawn_columns = COLUMNS
     further_gates = release_hook(topdown_gates)
@@ -92,9 +96,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         levels = [self.release.estimates(level) for level in self.release.levels]
         levels = [INFORMATION, *levels, OCCUPANCY] if self.release.design.full else levels
         levels += [ESTIMATES] if self.release.in_parts else []
+        levels += [RECORDS] if self.release.partitioned else []
         errors = [INTERVALS] if self.release.design.full else []
         errors += [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
-        return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, "microdata", TABLES, *errors]
+        return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, MICRODATA, TABLES, *errors]
 
     @property
     def partitions(self) -> Partitions | None:
@@ -109,7 +114,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             build_counts(self, [CEF, SPINE], counted, reads=[Zone.PUBLIC]),
             build_invariants(release),
             *build_estimates(release),
-            build_microdata(release),
+            *build_microdata(release),
             build_redistricting(release),
             build_accuracy(release),
             *([build_intervals(release)] if release.design.full else []),

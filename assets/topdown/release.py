@@ -1,6 +1,6 @@
 """A TopDown release as one value, with the rules that it satisfies before anything runs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +19,9 @@ from assets.topdown.declaration import (
     TreeDeclaration,
 )
 from mechanisms.refusal import RefusedError
-from mechanisms.topdown.design import STATE, STATISTICS, TopDownDesign, level_of_states
+from mechanisms.topdown.design import SCHEMAS, STATE, STATISTICS, TopDownDesign, level_of_states
 from mechanisms.topdown.redistricting import REDISTRICTING
+from mechanisms.topdown.schema import PERSONS
 from resources.statements import Fragment, Table
 from resources.warehouse import Session, Warehouse
 
@@ -42,6 +43,9 @@ the stage after them, which estimates units."""
 
 INTERVALS = "intervals"
 """Of a release with full estimation: the stage of the intervals around linear estimates."""
+
+MICRODATA, RECORDS = "microdata", "records"
+"""The stage of the microdata, and with partitions, the stage before it that makes the records of each state."""
 
 ESTIMATES = "estimates"
 """The stage that puts the estimates of all states, or of persons and of units, together where they are apart."""
@@ -195,7 +199,31 @@ class TopDownRelease(TreeRelease):
     def estimates(self, level: str, state: str = "", histogram: str = "level") -> str:
         """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of
         one histogram."""
-        return f"{histogram}_{level.lower()}__{state}" if state else f"{histogram}_{level.lower()}"
+        name = f"{histogram}_{level.lower()}"
+        return self.of_state(name, state) if state else name
+
+    def of_state(self, name: str, state: str) -> str:
+        """The name of the part of a table that one state has."""
+        return f"{name}__{state}"
+
+    @property
+    def recorded_by_state(self) -> Sequence[str]:
+        """The histograms whose records are made state by state: units are not if they are estimated after all
+        persons."""
+        if not self.partitioned:
+            return ()
+        return (PERSONS.name,) if self.design.full else tuple(SCHEMAS)
+
+    @property
+    def tabulated_by_state(self) -> Sequence[str]:
+        """The redistricting tables that are made of records by state."""
+        by_state = [name for name in TABLES if REDISTRICTING[name].schema.name in self.recorded_by_state]
+        return [name for name in by_state if name in self.products]
+
+    @property
+    def made_by_state(self) -> Sequence[str]:
+        """The names of the public tables of which each state has a part: records, and tables made of them."""
+        return [*self.recorded_by_state, *map(str.lower, self.tabulated_by_state)]
 
     def is_below_states(self, level: str) -> bool:
         return self.levels.index(level) > self.levels.index(level_of_states(self.levels))

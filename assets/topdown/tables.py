@@ -1,28 +1,35 @@
-"""The assets `microdata` and `tables`: what a TopDown release publishes besides measurements and spine.
+"""The asset `tables` of a TopDown release, and the codes of its published files.
 
-This module expands the estimated histograms of the finest level to the privacy-protected microdata file (PPMF), with a
-record for each person and unit; aggregates the records to redistricting tables; and lists the queries and their cells,
-which decode the measurements. `mechanisms.topdown.schema` defines the histograms, and
+This module aggregates the microdata, which `records` makes, to redistricting tables, and lists the queries and their
+cells, which decode the measurements. `mechanisms.topdown.schema` defines the histograms, and
 `mechanisms.topdown.redistricting` what each cell of a redistricting table counts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import pairwise
-from math import prod
-from typing import Any
 
 import dagster as dg
 import numpy as np
 import pyarrow as pa
 
 from assets.cef.census import CODES as CENSUS_CODES
-from assets.conventions import StageKind, preview
-from assets.release.stage import build_stage, store_rows
+from assets.conventions import preview
+from assets.release.stage import store_rows
 from assets.tabulation.asset import build_tables
-from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TEXTS, TopDownRelease
-from assets.topdown.spine import count_places, stage_ancestry
-from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, words
+from assets.topdown.histograms import read_counts
+from assets.topdown.release import (
+    INVARIANTS,
+    MICRODATA,
+    QUERIES,
+    QUERY_CELLS,
+    SPINE,
+    TABLES,
+    TEXTS,
+    TopDownRelease,
+)
+from assets.topdown.spine import count_places, read_states, read_tree, stage_ancestry
+from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, level_of_states, words
 from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
 from resources.statements import SQL, Fragment, Table
@@ -72,49 +79,6 @@ _VARIANCE = pa.decimal128(38, PLACES)
 _CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
 
 
-def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
-    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
-        rows = {table.name: session.count(table) for table in tables}
-        return {
-            "tables": preview(["table", "records"], [(name, f"{count:,}") for name, count in rows.items()]),
-            "dagster/row_count": sum(rows.values()),
-        }
-
-    # The records follow from these tables, which are smaller.
-    sources = [release.public(release.estimates(release.finest)), release.public(SPINE)]
-    return build_stage(
-        release,
-        "microdata",
-        StageKind.TABULATION,
-        TEXTS("microdata", level=words(release.finest)),
-        [release.estimated],
-        lambda session: microdata_recipes(release),
-        RECORD_COLUMNS,
-        metadata=describe,
-        version=lambda session, tables, _: session.content_version(sources),
-        code_version="2",
-    )
-
-
-def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
-    return {release.public(name): _records_recipe(release, schema) for name, schema in SCHEMAS.items()}
-
-
-def _records_recipe(release: TopDownRelease, schema: Schema) -> Recipe:
-    sizes = [attribute.size for attribute in schema.attributes]
-    inner = [prod(sizes[position:]) for position in range(1, len(sizes) + 1)]
-    names = [attribute.name for attribute in schema.attributes]
-    return (
-        "topdown/records",
-        {"histogram": schema.name, "finest": release.finest, "codes": [list(INPUT_CODES[name]) for name in names]},
-        {
-            "estimates": release.public(release.estimates(release.finest)),
-            "spine": release.public(SPINE),
-            "attributes": list(zip(names, inner, sizes, strict=True)),
-        },
-    )
-
-
 def register_codes(session: Session, schema: Schema) -> Fragment:
     """Register the codes of published files by cell, from the marginals of the histogram.
 
@@ -130,9 +94,9 @@ def register_codes(session: Session, schema: Schema) -> Fragment:
 def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
     return build_tables(
         release,
-        ["microdata"],
+        [MICRODATA],
         TEXTS("tables", tables=[f"{table.name} ({table.title})" for table in redistricting_tables(release)]),
-        lambda session: tables_recipe(session, release),
+        lambda session: tables_recipe(session, release, apart=True),
         shown=lambda session: {
             f"{table.name}: {table.title}": _preview_highest(session, release, table)
             for table in redistricting_tables(release)
@@ -149,10 +113,11 @@ def redistricting_table(release: TopDownRelease, name: str) -> Table:
     return release.public(name.lower())
 
 
-def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Recipe]:
-    """The recipe of every table of the asset, from microdata, spine, invariants and design.
+def tables_recipe(session: Session, release: TopDownRelease, *, apart: bool = False) -> dict[Table, Recipe]:
+    """The recipe of every table of the asset, from microdata, spine, invariants and design; or if they are `apart`,
+    from the stored tables of each state, and above the states from the estimates.
 
-    The recipes read staged counts of the records by cell, and work only in the same session.
+    The recipes read staged counts by cell, and work only in the same session.
     """
     made: dict[Table, Recipe] = {
         release.public(QUERIES): store_rows(session, "made_queries", queries(release.design)),
@@ -162,30 +127,97 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
         names = {"invariants": release.public(INVARIANTS), "by_type": name == GROUP_QUARTERS}
         made[exact_table(release, name)] = ("topdown/exact", {"invariant": name}, names)
     published = redistricting_tables(release)
-    if published:
+    by_state = [table for table in published if apart and table.name in release.tabulated_by_state]
+    whole, spine = [table for table in published if table not in by_state], release.public(SPINE)
+    recipes = _unite_tables(session, release, by_state) if by_state else {}
+    if whole:
         ancestry = stage_ancestry(session, release)
-        schemas = {table.schema.name: table.schema for table in published}
-        counts = {name: _stage_counts(session, release, schema, ancestry) for name, schema in schemas.items()}
-        of_places = release.dataset.place_names
-        rows = pa.table({"geoid": list(of_places), "name": list(of_places.values())}, schema=_PLACE_NAMES)
-        place_names = session.register("place_names", rows)
-        pieces = _pieces(count_places(session, release))
-        for table in published:
-            cells = np.flatnonzero(table.leaf_of >= 0)
-            leaves = pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
-            made[redistricting_table(release, table.name)] = (
-                "topdown/redistricting",
-                pieces,
-                {
-                    "counts": counts[table.schema.name],
-                    "spine": release.public(SPINE),
-                    "names": place_names,
-                    "leaf_of": session.register(f"leaves_of_{table.name}", leaves),
-                    "leaves": len(table.leaves),
-                    "cells": [(cell.name, table.parts(cell)) for cell in table.cells],
-                },
-            )
-    return made
+        recipes |= _count_tables(
+            session,
+            release,
+            whole,
+            spine,
+            _pieces([(0, places) for places in count_places(session, release).values()]),
+            lambda schema: _stage_counts(session, release, schema, release.public(schema.name), spine, ancestry),
+        )
+    return made | {redistricting_table(release, table.name): recipes[table.name] for table in published}
+
+
+def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict[Table, Recipe]:
+    """The recipes of the tables that one state has: the rows of the state and of the places in it, from the stored
+    records of the state."""
+    level, number = level_of_states(release.levels), read_states(session, release).index(state)
+    top, ranges = release.levels.index(level), read_tree(session, release).ranges_below(level, number)
+    bounds = [{"depth": top + below, "first": first, "last": last} for below, (first, last) in enumerate(ranges)]
+    names = {"spine": release.public(SPINE), "ranges": session.register("ranges", pa.Table.from_pylist(bounds))}
+    places = session.stage("places_of_state", "topdown/places_of_state", **names)
+    ancestry = session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=places)
+
+    def count(schema: Schema) -> Fragment:
+        return _stage_counts(
+            session, release, schema, release.public(release.of_state(schema.name, state)), places, ancestry
+        )
+
+    tables = [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]
+    recipes = _count_tables(session, release, tables, places, _pieces(ranges, top), count)
+    return {release.public(release.of_state(name.lower(), state)): recipe for name, recipe in recipes.items()}
+
+
+def _unite_tables(session: Session, release: TopDownRelease, tables: Sequence[RedistrictingTable]) -> dict[str, Recipe]:
+    """By name, the recipes of tables from those of all states; the rows of the levels above from the estimates."""
+    states, places = read_states(session, release), count_places(session, release)
+    above = release.levels[: release.levels.index(level_of_states(release.levels))]
+    spine, pieces = release.public(SPINE), _pieces([(0, places[level]) for level in above])
+
+    def count(schema: Schema) -> Fragment:
+        parts = []
+        for depth, level in enumerate(above):
+            counts = read_counts(session, release.public(release.estimates(level)), histogram=schema.name)
+            cells = {"number": counts.number, "cell": counts.cell, "count": counts.count}
+            parts.append(pa.table({"depth": np.full(len(counts.count), depth), **cells}))
+        return session.register(f"counted_above_{schema.name}", pa.concat_tables(parts))
+
+    recipes: dict[str, Recipe] = {}
+    for name, (source, values, names) in _count_tables(session, release, tables, spine, pieces, count).items():
+        first = session.stage(f"above_{name}", source, values, **names)
+        of_states = [release.public(release.of_state(name.lower(), state)) for state in states]
+        united = {"tables": [first, *of_states], "columns": list(session.columns(of_states[0]))}
+        recipes[name] = ("topdown/united", {}, united)
+    return recipes
+
+
+def _count_tables(
+    session: Session,
+    release: TopDownRelease,
+    tables: Sequence[RedistrictingTable],
+    places: Table | Fragment,
+    pieces: Sequence[Mapping[str, int]],
+    count: Callable[[Schema], Fragment],
+) -> dict[str, Recipe]:
+    """By name, the recipes of tables of some places of the spine, with a function that stages the records of these
+    places by cell."""
+    counts = {name: count(schema) for name, schema in {table.schema.name: table.schema for table in tables}.items()}
+    named = release.dataset.place_names
+    rows = pa.table({"geoid": list(named), "name": list(named.values())}, schema=_PLACE_NAMES)
+    place_names = session.register("place_names", rows)
+    recipes: dict[str, Recipe] = {}
+    for table in tables:
+        cells = np.flatnonzero(table.leaf_of >= 0)
+        leaves = pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
+        recipes[table.name] = (
+            "topdown/redistricting",
+            pieces,
+            {
+                "counts": counts[table.schema.name],
+                "spine": release.public(SPINE),
+                "places": places,
+                "names": place_names,
+                "leaf_of": session.register(f"leaves_of_{table.name}", leaves),
+                "leaves": len(table.leaves),
+                "cells": [(cell.name, table.parts(cell)) for cell in table.cells],
+            },
+        )
+    return recipes
 
 
 def exact_products(release: TopDownRelease) -> tuple[str, ...]:
@@ -254,31 +286,41 @@ def _determined_codes(schema: Schema, query: str, name: str) -> pa.Array:
     return pa.array(np.array(INPUT_CODES[name])[of_cells])
 
 
-def _stage_counts(session: Session, release: TopDownRelease, schema: Schema, ancestry: Fragment) -> Fragment:
+def _stage_counts(
+    session: Session,
+    release: TopDownRelease,
+    schema: Schema,
+    records: Table,
+    places: Table | Fragment,
+    ancestry: Fragment,
+) -> Fragment:
     """Stage the number of records of every place of every level, by cell of their histogram."""
     return session.stage(
         f"counted_{schema.name}",
         "topdown/records_of_places",
         {"finest": release.finest},
-        records=release.public(schema.name),
+        records=records,
         codes=register_codes(session, schema),
         attributes=[attribute.name for attribute in schema.attributes],
-        spine=release.public(SPINE),
+        spine=places,
         ancestry=ancestry,
     )
 
 
-def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
-    """The bounds of pieces of all places by level and number: the first place, and the one after the last; and the
-    numbers, from the least up to but excluding `end`, between which those of all its places lie."""
-    ends = np.cumsum(list(places.values()))
+def _pieces(ranges: Sequence[tuple[int, int]], top: int = 0) -> list[dict[str, int]]:
+    """The bounds of pieces of places by level and number: the first place, and the one after the last; and the numbers,
+    from the least up to but excluding `end`, between which those of all its places lie.
+
+    `ranges` are the first numbers, and those after the last, by level from the one of depth `top`."""
+    firsts, lasts = np.array(ranges).T
+    ends = np.cumsum(lasts - firsts)
     cuts = np.arange(0, ends[-1], PLACES_AT_A_TIME)
-    depths = np.searchsorted(ends, cuts, side="right")
-    numbers = cuts - np.concatenate([[0], ends])[depths]
-    bounds = [*zip(depths.tolist(), numbers.tolist(), strict=True), (len(ends), 0)]
+    below = np.searchsorted(ends, cuts, side="right")
+    numbers = cuts - np.concatenate([[0], ends])[below] + firsts[below]
+    bounds = [*zip((top + below).tolist(), numbers.tolist(), strict=True), (top + len(ends), 0)]
     return [
         {"depth": depth, "number": number, "to_depth": to_depth, "to_number": to_number}
-        | ({"least": number, "end": to_number} if depth == to_depth else {"least": 0, "end": int(ends[-1])})
+        | ({"least": number, "end": to_number} if depth == to_depth else {"least": 0, "end": int(lasts.max())})
         for (depth, number), (to_depth, to_number) in pairwise(bounds)
     ]
 

@@ -1,5 +1,6 @@
-COPY (SELECT {{ columns | ids }} FROM {{ table }} ORDER BY
+COPY (SELECT {{ columns | ids }} FROM {{ table }}
 {% for column, total in order %}
+    {% if loop.first %}ORDER BY {% endif %}
     {% if total %}NOT {{ total | id }}, {% endif %}
     {{ column | id }}{% if not loop.last %}, {% endif %}
 

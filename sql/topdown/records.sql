@@ -1,5 +1,5 @@
 -- The records of a histogram: one for each unit of its counts, numbered from 1 by place and cell, with the codes of the
--- census files.
+-- census files. Those of one state are numbered after the records that the estimates of the states count before it.
 SELECT
     records.record,
     place.geoid,
@@ -10,7 +10,14 @@ SELECT
 FROM (
     SELECT number, cell, unnest(range(last - count + 1, last + 1)) AS record
     FROM (
-        SELECT number, cell, count, sum(count) OVER (ORDER BY number, cell ROWS UNBOUNDED PRECEDING)::BIGINT AS last
+        SELECT
+            number, cell, count,
+            {% if states %}
+            (
+                SELECT coalesce(sum(count), 0)::BIGINT FROM {{ states }} WHERE histogram = $histogram AND number < $state
+            ) +
+            {% endif %}
+            sum(count) OVER (ORDER BY number, cell ROWS UNBOUNDED PRECEDING)::BIGINT AS last
         FROM {{ estimates }}
         WHERE histogram = $histogram
     )

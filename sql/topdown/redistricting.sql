@@ -31,7 +31,7 @@ SELECT
     {% for name, parts in cells %}
     , {% for part in parts %}{% if not loop.first %} + {% endif %}coalesce(leaf_{{ part }}, 0){% endfor %} AS {{ name | id }}
     {% endfor %}
-FROM {{ spine }} AS place
+FROM {{ places }} AS place
 LEFT JOIN named ON named.geoid = place.geoid
 LEFT JOIN side_by_side AS counted ON counted.depth = place.depth AND counted.number = place.number
 WHERE {% with place = "place" %}{% include "topdown/of_piece.sql" %}{% endwith %}

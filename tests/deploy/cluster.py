@@ -106,6 +106,7 @@ class Cluster:
         storage: the S3 server.
         replaced: hosts, ports and folders of the containers, and what is in their place here.
         running: the processes of services, by name.
+        at_once: the number of runs at once.
     """
 
     root: Path
@@ -115,6 +116,7 @@ class Cluster:
     storage: ObjectStorage
     replaced: dict[str, str]
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    at_once: int = 4
 
     def environment(self, service: str) -> dict[str, str]:
         """The environment of a service, as the compose file gives it."""
@@ -129,7 +131,8 @@ class Cluster:
         own = {"PATH": f"{_BINARIES}:{os.environ['PATH']}", "HOME": str(self.root), "LANG": "C.UTF-8"}
         home = self.root / "dagster" / service
         home.mkdir(parents=True, exist_ok=True)
-        shutil.copy(DEPLOY / "dagster.yaml", home)
+        settings = (DEPLOY / "dagster.yaml").read_text()
+        (home / "dagster.yaml").write_text(settings.replace("&at_once 4", f"&at_once {self.at_once}"))
         return given | own | {"DAGSTER_HOME": str(home), "PYTHONPATH": str(self.project), "PYTHONWARNINGS": "ignore"}
 
     def command(self, service: str) -> list[str]:

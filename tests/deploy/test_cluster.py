@@ -32,6 +32,7 @@ from tests.deploy.cluster import (
     start_all,
     start_code,
 )
+from tests.faults import rehearsal
 
 DRAW = "two_states__swapped__swapped"
 
@@ -97,6 +98,16 @@ def test_a_lost_run_that_the_daemon_overlooks_is_launched_again(tmp_path: Path) 
             assert [run.status.value for run in releases(instance)] == ["FAILURE", "SUCCESS"]
             failures = instance.get_records_for_run(first, of_type=dg.DagsterEventType.RUN_FAILURE).records
             assert len(failures) == 2, "it was overlooked, and reported again once"
+
+
+@pytest.mark.fault
+def test_states_lose_a_run_and_both_servers_and_nobody_does_anything(tmp_path: Path) -> None:
+    """`tests.faults.rehearsal`, of four small states: bytes of one run without partitions, after one charge."""
+    with running_cluster(tmp_path / "cluster", rehearsal.RELEASE, 400) as cluster:
+        cluster.at_once = 2
+        figures = rehearsal.rehearse(cluster, ["10", "11", "44", "50"])
+    assert figures["runs of states"]["SUCCESS"] == 4
+    assert figures["runs of states"]["FAILURE"] >= 1
 
 
 SYNC = """

@@ -7,9 +7,9 @@ linked, or gets company. The release is then verified with its public key and au
 A try costs half a CPU second: the release is published once, and each alteration is made to a copy, by a process that
 is forked from one with all definitions. It goes the way of a launch all the same. `publish` is what the step
 `publication` calls, with which every launch ends and which alone writes the published folder. It evaluates every gate
-on the stored tables itself, and rests on no check before it, but for the verdicts that a run keeps in memory: in every
-second try, the gates on the draw have kept theirs before the alteration. `verify` and `audit` are what the commands
-call. One try in 60 launches the whole job through Dagster instead, with every step and blocking check.
+on the stored tables itself, and rests on no check before it, but for kept verdicts: in every second try, all gates have
+kept theirs before the alteration, however quick they are. `verify` and `audit` are what the commands call. One try in
+60 launches the whole job through Dagster instead, with every step and blocking check.
 """
 
 import os
@@ -28,9 +28,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.gates.shared import all_gates
 from assets.publication.signature import CERTIFICATE, CHECKSUMS, EDITIONS, SIGNATURE, checksums, public_key, verify
-from assets.release.gate import Verdicts
+from assets.release import gate
+from assets.release.gate import find_verdicts
 from resources.instances import close_waiting
 from tests.additions import ADDITIONS, LIES, Place
 from tests.deployments import Deployment
@@ -47,7 +47,7 @@ from tests.faults.releases import (
 )
 from tests.faults.tampering import UNNAMED, Published, audited, opened, plain_version, relabel
 from tests.forging import seal_blocks
-from tests.gates import failing
+from tests.gates import failing, keep_verdicts
 
 ZONE = Path("warehouse") / "public.duckdb"
 
@@ -102,11 +102,9 @@ def told(ended: Ended) -> tuple[str, list[str]]:
 def _attack(release: Published, root: Path, rng: random.Random, seed: int, addition: str) -> tuple[str, list[str]]:
     here, ask = deployment(root, release.name), ask_by_launch if seed % 60 == 0 else ask_for_publication
     if seed % 2:
-        here.context = replace(here.context, verdicts=Verdicts(in_a_run=True))
-        with here.context.snapshot() as context:
-            for gate in all_gates(context.method):
-                if gate.stage == context.method.draw_stage:
-                    gate.evaluate(context)
+        here.context = replace(here.context, verdicts=find_verdicts(here.context.method, here.context.custody))
+        keep_verdicts(here, every=True)
+        gate.SHORTEST_KEPT = 0
         close_waiting()
     alter: Alter = partial(_alter_zone, addition=addition)
     if not addition:

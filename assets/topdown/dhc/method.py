@@ -63,6 +63,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
     counts_stage = HISTOGRAMS
     charge_follows = (HISTOGRAMS, FACILITIES, REDISTRICTING)
     draws_in_parts = True
+    keeps_verdicts = True
     drawn_columns = COLUMNS
     further_gates = release_hook(dhc_gates)
     plan = release_hook(dhc_plan)

@@ -136,35 +136,53 @@ def test_files_are_listed_with_their_true_size_and_hash(counts: Warehouse, tmp_p
         assert (file.bytes, file.sha256) == (len(content), hashlib.sha256(content).hexdigest())
 
 
+ORDERS = {
+    # With equal rows, so that no key tells them apart.
+    (
+        "nullif('c' || hash(i) % 5000, 'c7') AS county, (hash(i) % 3)::INTEGER AS tenure, "
+        "(hash(i) % 977)::BIGINT AS count"
+    ): [("i", 1), ("i DESC", 2), ("hash(i)", 4), ("hash(i + 1)", 8)],
+    # In order; by groups in order; in groups with two rows exchanged; in no order, with a key that is NULL.
+    "'c' || i % 3 AS county, nullif(i, 200_001)::INTEGER AS tenure, (hash(i) % 977)::BIGINT AS count": [
+        ("county, tenure NULLS LAST", 1),
+        ("county, tenure NULLS LAST", 4),
+        ("county DESC, tenure NULLS LAST", 2),
+        ("county DESC, CASE i WHEN 399_997 THEN 399_994 WHEN 399_994 THEN 399_997 ELSE i END", 2),
+        ("hash(i)", 8),
+    ],
+}
+
+
 @pytest.mark.deep
-def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_of_threads(tmp_path: Path) -> None:
-    """400,000 rows fill more than three Parquet row groups, and enough for DuckDB to use every thread."""
+@pytest.mark.parametrize("rows", ORDERS)
+def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_of_threads(
+    rows: str, tmp_path: Path
+) -> None:
+    """400,000 rows fill more than three Parquet row groups, and enough for DuckDB to use every thread. A wrong program
+    takes rows that are nearly stored in order for ordered ones, or ends row groups where those of storage end."""
     table = _tenure(
         columns=(
             PublishedColumn("county", "string", required=False),
-            PublishedColumn("tenure", "integer"),
+            PublishedColumn("tenure", "integer", required=False),
             PublishedColumn("count", "integer"),
         )
     )
     seen = []
-    for number, (order, threads) in enumerate([("i", 1), ("i DESC", 2), ("hash(i)", 4), ("hash(i + 1)", 8)]):
+    for number, (order, threads) in enumerate(ORDERS[rows]):
         folder = tmp_path / str(number)
         folder.mkdir(mode=0o700)
         with duckdb.connect(str(folder / "public.duckdb")) as connection:
             connection.execute("CREATE SCHEMA ma1940__tenure")
             connection.execute(f"""
                 CREATE TABLE ma1940__tenure.tenure_by_county AS
-                SELECT nullif('c' || hash(i) % 5000, 'c7') AS county, (hash(i) % 3)::INTEGER AS tenure,
-                    (hash(i) % 977)::BIGINT AS count
-                FROM range(400_000) AS numbers(i) ORDER BY {order}
+                SELECT {rows} FROM range(400_000) AS numbers(i) ORDER BY {order}
             """)
         (folder / "public.duckdb").chmod(0o600)
-        for again in ("first", "second"):
-            _write(Warehouse(folder=str(folder), threads=threads), folder / again, [table])
-            seen.append(
-                {path.name: path.read_bytes() for path in (folder / again).iterdir() if path.name != "SHA256SUMS"}
-            )
-    assert pq.ParquetFile(tmp_path / "0" / "first" / "tenure_by_county.parquet").num_row_groups > 3
+        _write(Warehouse(folder=str(folder), threads=threads), folder / "out", [table])
+        written = (folder / "out").iterdir()
+        seen.append({path.name: path.read_bytes() for path in written if path.name != "SHA256SUMS"})
+    file = pq.ParquetFile(tmp_path / "0" / "out" / "tenure_by_county.parquet")
+    assert [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)] == [*3 * [122_880], 31_360]
     assert all(files == seen[0] for files in seen)
 
 

@@ -1,11 +1,15 @@
 """How measurements are drawn, stored and read: in parts and threads, and always the same."""
 
+import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,11 +19,13 @@ from pyarrow.parquet import ParquetWriter
 from assets.charge import drawing
 from assets.gates.shared import all_gates
 from assets.release.draw import StaleInputError
-from assets.release.gate import ReleaseContext, Verdicts, find_verdicts
+from assets.release.gate import Gate, ReleaseContext, find_verdicts
+from assets.release.verdicts import VERDICTS, Verdicts, hash_code
 from assets.topdown.drawing import Drawing
 from assets.topdown.measurements import compute_stored_version, group_parts, read_streams, run_in_threads
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
+from resources.chain import canonicalize
 from resources.custody import compute_commitment
 from resources.statements import Zone
 from resources.warehouse import WarehouseError
@@ -45,7 +51,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TopDownDeployment
 
 @pytest.fixture
 def drawn(kept: TopDownDeployment) -> Iterator[TopDownDeployment]:
-    """The release, restored after each test."""
+    """The release without kept verdicts, restored after each test."""
+    record_of(kept).unlink()
     yield kept
     put_back(kept)
 
@@ -73,12 +80,20 @@ def made_again(deployment: TopDownDeployment, **changes: Any) -> str:
 
 
 def problems(deployment: TopDownDeployment, name: str, verdicts: Verdicts | None = None) -> list[str]:
-    return problems_in(deployment.context, name, verdicts or Verdicts())
+    return problems_in(deployment.context, name, verdicts)
 
 
-def problems_in(context: ReleaseContext[Any], name: str, verdicts: Verdicts) -> list[str]:
+def problems_in(context: ReleaseContext[Any], name: str, verdicts: Verdicts | None) -> list[str]:
     (gate,) = (gate for gate in all_gates(context.method) if gate.name == name)
     return gate.evaluate(replace(context, verdicts=verdicts))
+
+
+def verdicts_of(deployment: TopDownDeployment) -> Verdicts:
+    return find_verdicts(deployment.context.method, deployment.context.custody)
+
+
+def record_of(deployment: TopDownDeployment) -> Path:
+    return Path(deployment.context.custody.folder) / VERDICTS / deployment.release.schema
 
 
 @pytest.mark.deep
@@ -259,21 +274,16 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 COSTLY = ["replay", "noise_as_declared"]
 
 
-def test_a_run_evaluates_costly_gates_once_and_others_every_time(
+def test_no_run_evaluates_costly_gates_again_and_an_audit_does(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, run = evaluated(monkeypatch), find_verdicts("one")
+    found = evaluated(monkeypatch)
     for _ in range(2):
-        assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
+        assert [problems(drawn, name, verdicts_of(drawn)) for name in COSTLY] == [[], []]
     assert found == COSTLY
-    assert [problems(drawn, name, find_verdicts("one")) for name in COSTLY] == [[], []]
-    assert found == COSTLY
-    assert [problems(drawn, name, find_verdicts("another")) for name in COSTLY] == [[], []]
-    assert found == 2 * COSTLY
-    outside = Verdicts()
     for _ in range(2):
-        assert [problems(drawn, name, outside) for name in COSTLY] == [[], []], "outside a run, nothing is kept"
-    assert found == 4 * COSTLY
+        assert [problems(drawn, name) for name in COSTLY] == [[], []]
+    assert found == 3 * COSTLY
 
 
 ALTERED = "UPDATE noisy_measurements SET answers = list_transform(answers, x -> (x + 1)::INTEGER) WHERE level = 'US'"
@@ -282,14 +292,14 @@ ALTERED = "UPDATE noisy_measurements SET answers = list_transform(answers, x -> 
 def test_measurements_altered_after_the_check_are_found_by_a_gate_that_keeps_no_verdict(
     drawn: TopDownDeployment,
 ) -> None:
-    run = find_verdicts("altered")
+    run = verdicts_of(drawn)
     assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
     executed(drawn, ALTERED)
     assert problems(drawn, "settled", run) != []
 
 
 def test_counts_replaced_after_the_check_are_found_by_a_gate_that_keeps_no_verdict(drawn: TopDownDeployment) -> None:
-    run = find_verdicts("replaced")
+    run = verdicts_of(drawn)
     assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
     with drawn.opened("confidential") as connection:
         connection.execute(f"UPDATE confidential.{drawn.release.schema}.histograms SET count = count + 1")
@@ -299,7 +309,7 @@ def test_counts_replaced_after_the_check_are_found_by_a_gate_that_keeps_no_verdi
 def test_no_verdict_is_kept_of_measurements_that_were_altered_only_during_the_check(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, run = evaluated(monkeypatch), find_verdicts("for a while")
+    found, run = evaluated(monkeypatch), verdicts_of(drawn)
     alone = "UPDATE noisy_measurements SET answers = list_prepend(answers[1] + 1, answers[2:]) WHERE rowid = 7"
     executed(drawn, "CREATE TABLE aside AS FROM noisy_measurements", alone)
     assert problems(drawn, "noise_as_declared", run) == [], "one answer shows in no test"
@@ -311,7 +321,7 @@ def test_no_verdict_is_kept_of_measurements_that_were_altered_only_during_the_ch
 def test_no_verdict_on_noise_is_kept_of_counts_that_are_not_those_of_the_charge(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, run = evaluated(monkeypatch), find_verdicts("other counts")
+    found, run = evaluated(monkeypatch), verdicts_of(drawn)
     with drawn.opened("confidential") as connection:
         counts = f"confidential.{drawn.release.schema}.histograms"
         connection.execute(f"UPDATE {counts} SET count = count + 1 WHERE rowid = 0")
@@ -321,7 +331,7 @@ def test_no_verdict_on_noise_is_kept_of_counts_that_are_not_those_of_the_charge(
 
 
 def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDeployment, monkeypatch: Any) -> None:
-    run = find_verdicts("key")
+    run = verdicts_of(drawn)
     assert problems(drawn, "replay", run) == []
     monkeypatch.setattr(type(drawn.context.custody), "_derive_draw_key", lambda self, draw_id: bytes(32))
     assert compute_commitment(bytes(32)) != drawn.ledger[0].commitment
@@ -331,13 +341,14 @@ def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDe
 
 def test_another_draw_has_no_verdict(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the same release in another deployment, whose custody gives another draw id."""
-    found, run = evaluated(monkeypatch), find_verdicts("both")
+    found, run = evaluated(monkeypatch), verdicts_of(drawn)
     assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
     with drawn.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = drawn.context.method.describe(session, drawn.context.custody)
     settled = drawn.ledger[-1].output_version
     assert run.holds("noise", draw.draw_id, settled)
     assert not run.holds("noise", "0" * 64, settled)
+    assert not run.holds("noise", draw.draw_id, None)
     assert not run.holds("noise", draw.draw_id, "0" * 64)
     assert not run.holds("replay", draw.draw_id, settled)
     assert found == COSTLY
@@ -352,17 +363,18 @@ def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, mo
     monkeypatch.setattr(
         TopDownMethod, "read_version", lambda self, session, draw: found.append("read") or read(self, session, draw)
     )
-    assert [problems(drawn, name, find_verdicts("alone")) for name in READING] == [[], [], []]
+    assert [problems(drawn, name, verdicts_of(drawn)) for name in READING] == [[], [], []]
     assert found == ["noise_as_declared", "read", "replay", "read"]
     found.clear()
+    record_of(drawn).unlink()
     with drawn.context.snapshot() as held:
-        assert [problems_in(held, name, find_verdicts("together")) for name in READING] == [[], [], []]
+        assert [problems_in(held, name, verdicts_of(drawn)) for name in READING] == [[], [], []]
     assert found == ["noise_as_declared", "replay"]
 
 
 def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements(drawn: TopDownDeployment) -> None:
     """Told apart from: a version of what the ledger settled, or of an earlier step."""
-    run = find_verdicts("altered in between")
+    run = verdicts_of(drawn)
     with drawn.context.snapshot() as held:
         assert problems_in(held, "noise_as_declared", run) == problems_in(held, "settled", run) == []
     executed(drawn, "UPDATE noisy_measurements SET answers = list_prepend(answers[1] + 1, answers[2:]) WHERE rowid = 7")
@@ -370,10 +382,116 @@ def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements
         assert problems_in(held, "noise_as_declared", run) == [], "it has a verdict on what was settled"
         assert problems_in(held, "settled", run) != []
     with drawn.context.snapshot() as held:
-        run = find_verdicts("altered before")
+        record_of(drawn).unlink()
         assert problems_in(held, "noise_as_declared", run) == [], "one answer shows in no test"
         assert problems_in(held, "settled", run) != []
         assert problems_in(held, "replay", run) != []
+
+
+QUICK = "settled"
+
+
+def kept_quick(deployment: TopDownDeployment, names: Sequence[str] = (QUICK,)) -> dict[str, Any]:
+    """The record after gates were evaluated, in one step, that are not too quick for a verdict."""
+    with patch("assets.release.gate.SHORTEST_KEPT", 0), deployment.context.snapshot() as held:
+        assert [problems_in(held, name, verdicts_of(deployment)) for name in names] == [[] for _ in names]
+    return json.loads(record_of(deployment).read_bytes())  # type: ignore[no-any-return]
+
+
+def is_asked(deployment: TopDownDeployment, verdicts: Verdicts | None = None) -> bool:
+    """Whether a gate of the name of `QUICK` is asked."""
+    asked: list[None] = []
+    gate = Gate[Any](QUICK, "noisy_measurements", "", lambda context: asked.append(None) or ["asked"])
+    with deployment.context.snapshot() as held:
+        gate.evaluate(replace(held, verdicts=verdicts or verdicts_of(deployment)))
+    return bool(asked)
+
+
+def test_a_verdict_rests_on_what_another_gate_read_for_it(drawn: TopDownDeployment) -> None:
+    """Told apart from: what its own statements read. The draw was described for the gate before it."""
+    record = kept_quick(drawn, ["counts_as_charged", "charge_as_allocated"])
+    reads = record["charge: charge_as_allocated"]["reads"]
+    for table in ("spine", "invariants", "invariants_seal", "histograms_version", "histograms_seal"):
+        assert ["table", "public", drawn.release.schema, table] in reads
+    assert ["ledger"] in reads
+
+
+@pytest.mark.parametrize("seconds", [0, 3600])
+def test_quick_gates_and_those_that_rest_on_keys_or_other_releases_are_always_asked(
+    drawn: TopDownDeployment, seconds: int
+) -> None:
+    names = ["measured_once", "replay"]
+    with patch("assets.release.gate.SHORTEST_KEPT", seconds), drawn.context.snapshot() as held:
+        assert [problems_in(held, name, verdicts_of(drawn)) for name in names] == [[], []]
+        problems_in(held, "confidentiality", verdicts_of(drawn))
+        problems_in(drawn.context, QUICK, verdicts_of(drawn))
+    record = json.loads(record_of(drawn).read_bytes())
+    assert set(record) == {"replay", *([] if seconds else ["noisy_measurements: measured_once"])}
+
+
+def test_a_withdrawal_after_the_check_is_found(drawn: TopDownDeployment) -> None:
+    kept_quick(drawn, ["charge_present", QUICK])
+    drawn.context.ledger.withdraw(drawn.release.dataset.name, drawn.release.name, "Ann")
+    (problem,) = problems(drawn, "charge_present", verdicts_of(drawn))
+    assert "withdrawn" in problem
+    assert is_asked(drawn)
+
+
+def with_entries(**changes: Any) -> Callable[[Any], str]:
+    return lambda record: json.dumps({name: {**kept, **changes} for name, kept in record.items()})
+
+
+DAMAGES: Mapping[str, Callable[[Any], str]] = {
+    "empty": lambda record: "",
+    "cut": lambda record: json.dumps(record)[:99],
+    "deep": lambda record: "[" * 100_000,
+    "a list": lambda record: "[[]]",
+    "numbers": lambda record: json.dumps(dict.fromkeys(record, 5)),
+    "reads of no list": with_entries(reads=5),
+    "reads of no address": with_entries(reads=[[1], ["table"], ["table", "nowhere", "a", "b"]]),
+    "no verdict": with_entries(verdict=None),
+    "resting on nothing": with_entries(reads=[]),
+    "resting on less": lambda record: json.dumps(
+        {name: {**kept, "reads": kept["reads"][1:]} for name, kept in record.items()}
+    ),
+    "of another gate": lambda record: json.dumps(dict(zip(record, reversed(record.values()), strict=True))),
+}
+
+
+def test_a_damaged_or_missing_record_only_costs_time(drawn: TopDownDeployment) -> None:
+    record = kept_quick(drawn, [QUICK, "measured_once"])
+    for damage in DAMAGES.values():
+        record_of(drawn).write_text(json.dumps(record))
+        assert not is_asked(drawn)
+        record_of(drawn).write_text(damage(record))
+        assert is_asked(drawn), damage(record)[:200]
+    record_of(drawn).unlink()
+    assert is_asked(drawn)
+    kept_quick(drawn)
+    assert not is_asked(drawn)
+
+
+def test_a_verdict_is_of_one_key_code_and_declaration(drawn: TopDownDeployment) -> None:
+    kept_quick(drawn)
+    method, custody, schema = drawn.context.method, drawn.context.custody, drawn.release.schema
+    declared, code = find_verdicts(method, custody)._follows_from or [], hash_code(type(method).__module__)
+    declared = declared[:-1]
+    assert not is_asked(drawn, Verdicts(custody, schema, declared, code))
+    assert is_asked(drawn, Verdicts(custody, schema, declared, "other code"))
+    assert is_asked(drawn, Verdicts(custody, schema, declared, None))
+    assert is_asked(drawn, find_verdicts(method_of(drawn, title="Another title"), custody))
+    with patch.object(type(custody), "seal", lambda self, facts: sha256(canonicalize(dict(facts))).hexdigest()):
+        assert is_asked(drawn, Verdicts(custody, schema, declared, code))
+    assert not [text for text in declared if any(part in text for part in (" at 0x", "set(", "..."))], "in any process"
+    assert hash_code("json") is None, "a method of other code than the layers"
+
+
+def test_a_record_that_cannot_be_written_stops_nothing(drawn: TopDownDeployment) -> None:
+    folder = record_of(drawn).parent
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.write_text("no folder")
+    with patch("assets.release.gate.SHORTEST_KEPT", 0), drawn.context.snapshot() as held:
+        assert problems_in(held, QUICK, verdicts_of(drawn)) == []
 
 
 def test_a_full_disk_is_said_in_a_sentence_and_leaves_what_was_stored(

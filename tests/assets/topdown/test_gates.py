@@ -7,6 +7,7 @@ mechanisms patch the right one and run a new release.
 The quick suite has a case for every gate; the deep one has all cases.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from assets.topdown.release import TopDownRelease
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import WordSource
 from resources.custody import CustodyMode
+from resources.project import CODE
 from tests.deployments import SHOWN, Deployment, refuses_to_publish
 from tests.depth import deep_cases
 from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back
@@ -425,6 +427,23 @@ def test_what_is_declared_afterwards_is_not_what_was_published(
     deployment = topdown_deployment(escrowed.root, **(TWO_LEVELS | {"products": FEWER_PRODUCTS} | changes))
     assert failing(deployment) == gates
     refuses_to_publish(deployment, gates, "")
+
+
+OPENED: list[list[str]] = []
+
+
+def test_gates_read_nothing_besides_code_and_what_verdicts_rest_on(kept_escrowed: TopDownDeployment) -> None:
+    """Told apart from: a file that a declaration names, whose content could change under a kept verdict."""
+    opened: list[str] = []
+    OPENED.append(opened)
+    sys.addaudithook(
+        lambda event, values: opened.append(str(values[0])) if event == "open" and OPENED[-1] is opened else None
+    )
+    with kept_escrowed.context.snapshot() as context:
+        assert [gate.name for gate in all_gates(context.method) if gate.evaluate(context)] == []
+    OPENED.append([])
+    code = (str(CODE), *(path for path in sys.path if path), str(kept_escrowed.root), "/proc/", "/sys/")
+    assert [path for path in opened if not path.startswith(code) and not path.isdigit()] == []
 
 
 def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: TopDownDeployment) -> None:

@@ -15,6 +15,7 @@ from assets.release.draw import StaleInputError
 from assets.release.release import DeclarationError
 from assets.topdown.estimation import estimate_level, unite_states
 from assets.topdown.reading import list_scopes
+from assets.topdown.records import store_records, unite_records
 from assets.topdown.release import TopDownRelease
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
@@ -93,6 +94,7 @@ def require_same(one: Deployment[Any], other: Deployment[Any]) -> None:
 def test_estimates_by_state_are_those_of_one_run(
     plain: Deployment[TopDownRelease], parted: Deployment[TopDownRelease]
 ) -> None:
+    """Told apart from: a program that numbers the records of each state from 1."""
     require_same(plain, parted)
     assert len(states_of(parted)) > 1
     release = parted.release
@@ -151,6 +153,16 @@ def unite(release: TopDownRelease, warehouse: Warehouse) -> None:
         assert len(unite_states(session, custody_of(warehouse), release)) == 4
 
 
+def record(release: TopDownRelease, warehouse: Warehouse, state: str) -> None:
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        store_records(session, custody_of(warehouse), release, state)
+
+
+def unite_microdata(release: TopDownRelease, warehouse: Warehouse) -> None:
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        unite_records(session, custody_of(warehouse), release)
+
+
 def test_an_incomplete_set_of_states_is_not_united(incomplete: Village) -> None:
     _, release, warehouse = incomplete
     with pytest.raises(StaleInputError, match=REFUSED):
@@ -161,10 +173,18 @@ def test_an_incomplete_set_of_states_is_not_united(incomplete: Village) -> None:
 
 @pytest.mark.deep
 def test_a_state_of_another_draw_is_not_united_with_the_others(incomplete: Village) -> None:
-    """A program that does not ask what estimates were made of would show those of two draws side by side."""
+    """A program that does not ask what estimates, or records, were made of would show those of two draws side by
+    side."""
     country, release, warehouse = incomplete
     estimate(release, warehouse, "S001")
     unite(release, warehouse)
+    record(release, warehouse, "S000")
+    with pytest.raises(
+        StaleInputError, match=r"records of 1 states are missing, or not those .* \(S001\); materialize"
+    ):
+        unite_microdata(release, warehouse)
+    record(release, warehouse, "S001")
+    unite_microdata(release, warehouse)
     with warehouse.session(writes=Zone.PUBLIC) as session:
         write_measurements(session, release, country, seed=1, draw="two")
     estimate(release, warehouse, "", "S000")
@@ -172,11 +192,16 @@ def test_a_state_of_another_draw_is_not_united_with_the_others(incomplete: Villa
         unite(release, warehouse)
     estimate(release, warehouse, "S001")
     unite(release, warehouse)
+    record(release, warehouse, "S001")
+    with pytest.raises(
+        StaleInputError, match=r"records of 1 states are missing, or not those .* \(S000\); materialize"
+    ):
+        unite_microdata(release, warehouse)
 
 
 @pytest.mark.deep
 def test_incomplete_altered_and_surplus_states_are_refused(tmp_path: Path, key: None) -> None:
-    """On the way there are a missing state, an altered table, a table of another state, and states that vanish."""
+    """On the way there are a missing state, tables of another state, altered records, and altered estimates."""
     files = with_quarters(census())
     deployment = topdown_deployment(tmp_path / "town", files=files, partitions="state")
     release, warehouse = deployment.release, deployment.context.warehouse
@@ -189,19 +214,28 @@ def test_incomplete_altered_and_surplus_states_are_refused(tmp_path: Path, key: 
     assert deployment.published() == {}
     execute(deployment, STATES, state=first)
     with deployment.opened() as connection:
-        connection.execute(f'CREATE TABLE "level_block__zz" AS FROM "level_block__{first}"')
+        for name in ("level_block", "persons"):
+            connection.execute(f'CREATE TABLE "{name}__zz" AS FROM "{name}__{first}"')
     assert "states that the spine does not have (level_block__zz)" in failure(execute(deployment, LAST, raises=False))
     execute(deployment, FIRST)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        assert "level_block__zz" not in session.tables(Zone.PUBLIC, release.schema)
-    with deployment.opened() as connection:
-        connection.execute(f'UPDATE "level_block__{first}" SET count = count + 1 WHERE number = 0')
-    result = execute(deployment, LAST, raises=False)
-    failed = {each.check_name for each in result.get_asset_check_evaluations() if not each.passed}
-    assert "estimates_as_made" in failed
-    assert deployment.published() == {}
-    for state in (first, *others):
-        execute(deployment, STATES, state=state)
+        assert not any(name.endswith("__zz") for name in session.tables(Zone.PUBLIC, release.schema))
+    for table, change, gate in (
+        (f"p1__{first}", "p0010001 = p0010001 + 1 WHERE level = 'Block'", "tables_as_made"),
+        (
+            f"persons__{first}",
+            "hispanic = CASE hispanic WHEN '1' THEN '2' ELSE '1' END WHERE record = 1",
+            "microdata_of_estimates",
+        ),
+        (f"level_block__{first}", "count = count + 1 WHERE number = 0", "estimates_as_made"),
+    ):
+        with deployment.opened() as connection:
+            connection.execute(f'UPDATE "{table}" SET {change}')
+        result = execute(deployment, LAST, raises=False)
+        failed = {each.check_name for each in result.get_asset_check_evaluations() if not each.passed}
+        assert gate in failed
+        assert deployment.published() == {}
+    execute(deployment, STATES, state=first)
     execute(deployment, LAST)
     assert deployment.published() != {}
 

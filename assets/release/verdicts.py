@@ -1,0 +1,93 @@
+"""The verdicts of gates that are kept, so that a gate that passed is asked again only if what it read has changed.
+
+That a gate found no problem follows from what it read, from the code, and from the declaration of the release. The
+verdict is an HMAC of all of them under the custody, so that whoever lacks the key cannot make one for other contents,
+and a damaged or missing record only costs time. Verdicts are in a file of the custody for each release.
+"""
+
+import hmac
+import json
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from resources import keyfiles
+from resources.chain import canonicalize
+from resources.custody import Custody, CustodyError
+from resources.project import CODE
+from resources.warehouse import Read
+
+VERDICTS = "verdicts"
+"""The folder of kept verdicts in the custody's folder."""
+
+_LAYERS = ("assets", "mechanisms", "resources", "sql")
+_LIBRARIES = ("duckdb", "numba", "numpy", "pyarrow")
+_STARTED = time.time()
+
+
+class Verdicts:
+    """The kept verdicts of a release, by name, with what a gate read to reach them.
+
+    Nothing is kept if `code` is None, or if the file cannot be written.
+    """
+
+    def __init__(self, custody: Custody, schema: str, declared: Sequence[str], code: str | None) -> None:
+        self._custody, self._schema = custody, schema
+        self._follows_from = None if code is None else [*declared, code]
+        self._path = Path(custody.folder) / VERDICTS / schema
+
+    def list_reads(self, name: str) -> list[Read]:
+        """What was read for a verdict, as it was noted; nothing if there is none."""
+        reads = self._load().get(name, {}).get("reads")
+        return [tuple(map(str, read)) for read in reads if isinstance(read, list)] if isinstance(reads, list) else []
+
+    def holds(self, name: str, *basis: str | None) -> bool:
+        """Whether a verdict is kept on this basis: all that it follows from besides code and declaration."""
+        kept = str(self._load().get(name, {}).get("verdict", ""))
+        return None not in basis and hmac.compare_digest(kept.encode(), self._seal(name, basis).encode())
+
+    def keep(self, name: str, *basis: str | None, reads: Sequence[Read] = ()) -> None:
+        """Keep that a gate found no problem on this basis. Without a value in it, nothing is kept."""
+        if self._follows_from is None or None in basis:
+            return
+        kept = {**self._load(), name: {"reads": list(map(list, reads)), "verdict": self._seal(name, basis)}}
+        with suppress(CustodyError):
+            self._custody.private_folder(VERDICTS)
+            keyfiles.replace(self._path, canonicalize(kept))
+
+    def _seal(self, name: str, basis: Sequence[str | None]) -> str:
+        facts = {"verdict": name, "release": self._schema, "follows from": self._follows_from, "basis": list(basis)}
+        return self._custody.seal(facts)
+
+    def _load(self) -> dict[str, Any]:
+        """The record; empty if it is missing or damaged, or nothing may be kept."""
+        if self._follows_from is None:
+            return {}
+        try:
+            record = json.loads(keyfiles.read_file(self._path) or b"{}")
+        except (CustodyError, ValueError, RecursionError):
+            return {}
+        return record if isinstance(record, dict) and all(isinstance(each, dict) for each in record.values()) else {}
+
+
+@cache
+def hash_code(*modules: str) -> str | None:
+    """The SHA-256 of everything that gates follow from besides data and declaration: all layers, and the versions of
+    libraries, Python and the machine. None if a module is of none of the layers, or a file was changed after this
+    process had started, which may run the earlier code."""
+    if any(CODE not in Path(getattr(sys.modules[name], "__file__", None) or "/").parents for name in modules):
+        return None
+    digest = sha256(f"{sys.version} {platform.machine()} {[version(name) for name in _LIBRARIES]}".encode())
+    for path in sorted(path for layer in _LAYERS for path in (CODE / layer).rglob("*") if path.is_file()):
+        if "__pycache__" not in path.parts:
+            if path.stat().st_mtime > _STARTED:
+                return None
+            digest.update(f"{path.relative_to(CODE)} {path.stat().st_size} ".encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,215 @@
+"""The asset `microdata` of a TopDown release: the privacy-protected microdata file (PPMF).
+
+This module expands the estimated histograms of the finest level to a record for each person and unit. With partitions,
+the asset `records` does it state by state, with the rows of the redistricting tables that count them, and `microdata`
+puts all states together. The records of a state are numbered after those of the states before it, whose number the
+estimates of the states give. What the records of a state were made of is in a sealed account, so that missing and stale
+ones are refused; the gates on `microdata` and `tables` compare everything with the estimates and with all records.
+`tables` counts the records.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.conventions import PARTITIONS_POOL, StageKind, preview, table_schema
+from assets.release.draw import StaleInputError
+from assets.release.method import DRAW
+from assets.release.seal import is_sealed, seal_stage
+from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
+from assets.topdown.estimated import state_partitions
+from assets.topdown.estimation import Estimation, list_some, read_account
+from assets.topdown.reading import Scope, hash_facts
+from assets.topdown.release import MICRODATA, RECORDS, SPINE, TEXTS, TopDownRelease
+from assets.topdown.spine import read_states
+from assets.topdown.tables import INPUT_CODES, RECORD_COLUMNS, state_recipes
+from mechanisms.topdown.design import SCHEMAS, level_of_states, words
+from mechanisms.topdown.schema import PERSONS, Schema
+from resources.custody import Custody
+from resources.statements import Table, Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+
+def build_microdata(release: TopDownRelease) -> list[dg.AssetsDefinition]:
+    """The asset `microdata`, and with partitions the asset `records` before it."""
+    if release.partitioned:
+        return [_build_records(release), _build_united(release)]
+    return [
+        build_stage(
+            release,
+            MICRODATA,
+            StageKind.TABULATION,
+            TEXTS("microdata", level=words(release.finest), records=()),
+            [release.estimated],
+            lambda session: microdata_recipes(release),
+            RECORD_COLUMNS,
+            metadata=_describe,
+            version=lambda session, tables, _: _compute_version(session, release),
+            code_version="2",
+        )
+    ]
+
+
+def _build_records(release: TopDownRelease) -> dg.AssetsDefinition:
+    @release_stage(
+        release,
+        RECORDS,
+        StageKind.TABULATION,
+        TEXTS("records of a state", tables=[*release.recorded_by_state, *release.tabulated_by_state]),
+        [release.estimates(release.finest)],
+        partitions_def=state_partitions(release).definition,
+        pool=PARTITIONS_POOL,
+    )
+    def records(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        state = context.partition_key
+        with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
+            draw_id, made_of = store_records(session, custody, release, state)
+            tables = [release.public(release.of_state(name, state)) for name in release.made_by_state]
+            shown = _describe(session, tables)
+        return dg.MaterializeResult(data_version=dg.DataVersion(made_of), metadata={**shown, DRAW: draw_id})
+
+    return records
+
+
+def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
+    @release_stage(
+        release,
+        MICRODATA,
+        StageKind.TABULATION,
+        TEXTS("microdata", level=words(release.finest), records=release.recorded_by_state),
+        [release.estimated, RECORDS],
+        code_version="2",
+    )
+    def microdata(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
+            with session.transaction():
+                unite_records(session, custody, release)
+            tables = [release.public(histogram) for histogram in SCHEMAS]
+            columns = {COLUMN_SCHEMA: table_schema(session.columns(tables[0]), RECORD_COLUMNS)}
+            shown, version = _describe(session, tables), _compute_version(session, release)
+        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={**shown, **columns})
+
+    return microdata
+
+
+def _describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
+    rows = {table.name: session.count(table) for table in tables}
+    return {
+        "tables": preview(["table", "records"], [(name, f"{count:,}") for name, count in rows.items()]),
+        "dagster/row_count": sum(rows.values()),
+    }
+
+
+def _compute_version(session: Session, release: TopDownRelease) -> str:
+    # The records follow from these tables, which are smaller.
+    return session.content_version([release.public(release.estimates(release.finest)), release.public(SPINE)])
+
+
+def store_records(session: Session, custody: Custody, release: TopDownRelease, state: str) -> tuple[str, str]:
+    """Make the records of one state, and its rows of tables; return the draw that they go back to, and a digest of what
+    they were made of.
+
+    Raises StaleInputError if there are no estimates of the state.
+    """
+    finest = _find_finest(release, state)
+    estimated = read_account(session, custody, release, finest)
+    if estimated is None:
+        raise StaleInputError(
+            f"{release.schema}: the estimates of {finest} are missing or were altered; materialize "
+            f"{release.estimates(release.finest)} first"
+        )
+    stage, made_of = release.of_state(RECORDS, state), _made_of(release, estimated)
+    account = release.public(f"{stage}_made")
+    with session.transaction():
+        create_tables(session, _state_recipes(session, release, state))
+    counted = state_recipes(session, release, state)
+    with session.transaction():
+        create_tables(session, counted)
+        row = session.register("made", pa.table({"made_of": [made_of]}))
+        session.create(account, "warehouse/all", source=row)
+        seal_stage(session, custody, release.schema, stage, [account])
+    return estimated.draw_id, made_of
+
+
+def unite_records(session: Session, custody: Custody, release: TopDownRelease) -> None:
+    """Make the views `persons` and `units` over the tables of all states, or all records of units if these were
+    estimated after all persons.
+
+    Raises StaleInputError if records of a state are missing, or are not those of its stored estimates.
+    """
+    states = read_states(session, release)
+    if stale := [state for state in states if not _is_current(session, custody, release, state)]:
+        raise StaleInputError(
+            f"{release.schema}: the records of {len(stale):,} states are missing, or not those of the stored estimates "
+            f"({list_some(stale)}); materialize these partitions first"
+        )
+    by_state = release.recorded_by_state
+    for histogram, schema in SCHEMAS.items():
+        united = release.public(histogram)
+        session.drop(united)
+        if histogram in by_state:
+            tables = [release.public(release.of_state(histogram, state)) for state in states]
+            columns = list(session.columns(tables[0]))
+            session.create_view(united, "topdown/united", tables=tables, columns=columns)
+        else:
+            create_tables(session, {united: _records_recipe(release, schema)})
+
+
+def _is_current(session: Session, custody: Custody, release: TopDownRelease, state: str) -> bool:
+    """Whether there are records of a state, made of its stored estimates; they may have been altered since."""
+    stage = release.of_state(RECORDS, state)
+    account, *tables = (
+        release.public(name)
+        for name in (f"{stage}_made", *(release.of_state(name, state) for name in release.made_by_state))
+    )
+    if not all(map(session.columns, tables)) or not is_sealed(session, custody, release.schema, stage, [account]):
+        return False
+    estimated = read_account(session, custody, release, _find_finest(release, state))
+    due = estimated and _made_of(release, estimated)
+    return session.rows("warehouse/all", source=account) == [(due,)]
+
+
+def _made_of(release: TopDownRelease, estimated: Estimation) -> str:
+    return hash_facts([estimated.made_of, estimated.content, *release.dataset.place_names.items()])
+
+
+def _find_finest(release: TopDownRelease, state: str) -> Scope:
+    return Scope(release.finest, state, PERSONS.name if release.design.full else "")
+
+
+def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
+    """The recipes of the records of all places."""
+    return {release.public(name): _records_recipe(release, schema) for name, schema in SCHEMAS.items()}
+
+
+def _state_recipes(session: Session, release: TopDownRelease, state: str) -> dict[Table, Recipe]:
+    estimates, _ = _find_finest(release, state).tables(release)
+    above, _ = Scope(level_of_states(release.levels), "", _find_finest(release, state).histogram).tables(release)
+    recipes: dict[Table, Recipe] = {}
+    for histogram in release.recorded_by_state:
+        source, values, names = _records_recipe(release, SCHEMAS[histogram])
+        recipes[release.public(release.of_state(histogram, state))] = (
+            source,
+            {**values, "state": read_states(session, release).index(state)},
+            {**names, "estimates": estimates, "states": above},
+        )
+    return recipes
+
+
+def _records_recipe(release: TopDownRelease, schema: Schema) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    sizes = [attribute.size for attribute in schema.attributes]
+    inner = [prod(sizes[position:]) for position in range(1, len(sizes) + 1)]
+    names = [attribute.name for attribute in schema.attributes]
+    return (
+        "topdown/records",
+        {"histogram": schema.name, "finest": release.finest, "codes": [list(INPUT_CODES[name]) for name in names]},
+        {
+            "estimates": release.public(release.estimates(release.finest)),
+            "spine": release.public(SPINE),
+            "states": None,
+            "attributes": list(zip(names, inner, sizes, strict=True)),
+        },
+    )
