@@ -60,8 +60,8 @@ class Census:
     """A synthetic census, exact: its persons, and as tasks of a replicate of the redistricting data and of the DHC. A
     block has the number `order` of the first in the numbers of the second."""
 
-    def __init__(self) -> None:
-        dataset = synthetic_census(POPULATION, name="bench", cap={"rho": 100})
+    def __init__(self, population: SyntheticPopulation = POPULATION) -> None:
+        dataset = synthetic_census(population, name="bench", cap={"rho": 100})
         declared = {"dataset": "bench", "title": "Benchmark"}
         before = TopDown(TopDownDeclaration.model_validate({"name": "redistricting"} | declared))
         after = DHC(

@@ -80,6 +80,7 @@ def dhc_deployment(
     repeated: int = 0,
     full: bool = False,
     homes: int = 800,
+    measured: bool = False,
     **changes: Any,
 ) -> DHCDeployment:
     """A deployment whose redistricting data are published; of the DHC, nothing has run yet.
@@ -91,6 +92,7 @@ def dhc_deployment(
         repeated: the number of replicates of the redistricting release.
         full: whether the redistricting data have full estimation, by which their persons and units agree.
         homes: the households of the census.
+        measured: whether the redistricting release publishes its noisy measurements and invariants.
         changes: to the release's declaration.
     """
     described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
@@ -98,6 +100,7 @@ def dhc_deployment(
     town = synthetic_census(population, **(described | dict(dataset or {})))
     before = {"products": ["P1", "persons", "units"] if repeated else ["persons", "units"], "replicates": repeated}
     before |= {"estimation": "full"} if full else {}
+    before |= {"products": []} if measured else {}
     redistricting = TopDown(topdown_declaration(**TWO_LEVELS | before))
     declared: dict[str, Any] = {
         "name": "dhc",

@@ -4,7 +4,7 @@ Everything follows from the files of the publication alone, so that everyone get
 """
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -86,19 +86,25 @@ def read_published(folder: str | Path) -> dict[str, Measured]:
                 f"release whose products include {_MEASURED}"
             ) from None
 
+    statistics = [name for name in STATISTICS if (Path(folder) / f"{name}.parquet").exists()]
+    return read_measured(read, statistics)
+
+
+def read_measured(read: Callable[..., pa.Table], statistics: Sequence[str]) -> dict[str, Measured]:
+    """As `read_published`, from a function that reads a published table by its name, with the `filters` of
+    `pyarrow.parquet.read_table`, and the names of the published invariants."""
     places = read("spine").sort_by([("depth", "ascending"), ("number", "ascending")]).to_pylist()
     levels = list(dict.fromkeys(place["level"] for place in places))
     tree = {level: [place["parent"] or 0 for place in places if place["level"] == level] for level in levels}
     codes = {level: [place["geoid"] for place in places if place["level"] == level] for level in levels}
     exact = {}
-    for name in STATISTICS:
-        if (Path(folder) / f"{name}.parquet").exists():
-            rows = read(name).to_pylist()
-            counts = np.zeros((len(codes[rows[0]["level"]]), PERSONS.groups.size - 1), dtype=np.int64)
-            number = {code: position for position, code in enumerate(codes[rows[0]["level"]])}
-            for row in rows:
-                counts[number[row["geoid"]], row.get("category", 1) - 1] = row["count"]
-            exact[name] = rows[0]["level"], counts if name == GROUP_QUARTERS else counts[:, :1]
+    for name in statistics:
+        rows = read(name).to_pylist()
+        counts = np.zeros((len(codes[rows[0]["level"]]), PERSONS.groups.size - 1), dtype=np.int64)
+        number = {code: position for position, code in enumerate(codes[rows[0]["level"]])}
+        for row in rows:
+            counts[number[row["geoid"]], row.get("category", 1) - 1] = row["count"]
+        exact[name] = rows[0]["level"], counts if name == GROUP_QUARTERS else counts[:, :1]
     finest = {name: counts for name, (level, counts) in exact.items() if level == levels[-1]}
     parents = [np.array(places, dtype=np.int64) for places in list(tree.values())[1:]]
     variances = {
@@ -135,6 +141,15 @@ def list_families(measured: Measured, total_first: Sequence[str] = ()) -> list[F
         own, first = measured.measurements[level], level in total_first
         families.append(Families(measured.schema, names, starts, own, measured.limits[depth], first, None))
     return families
+
+
+def list_all_families(measured: Measured) -> list[Families]:
+    """The families of each level, from the root's, where units are bounded by their number."""
+    if measured.schema.name == UNITS.name:
+        parents = [np.asarray(places, dtype=np.int64) for places in list(measured.tree.values())[1:]]
+        limits = limit_by_occupancy(list(measured.tree), parents, measured.limits)
+        measured = replace(measured, schema=UNITS_BY_OCCUPANCY, limits=limits)
+    return list_families(measured)
 
 
 def inform_levels(families: Sequence[Families]) -> list[Information | None]:
@@ -237,13 +252,9 @@ def _find_places(measured: Measured, codes: Sequence[str]) -> dict[str, NDArray[
 
 def _join(measured: Measured, chosen: Mapping[str, NDArray[np.bool_]]) -> tuple[Decomposition, Information]:
     """The chosen places as a single one."""
-    levels, schema, limits = list(measured.tree), measured.schema, measured.limits
-    parents = [np.asarray(places, dtype=np.int64) for places in list(measured.tree.values())[1:]]
-    if schema.name == UNITS.name:
-        schema, limits = UNITS_BY_OCCUPANCY, limit_by_occupancy(levels, parents, limits)
-    families = list_families(replace(measured, schema=schema, limits=limits))
+    levels, families = list(measured.tree), list_all_families(measured)
     informed = [inform_finest(families[-1]) if each is None else each for each in inform_levels(families)]
-    split = Decomposition(schema)
+    split = Decomposition(families[0].schema)
     weights, parts = choose_places(split, informed[-1], chosen[levels[-1]]), []
     for depth in reversed(range(1, len(levels))):
         weights, part = lift_union(families[depth], informed[depth], weights)

@@ -99,8 +99,9 @@ def interval_tables(release: TopDownRelease) -> list[Table]:
     return [interval_table(release, table.name) for table in redistricting_tables(release)]
 
 
-def name_column(cell: str, ending: str) -> str:
-    return f"{cell}_{ending}"
+def name_cells(cell: str) -> list[str]:
+    """The columns of a cell, in the order of `COLUMNS`."""
+    return [f"{cell}_{ending}" for ending in COLUMNS]
 
 
 def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelease) -> str:
@@ -229,7 +230,7 @@ class _Descent:
         for table in self._tables[histogram]:
             columns: list[Any] = [pa.repeat(level, len(codes)), codes]
             for _ in table.cells:
-                columns += [_to_decimals(hundredths[:, number]), lower[:, number], upper[:, number]]
+                columns += [to_decimals(hundredths[:, number]), lower[:, number], upper[:, number]]
                 number += 1
             self._writers[table.name].write_table(pa.table(columns, schema=_columns_of(table)))
 
@@ -239,11 +240,11 @@ _Cells = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 
 
 def _columns_of(table: RedistrictingTable) -> pa.Schema:
-    own = [(name_column(cell.name, ending), kind) for cell in table.cells for ending, kind in _TYPES.items()]
+    own = [named for cell in table.cells for named in zip(name_cells(cell.name), _TYPES.values(), strict=True)]
     return pa.schema([("level", pa.string()), ("geoid", pa.string()), *own])
 
 
-def _to_decimals(hundredths: NDArray[np.int64]) -> pa.Array:
+def to_decimals(hundredths: NDArray[np.int64]) -> pa.Array:
     """A decimal has 128 bits, of which the upper half is only the sign of a small number."""
     halves = np.column_stack([hundredths, hundredths >> 63])
     return pa.Array.from_buffers(_DECIMAL, len(hundredths), [None, pa.py_buffer(halves)])

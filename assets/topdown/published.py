@@ -17,8 +17,7 @@ from assets.measurement.method import MEASUREMENTS
 from assets.release.microdata import CountedTable, Microdata
 from assets.release.prose import Prose
 from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, error_columns
-from assets.topdown.intervals import COLUMNS as INTERVAL_COLUMNS
-from assets.topdown.intervals import interval_table, name_column
+from assets.topdown.intervals import interval_table, name_cells
 from assets.topdown.measurements import COLUMNS
 from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease, TreeRelease
 from assets.topdown.tables import (
@@ -35,6 +34,7 @@ from assets.topdown.uncertainty import uncertainty_table
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, words
 from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
+from resources.statements import Table
 
 _RECORD_TITLES = {PERSONS.name: "persons", UNITS.name: "housing units"}
 
@@ -160,18 +160,26 @@ def describe_summary(release: TreeRelease, replicates: int) -> PublishedTable:
 
 
 def _intervals(release: TopDownRelease, table: RedistrictingTable) -> PublishedTable:
-    stored, unit = interval_table(release, table.name), _unit(table.schema)
+    cells = {cell.name: cell.label for cell in table.cells}
+    stored, text = interval_table(release, table.name), TEXTS("table of intervals", table=table.name)
+    return describe_intervals(release, stored, f"{table.name}: {table.title}", text, cells, _unit(table.schema))
+
+
+def describe_intervals(
+    release: TreeRelease, stored: Table, of: str, text: str, cells: Mapping[str, str], unit: str
+) -> PublishedTable:
+    """The table of intervals of another one, whose `cells` have labels by name."""
     columns = []
-    for cell in table.cells:
-        estimate, *ends = (name_column(cell.name, ending) for ending in INTERVAL_COLUMNS)
-        columns.append(PublishedColumn(estimate, "decimal", f"Linear estimate: {cell.label}", unit=unit))
+    for cell, label in cells.items():
+        estimate, *ends = name_cells(cell)
+        columns.append(PublishedColumn(estimate, "decimal", f"Linear estimate: {label}", unit=unit))
         for end, which in zip(ends, ("Lower", "Upper"), strict=True):
-            label = f"{which} end of the 90% interval around {estimate}"
-            columns.append(PublishedColumn(end, "integer", label, error_of=estimate))
+            around = f"{which} end of the 90% interval around {estimate}"
+            columns.append(PublishedColumn(end, "integer", around, error_of=estimate))
     return PublishedTable(
         stored.name,
-        f"Intervals of {table.name}: {table.title}",
-        TEXTS("table of intervals", table=table.name),
+        f"Intervals of {of}",
+        text,
         stored,
         (_level(release), _GEOID, *columns),
         ("level", "geoid"),

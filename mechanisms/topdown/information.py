@@ -139,27 +139,41 @@ def sum_cells(sums: CellSums, information: Information) -> tuple[Floats, Floats]
 
 def prepare_sums(split: Decomposition, counted: NDArray[np.bool_]) -> CellSums:
     """`counted` has the shape (sums, cells)."""
-    size = split.kept.size, split.summed.size
     atoms, of_cell = np.unique(counted, axis=1, return_inverse=True)
-    of_place = np.empty(size, dtype=np.int64)
+    of_place = np.empty((split.kept.size, split.summed.size), dtype=np.int64)
     of_place[split.kept.cells, split.summed.cells] = of_cell.ravel()
+    begins = np.append(0, np.cumsum(atoms.sum(axis=1)))
+    return CellSums(of_place, np.nonzero(atoms)[1], begins, _multiply_masks(split, counted, "sam,sbm->sab"))
+
+
+def covary_sums(split: Decomposition, counted: NDArray[np.bool_], information: Information) -> Floats:
+    """The covariances of sums of cells, shape (places, sums, sums); `counted` as of `prepare_sums`."""
+    products = _multiply_masks(split, counted, "sam,tbm->stab")
+    covariance = np.zeros((len(information.variance), *products.shape[:2]))
+    for of_set, kept, other in np.ndindex(*products.shape[2:]):
+        covariance += information.variance[:, of_set, kept, other, None, None] * products[:, :, of_set, kept, other]
+    return covariance
+
+
+def _multiply_masks(split: Decomposition, counted: NDArray[np.bool_], pairs: str) -> Floats:
+    """By `pairs` of sums with the masks g and h, in the notation of einsum, and by set S, the matrix g P_S hᵀ."""
+    size = split.kept.size, split.summed.size
     masks = np.zeros((len(counted), *size), dtype=np.int64)
     masks[:, split.kept.cells, split.summed.cells] = counted
-    sets = len(split.divisors)
-    products = np.zeros((sets, len(counted), size[0], size[0]))
+    products = []
     for own, columns in enumerate(split.spread):
         by_column = np.zeros((len(counted), size[0], columns.max() + 1), dtype=np.int64)
         for column, of_column in enumerate(columns):
             by_column[:, :, of_column] += masks[:, :, column]
-        products[own] = np.einsum("sam,sbm->sab", by_column, by_column) / split.divisors[own]
+        products.append(np.einsum(pairs, by_column, by_column) / split.divisors[own])
     # The projector of S is the sum over the sets W within S of (−1)^|W| J/n over W and all that are not in S.
-    squares = np.zeros((len(counted), sets, size[0], size[0]))
+    sets = len(products)
+    squares = np.zeros((*products[0].shape[:-2], sets, size[0], size[0]))
     for own in range(sets):
         for within in range(sets):
             if within & own == within:
-                squares[:, own] += (-1) ** within.bit_count() * products[sets - 1 ^ own | within]
-    begins = np.append(0, np.cumsum(atoms.sum(axis=1)))
-    return CellSums(of_place, np.nonzero(atoms)[1], begins, squares)
+                squares[..., own, :, :] += (-1) ** within.bit_count() * products[sets - 1 ^ own | within]
+    return squares
 
 
 def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

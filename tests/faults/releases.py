@@ -289,7 +289,7 @@ def deployment(root: Path, name: str, /, **changes: Any) -> Deployment[Any]:
     return _build(root, name, **changes) if changes else _build_once(root, name)
 
 
-def _build(root: Path, name: str, **changes: Any) -> Deployment[Any]:
+def _build(root: Path, name: str, /, **changes: Any) -> Deployment[Any]:
     return RELEASES[name].build(root, **({"custody": RELEASES[name].custody} | changes))
 
 

@@ -143,6 +143,14 @@ class DHCDeclaration(TreeDeclaration):
         description="In every place, no more households have a householder of a Hispanic origin and race than persons "
         "of it live in households. The redistricting release has estimation: full.",
     )
+    intervals: bool = Field(
+        False,
+        strict=True,
+        description="Queries with up to 1,000 answers are drawn in full, and the cells of the tables that they "
+        "determine have linear estimates and 90% intervals, from the measurements of both releases. The redistricting "
+        "release publishes noisy_measurements, and housing_units are an invariant of its finest level. The charge is "
+        "the same; the draw is not.",
+    )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[str], AfterValidator(_require_products)] = Field(
         default_factory=list,
@@ -177,4 +185,5 @@ class DHCDeclaration(TreeDeclaration):
             allocations[histogram] = (
                 production[histogram] if isinstance(declared, str) else declared.divide(schema, levels)
             )
-        return DHCDesign(levels, allocations, self.estimation == "full", self.householders_among_persons)
+        full = self.estimation == "full"
+        return DHCDesign(levels, allocations, full, self.householders_among_persons, self.intervals)

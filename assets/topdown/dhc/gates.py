@@ -16,7 +16,8 @@ from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE
 from assets.tabulation.asset import recipes_gate, tables_gate
 from assets.topdown.dhc.declaration import RECORDS
-from assets.topdown.dhc.given import facilities_recipe, redistricting_recipe, require_feasible
+from assets.topdown.dhc.given import facilities_recipe, redistricting_recipes, require_feasible
+from assets.topdown.dhc.intervals import intervals_recipes
 from assets.topdown.dhc.levels import find_wrong_levels
 from assets.topdown.dhc.measurements import read_again
 from assets.topdown.dhc.products import estimates_recipes, microdata_recipes, place_columns, tables_recipes
@@ -24,7 +25,7 @@ from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICROD
 from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.dhc.uncertainty import uncertainty_recipes
 from assets.topdown.gates import check_spine
-from assets.topdown.release import SPINE, UNCERTAINTY
+from assets.topdown.release import INTERVALS, SPINE, UNCERTAINTY
 from assets.topdown.replicates import replicates_gate
 from assets.topdown.spine import pluralize, read_tree, stage_ancestry
 from mechanisms.accounting.losses import ConcentratedLoss
@@ -62,6 +63,8 @@ def dhc_gates(release: DHCRelease) -> list[Gate[DHCRelease]]:
     ]
     if release.design.householders_among_persons:
         gates.append(session_gate("householders_among_persons", MICRODATA, _check_householders))
+    if release.design.complete:
+        gates.append(tables_gate(lambda session: intervals_recipes(session, release), INTERVALS))
     if release.declaration.replicates:
         gates += [
             replicates_gate(DHCReplication(release)),
@@ -82,8 +85,8 @@ def _check_facilities(session: Session, context: Context) -> Iterable[str]:
 
 def _check_redistricting(session: Session, context: Context) -> Iterable[str]:
     """The stored redistricting data are those of the publication, whose signature is verified."""
-    recipe = redistricting_recipe(session, context.release, context.custody, context.ledger)
-    return differing_table(session, context.release.public(REDISTRICTING), recipe)
+    recipes = redistricting_recipes(session, context.release, context.custody, context.ledger)
+    return [problem for table, recipe in recipes.items() for problem in differing_table(session, table, recipe)]
 
 
 def _check_allocation(session: Session, context: Context) -> Iterable[str]:

@@ -5,6 +5,7 @@ reads them, after its signature was verified; nothing is spent on them.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 import numpy as np
@@ -15,20 +16,22 @@ from numpy.typing import NDArray
 from assets.conventions import StageKind, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem
 from assets.publication.asset import open_current_publication
-from assets.publication.signature import VerificationError
+from assets.publication.signature import SignedFolder, VerificationError
 from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.method import PUBLICATION
 from assets.release.seal import seal_stage
-from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
-from assets.topdown.dhc.release import FACILITIES, REDISTRICTING, TEXTS, DHCRelease
+from assets.release.stage import COLUMN_SCHEMA, Recipes, build_stage, create_tables, release_stage, store_rows
+from assets.topdown.asking import inform_levels, list_all_families, read_measured
+from assets.topdown.dhc.release import FACILITIES, LINEAR, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import SPINE
-from assets.topdown.spine import placement
+from assets.topdown.spine import placement, read_codes
 from assets.topdown.tables import register_codes
 from mechanisms.refusal import RefusedError
-from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.design import SCHEMAS, STATISTICS, words
 from mechanisms.topdown.dhc.householders import count_householders
+from mechanisms.topdown.dhc.linear import fit_redistricting, model_homes, model_persons, share
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
 from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
 from mechanisms.topdown.dhc.quarters import count_quarters
@@ -88,9 +91,9 @@ def build_redistricting(release: DHCRelease) -> dg.AssetsDefinition:
     def redistricting(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         table = release.public(REDISTRICTING)
         with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
-            recipe = redistricting_recipe(session, release, custody, ledger)
+            recipes = redistricting_recipes(session, release, custody, ledger)
             with session.transaction():
-                create_tables(session, {table: recipe})
+                create_tables(session, recipes)
                 counted = read_basis(session, custody, release.dataset, release.counted_with)
                 seal_stage(session, custody, release.schema, REDISTRICTING, [table], counted)
             totals = {name: int(read_redistricting(session, release, name).count.sum()) for name in SCHEMAS}
@@ -105,8 +108,9 @@ def build_redistricting(release: DHCRelease) -> dg.AssetsDefinition:
     return redistricting
 
 
-def redistricting_recipe(session: Session, release: DHCRelease, custody: Custody, ledger: Ledger) -> Recipe:
-    """The recipe of the published counts, in a session of the public zone.
+def redistricting_recipes(session: Session, release: DHCRelease, custody: Custody, ledger: Ledger) -> Recipes:
+    """The recipes of the published counts, in a session of the public zone, and with intervals, of the linear estimates
+    of counts that the DHC measures too.
 
     Raises RedistrictingError if the publication is missing or was altered, or is of other records, places or another
     declaration.
@@ -135,7 +139,47 @@ def redistricting_recipe(session: Session, release: DHCRelease, custody: Custody
     counts = pa.concat_tables([session.arrow("warehouse/all", source=part) for part in parts])
     if int(np.sum(counts["count"].to_numpy())) != due:
         raise RedistrictingError(f"{release.schema}: {name} has records in places or cells that there are not here")
-    return "warehouse/all", {}, {"source": session.register("redistricting_counts", counts)}
+    recipes = {release.public(REDISTRICTING): store_rows(session, "redistricting_counts", counts)}
+    if release.design.complete:
+        try:
+            linear = fit_published(session, release, signed)
+        except VerificationError as error:
+            raise RedistrictingError(f"{release.schema}: {error}") from None
+        recipes[release.public(LINEAR)] = store_rows(session, LINEAR, linear)
+    return recipes
+
+
+def fit_published(session: Session, release: DHCRelease, signed: SignedFolder) -> pa.Table:
+    """The linear estimates of counts that both releases measure, from the measurements of the redistricting data, with
+    their covariances, in the places of all levels that both have."""
+
+    def read(name: str, **options: Any) -> pa.Table:
+        return pq.read_table(pa.BufferReader(signed.read(f"{name}.parquet")), **options)
+
+    before, rows = release.redistricting, list[pa.Table]()
+    measured = read_measured(read, [name for name in STATISTICS if f"{name}.parquet" in signed.digests])
+    for model, histogram in ((model_persons(), PERSONS.name), (model_homes(), UNITS.name)):
+        families = list_all_families(measured[histogram])
+        fitted = fit_redistricting(families, inform_levels(families), share(model).counted)
+        for level, (estimate, covariance) in zip(before.levels, fitted, strict=True):
+            own = [name for name, code in release.spine.items() if code == before.spine[level]]
+            if own:
+                position = {code: number for number, code in enumerate(measured[histogram].codes[level])}
+                # The code of the root is the name of its level.
+                codes = read_codes(session, release, own[0]).to_pylist() if level != before.levels[0] else [level]
+                chosen = [position[code] for code in codes]
+                rows.append(
+                    pa.table(
+                        {
+                            "histogram": pa.repeat(histogram, len(chosen)),
+                            "level": pa.repeat(own[0], len(chosen)),
+                            "number": np.arange(len(chosen)),
+                            "estimate": list(estimate[chosen]),
+                            "covariance": list(covariance[chosen].reshape(len(chosen), -1)),
+                        }
+                    )
+                )
+    return pa.concat_tables(rows)
 
 
 def read_redistricting(session: Session, release: DHCRelease, histogram: str) -> Counts:

@@ -360,7 +360,7 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str, *
         quarters = quarters and quarters.add_up(below)
         householders = householders and householders.add_up(below)
     levels = {
-        histogram: plan_levels(allocation, parents)[depth:]
+        histogram: plan_levels(allocation, parents, release.design.complete)[depth:]
         for histogram, allocation in release.design.allocations.items()
     }
     above = dict[str, Counts | None](dict.fromkeys(SCHEMAS))

@@ -23,6 +23,7 @@ from assets.tabulation.asset import TABLES
 from assets.topdown.dhc.accuracy import build_dhc_accuracy
 from assets.topdown.dhc.gates import dhc_gates
 from assets.topdown.dhc.given import build_facilities, build_redistricting, require_feasible
+from assets.topdown.dhc.intervals import build_dhc_intervals
 from assets.topdown.dhc.levels import build_level, find_wrong_levels, missing_estimates
 from assets.topdown.dhc.measurements import (
     COLUMNS,
@@ -40,7 +41,7 @@ from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.dhc.statement import dhc_statement
 from assets.topdown.dhc.uncertainty import build_dhc_uncertainty, list_first_tables
 from assets.topdown.plan import allocations_for
-from assets.topdown.release import PLACES, REPLICATES, SPINE, UNCERTAINTY, SpineError
+from assets.topdown.release import INTERVALS, PLACES, REPLICATES, SPINE, UNCERTAINTY, SpineError
 from assets.topdown.replicates import build_replicates
 from assets.topdown.spine import build_spine, placement, read_tree
 from assets.topdown.uncertainty import describe_errors
@@ -75,7 +76,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
     def __init__(self, release: DHCRelease) -> None:
         super().__init__(release)
         self.draw_follows = (HISTOGRAMS, self._levels[-1])
-        self.publishes_also_from = (SPINE, FACILITIES, *([UNCERTAINTY] if release.declaration.replicates else []))
+        self.publishes_also_from = (SPINE, FACILITIES, *self._errors)
 
     @property
     def _levels(self) -> Sequence[str]:
@@ -84,8 +85,16 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
     @property
     def stages(self) -> Sequence[str]:
         before = (SPINE, FACILITIES, REDISTRICTING, HISTOGRAMS, CHARGE)
-        errors = [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
-        return [*before, *self._levels, MEASUREMENTS, ESTIMATES, MICRODATA, TABLES, *errors]
+        replicates = [REPLICATES] if self.release.declaration.replicates else []
+        return [*before, *self._levels, MEASUREMENTS, ESTIMATES, MICRODATA, TABLES, *replicates, *self._errors]
+
+    @property
+    def _errors(self) -> Sequence[str]:
+        release = self.release
+        return [
+            *([UNCERTAINTY] if release.declaration.replicates else []),
+            *([INTERVALS] if release.design.complete else []),
+        ]
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:
@@ -112,6 +121,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
             build_dhc_tables(release),
             build_dhc_accuracy(release),
             *(self._build_errors() if release.declaration.replicates else []),
+            *([build_dhc_intervals(release)] if release.design.complete else []),
         ]
 
     def _build_errors(self) -> Sequence[dg.AssetsDefinition]:

@@ -9,10 +9,11 @@ from assets.measurement.method import MEASUREMENTS
 from assets.release.published import PublishedColumn, PublishedTable, describe_column
 from assets.topdown.dhc.declaration import FACILITIES, MEASURED, RECORDS
 from assets.topdown.dhc.given import FACILITY_COLUMNS
+from assets.topdown.dhc.intervals import find_cells, interval_table, list_interval_tables
 from assets.topdown.dhc.measurements import COLUMNS
 from assets.topdown.dhc.products import cell_names, describe_table, place_columns, table_names, table_of
 from assets.topdown.dhc.release import TEXTS, DHCRelease
-from assets.topdown.published import describe_errors, describe_spine, describe_summary
+from assets.topdown.published import describe_errors, describe_intervals, describe_spine, describe_summary
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.tables import DHC_TABLES, MEDIAN_AGES
@@ -30,7 +31,18 @@ def published_tables(release: DHCRelease) -> tuple[PublishedTable, ...]:
         *([_facilities(release)] if FACILITIES in release.products else []),
         *([_measurements(release)] if MEASURED in release.products else []),
         *(_tables_of_errors(release) if release.declaration.replicates else []),
+        *(_intervals(release) if release.design.complete else []),
     )
+
+
+def _intervals(release: DHCRelease) -> Iterator[PublishedTable]:
+    for name in list_interval_tables(release):
+        title, _, labels, histogram = describe_table(name)
+        cells = {cell_names(name)[cell]: labels[cell] for cell in find_cells(name)[0].tolist()}
+        text = TEXTS("table of intervals", table=name)
+        yield describe_intervals(
+            release, interval_table(release, name), f"{name}: {title}", text, cells, _UNITS[histogram]
+        )
 
 
 def _tables_of_errors(release: DHCRelease) -> Iterator[PublishedTable]:

@@ -4,8 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assets.release.prose import Prose
-from assets.topdown.dhc.declaration import BLOCK_GROUP, PUERTO_RICO, RECORDS, SUBSET_GROUP, TABLES, DHCDeclaration
+from assets.topdown.dhc.declaration import (
+    BLOCK_GROUP,
+    MEASURED,
+    PUERTO_RICO,
+    RECORDS,
+    SUBSET_GROUP,
+    TABLES,
+    DHCDeclaration,
+)
 from assets.topdown.release import SpineError, TopDownRelease, TreeRelease
+from mechanisms.topdown.design import HOUSING_UNITS
 from mechanisms.topdown.dhc.design import DHCDesign
 from mechanisms.topdown.dhc.tables import MEDIAN_AGES
 from resources.statements import SQL, Fragment, Table
@@ -16,6 +25,9 @@ TEXTS = Prose(Path(__file__).with_name("texts.md"))
 
 HISTOGRAMS, FACILITIES, REDISTRICTING = "histograms", "facilities", "redistricting"
 ESTIMATES, MICRODATA = "estimates", "microdata"
+
+LINEAR = "redistricting_linear"
+"""The table of what the measurements of the redistricting data tell about counts that the DHC measures too."""
 
 NEEDED = {"units": ("GQTYPE3", "VACS"), "persons": ("QSEX",)}
 """The columns of the census that a dataset has with `dhc`, by table."""
@@ -51,6 +63,11 @@ class DHCRelease(TreeRelease):
                 f"householders_among_persons: {redistricting.name} has estimation: own_levels, by which more units may "
                 "be occupied than there are persons"
             )
+        if self.design.complete:
+            if MEASURED not in redistricting.products:
+                self.refuse(f"intervals: {redistricting.name} does not publish {MEASURED}")
+            if redistricting.design.invariants.get(HOUSING_UNITS) != redistricting.finest:
+                self.refuse(f"intervals: {redistricting.name} does not hold {HOUSING_UNITS} at its finest level")
         replicates = self.declaration.replicates
         self._check_replicates(replicates, set(self.products) & set(TABLES) - set(MEDIAN_AGES), "tables of counts")
         if replicates > redistricting.declaration.replicates:

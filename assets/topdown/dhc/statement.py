@@ -25,6 +25,8 @@ _CONSTRAINTS = (
 
 _AGREEMENT = ("no more households by origin and race of the householder than such persons in households",)
 
+_INTERVALS = "Around linear estimates from the measurements of both releases"
+
 _COUNTED = ("persons: 1, or 3 if householders who live alone are told apart", "units: 2", "households: 4")
 
 
@@ -110,6 +112,7 @@ def _parameters(release: DHCRelease) -> tuple[Parameter, ...]:
         *describe_shares(design, PROSE, str),
         parameter("Counted", _COUNTED),
         parameter("Estimation", "From the answers at and below every place" if design.full else "From own levels"),
+        *([parameter("Intervals", _INTERVALS)] if design.complete else []),
         parameter("Noise", "Discrete Gaussian"),
         parameter("Constraints", _CONSTRAINTS + (_AGREEMENT if design.householders_among_persons else ())),
     )

@@ -86,7 +86,8 @@ class Measured(NamedTuple):
 class DHCDesign:
     """What is measured, by histogram. Levels are from the root to the finest. `full` says whether a place is estimated
     from the answers at and below it, or from its own level's; answers that nobody reads are not measured. With
-    `householders_among_persons`, households lie within the persons of the householder's origin and race. Raises
+    `householders_among_persons`, households lie within the persons of the householder's origin and race. With
+    `complete`, queries with few answers are measured in full. Raises
     DesignError if the histograms, levels or queries are not those that estimation needs, or a budget or its noise is
     out of range."""
 
@@ -94,6 +95,7 @@ class DHCDesign:
     allocations: Mapping[str, Allocation]
     full: bool = True
     householders_among_persons: bool = False
+    complete: bool = False
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
@@ -186,6 +188,7 @@ class DHCDesign:
             "levels": list(self.levels),
             "full": self.full,
             **({"householders_among_persons": True} if self.householders_among_persons else {}),
+            **({"complete": True} if self.complete else {}),
             "measured": [[part.histogram, part.level, part.query, str(part.loss)] for part in self.measured],
         }
 

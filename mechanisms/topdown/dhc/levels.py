@@ -13,7 +13,7 @@ answers are read of the children alone, as deeper places have the more answers t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -37,13 +37,14 @@ from mechanisms.topdown.dhc.quarters import Quarters
 from mechanisms.topdown.dhc.tree import Held, add_counts, climb
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
-from mechanisms.topdown.schema import DETAILED, Counts, Schema, add_up
+from mechanisms.topdown.schema import Counts, Schema, add_up
 
 _WORTH = 0.05
 """The part of a place's own precision that answers of the places below add at least, or they are not read."""
 
-_FEW = 1000
-"""Queries with so many answers or fewer are read at all levels below, those with more at the next one."""
+COMPLETE_SIZE = 1000
+"""Queries with so many answers or fewer are read at all levels below, those with more at the next one; and they can be
+drawn in full (`Level.complete`)."""
 
 _AT_ONCE = 2**22
 """So many answers of children are read at once."""
@@ -58,15 +59,19 @@ class Level:
         variances: σ² of each query.
         runs: shape (places,): how many only children lie below the place, one below the other; -1 for an only child.
         scales: by such a number, how many times ρ of the level the place has.
+        complete: whether queries with few answers are read in full, also where nobody is estimated to be.
     """
 
     name: str
     variances: Mapping[str, Fraction]
     runs: NDArray[np.int64]
     scales: tuple[Fraction, ...]
+    complete: bool = False
 
 
-def plan_levels(allocation: Allocation, parents: Sequence[NDArray[np.int64]]) -> tuple[Level, ...]:
+def plan_levels(
+    allocation: Allocation, parents: Sequence[NDArray[np.int64]], complete: bool = False
+) -> tuple[Level, ...]:
     """By level, from the root's. `parents` has, by level, the position of each place's parent in the level above, in
     ascending order; 0 for the root."""
     only = [np.zeros(1, dtype=np.bool_), *(np.bincount(above)[above] == 1 for above in parents[1:])]
@@ -80,7 +85,7 @@ def plan_levels(allocation: Allocation, parents: Sequence[NDArray[np.int64]]) ->
         of_levels = [allocation.of_level(below).rho for below in list(allocation.levels)[depth:]]
         scales = tuple(sum(of_levels[: run + 1], Fraction()) / of_levels[0] for run in range(len(of_levels)))
         own = np.where(only[depth], -1, runs[depth])
-        levels.append(Level(name, compute_variances(allocation, name), own, scales))
+        levels.append(Level(name, compute_variances(allocation, name), own, scales, complete))
     return tuple(levels)
 
 
@@ -167,7 +172,7 @@ class Reading:
         self, measuring: Answering, below: "Reading | None" = None, parents: NDArray[np.int64] | None = None
     ) -> None:
         self.measuring, self._below = measuring, below
-        level = measuring.level
+        level = self.level = measuring.level
         scales = np.append([float(scale) for scale in level.scales], 0.0)
         self._own = {query: scales[level.runs] / float(variance) for query, variance in level.variances.items()}
         self._starts = np.zeros(1, np.int64) if parents is None else np.searchsorted(parents, range(parents[-1] + 2))
@@ -189,7 +194,7 @@ class Reading:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """As `Measuring.read`, with the precisions, shape (places,)."""
         if depth is None:
-            depth = len(LEVELS) if self.measuring.schema.marginal(query).size <= _FEW else 1
+            depth = len(LEVELS) if self.measuring.schema.marginal(query).size <= COMPLETE_SIZE else 1
         every, combine = self.precisions(query, depth)
         precisions = every[first:last]
         own, answers = self._own[query][first:last], np.zeros((last - first, len(cells)))
@@ -227,10 +232,11 @@ def measure_tree(
     key: bytes,
     full: bool,
     purpose: str = "",
+    complete: bool = False,
 ) -> list[Reading]:
     """The answers of all levels, as `read_all`, from the exact counts of the finest. The noise of another purpose has
     streams of its own."""
-    levels = zip(plan_levels(allocation, parents), climb(finest, parents, add_counts), strict=True)
+    levels = zip(plan_levels(allocation, parents, complete), climb(finest, parents, add_counts), strict=True)
     return read_all([Measuring(schema, level, exact, key, purpose) for level, exact in levels], parents, full)
 
 
@@ -301,7 +307,7 @@ def estimate_level(
     def list_tasks() -> Iterator[Task]:
         for parent, first, last, own, sums in _list_families(plan, held, parents, above):
             answers = {}
-            if own.size and (sums is None or last - first > 1):
+            if sums is None or last - first > 1:
                 answers = _read(plan, reading, beside or {}, first, last, own)
             limits = None if limiting is None else limiting.take(first, last)
             yield Task(parent, Family(plan, own, sums, held[first:last], Answers(answers), first, last, limits))
@@ -393,9 +399,10 @@ def read_tenures(
     tenure = UNITS.marginal("tenure_3lev")
     answers, precisions = np.zeros((len(parents), tenure.size)), np.zeros(len(parents))
     for _, first, last, own, sums in _list_families(UNIT_PLAN_AFTER_HOUSEHOLDS, occupancy, parents, above):
-        if own.size and (sums is None or last - first > 1):
-            found, precisions[first:last] = units.read(DETAILED, first, last, own)
-            answers[first:last] = add_up(found, tenure.find(own), tenure.size)
+        for query, cells in _list_cells(UNIT_PLAN, units.level, own) if sums is None or last - first > 1 else ():
+            found, precisions[first:last] = units.read(query, first, last, cells)
+            known = np.isin(cells, own)
+            answers[first:last] = add_up(found[:, known], tenure.find(cells[known]), tenure.size)
 
     def read(first: int, last: int, cells: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return answers[first:last, cells], precisions[first:last] * 3 / 4
@@ -423,9 +430,23 @@ def _read(
     last: int,
     own: NDArray[np.int64],
 ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
-    reads = {query: partial(reading.read, query) for query in list_queries(plan)} | dict(beside)
-    cells = {query: plan.schema.marginal(query).reach(own) for query in reads}
-    return {query: (cells[query], *read(first, last, cells[query])) for query, read in reads.items()}
+    listed = _list_cells(plan, reading.level, own)
+    answers = {query: (cells, *reading.read(query, first, last, cells)) for query, cells in listed}
+    for query, read in beside.items():
+        if own.size:
+            cells = plan.schema.marginal(query).reach(own)
+            answers[query] = cells, *read(first, last, cells)
+    return answers
+
+
+def _list_cells(plan: Plan, level: Level, own: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """What is read of siblings whose parent has some cells: each query with its marginal cells, ascending."""
+    for query in list_queries(plan):
+        marginal = plan.schema.marginal(query)
+        if level.complete and marginal.size <= COMPLETE_SIZE:
+            yield query, np.arange(marginal.size)
+        elif own.size:
+            yield query, marginal.reach(own)
 
 
 def list_reads(
@@ -435,9 +456,9 @@ def list_reads(
     after the last, and marginal cells, ascending. These follow from the level above, and at the root from what is
     held."""
     for _, first, last, own, _ in _list_families(plan, held, parents, above):
-        if own.size and (level.runs[first:last] >= 0).all():
-            for query in list_queries(plan):
-                yield query, first, last, plan.schema.marginal(query).reach(own)
+        if (level.runs[first:last] >= 0).all():
+            for query, cells in _list_cells(plan, level, own):
+                yield query, first, last, cells
 
 
 def _list_families(

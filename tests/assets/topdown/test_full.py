@@ -13,7 +13,7 @@ from assets.release.draw import StaleInputError
 from assets.topdown import reading
 from assets.topdown.estimation import estimate_level, find_wrong_levels, keep_states, read_spreads, unite_states
 from assets.topdown.information import make_information
-from assets.topdown.intervals import COLUMNS, are_intervals_as_made, interval_tables, make_intervals, name_column
+from assets.topdown.intervals import are_intervals_as_made, interval_tables, make_intervals, name_cells
 from assets.topdown.invariants import derive_all_limits
 from assets.topdown.reading import Scope, list_scopes
 from assets.topdown.release import TopDownRelease
@@ -143,7 +143,8 @@ def test_intervals_are_those_of_the_measurements(full: Full) -> None:
         own, sums = rows[rows.level == level], Sums(counted)
         assert len(own) == country.places(level)
         stored, lower, upper = (
-            own[[name_column(cell.name, ending) for cell in cells]].astype(float).to_numpy() for ending in COLUMNS
+            own[list(of_cells)].astype(float).to_numpy()
+            for of_cells in zip(*(name_cells(cell.name) for cell in cells), strict=True)
         )
         assert np.abs(stored - estimate).max() <= 0.005 + 1e-9
         truth = sums.of(exact[depth], 0, len(estimate))
@@ -278,7 +279,7 @@ def test_an_altered_interval_is_noticed(full: Full, tmp_path: Path) -> None:
             return are_intervals_as_made(session, custody, full.release)
 
     change = "UPDATE {{ table }} SET {{ column }} = {{ column }} + $more WHERE level = 'State'"
-    column = quote(name_column(REDISTRICTING["P1"].cells[-1].name, "linear_upper"))
+    column = quote(name_cells(REDISTRICTING["P1"].cells[-1].name)[-1])
     for more, as_made in ((1, False), (-1, True)):
         with warehouse.session(writes=Zone.PUBLIC) as session:
             session.run(SQL("test/alter", change), {"more": more}, table=table, column=column)

@@ -270,6 +270,10 @@ WRONG = {
         {"householders_among_persons": True},
         "redistricting has estimation: own_levels",
     ),
+    "intervals without the noisy measurements of the redistricting data": (
+        {"intervals": True},
+        "redistricting does not publish noisy_measurements",
+    ),
     "more replicates than the redistricting data have": ({"replicates": 2}, "redistricting, which declares 0"),
     "another finest level": (
         {
@@ -454,6 +458,47 @@ def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricti
     assert "town/redistricting was withdrawn in ledger entry" in deployment.refusal("redistricting")
     assert "the estimates of Block are missing or were altered" in deployment.refusal("replicates")
     assert "redistricting_as_published" in failing(deployment)
+
+
+@pytest.mark.prove
+def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path) -> None:
+    """Told apart from: answers that are drawn where the parent has somebody only; intervals that leave out the
+    redistricting measurements, by which the state's population would not be exact; and a draw that is not named."""
+    deployment = dhc_deployment(tmp_path / "town", measured=True, intervals=True, products=[])
+    deployment.run(*TO_PUBLICATION[:-1], "intervals", "publication")
+    assert failing(deployment) == set()
+    p12, intervals = read(deployment, "p12"), read(deployment, "p12_intervals")
+    assert "P12_007N_linear_estimate" in intervals
+    assert "P12_008N_linear_estimate" not in intervals, "single years above 17 are in larger queries alone"
+    (state,) = intervals[intervals.level == "State"].to_dict("records")
+    (population,) = p12[p12.level == "State"].P12_001N
+    assert state["P12_001N_linear_lower"] == state["P12_001N_linear_upper"] == population, "an invariant"
+    with deployment.opened() as connection:
+        (answers,) = connection.execute(
+            "SELECT DISTINCT len(answers) FROM noisy_measurements WHERE query = 'age_38_groups * sex'"
+        ).fetchall()
+        shared = connection.execute("SELECT DISTINCT level FROM redistricting_linear ORDER BY ALL").fetchall()
+    assert answers == (76,)
+    assert shared == [("Block",), ("State",)]
+    assert (
+        "Around linear estimates from the measurements of both releases"
+        in deployment.published()["certificate.json"].decode()
+    )
+    with deployment.opened("confidential") as connection:
+        truth = connection.execute(
+            "SELECT number, sum(count)::INT FROM town__dhc.histograms WHERE histogram = 'persons' "
+            "AND (cell // (116 * 2 * 63)) % 2 = 0 GROUP BY ALL"
+        ).fetchall()
+    blocks = intervals.loc[intervals.level == "Block", ["P12_002N_linear_lower", "P12_002N_linear_upper"]]
+    men = dict(truth)
+    inside = [lower <= men.get(number, 0) <= upper for number, (lower, upper) in enumerate(blocks.to_numpy())]
+    assert np.mean(inside) > 0.8
+    keep(deployment)
+    executes("UPDATE p12_intervals SET P12_002N_linear_upper = P12_002N_linear_upper + 1")(deployment)
+    assert "intervals_as_made" in failing(deployment)
+    put_back(deployment)
+    executes("UPDATE redistricting_linear SET level = 'County' WHERE level = 'State'")(deployment)
+    assert {"redistricting_as_published", "intervals_as_made"} <= failing(deployment)
 
 
 @pytest.mark.prove

@@ -1,0 +1,173 @@
+"""The asset `intervals` of a DHC release: for the cells of its tables that completely drawn queries determine, the
+linear estimate from the measurements of both releases, and a 90% interval, which follow without replicates.
+
+`mechanisms.topdown.dhc.linear` has the mathematics. Only public tables are read, so nothing is charged.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assets.measurement.method import MEASUREMENTS, GridError
+from assets.release.stage import Recipes, store_tables
+from assets.tabulation.asset import build_tables
+from assets.topdown.dhc.given import read_units
+from assets.topdown.dhc.products import cell_names, table_names
+from assets.topdown.dhc.release import LINEAR, TEXTS, DHCRelease
+from assets.topdown.intervals import name_cells, to_decimals
+from assets.topdown.release import INTERVALS
+from assets.topdown.spine import read_codes, read_tree
+from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.levels import plan_levels
+from mechanisms.topdown.dhc.linear import (
+    Answers,
+    Linear,
+    Model,
+    combine,
+    fit,
+    model_homes,
+    model_persons,
+    share,
+)
+from mechanisms.topdown.dhc.persons import PERSONS
+from mechanisms.topdown.dhc.tables import DHC_TABLES, ITERATIONS
+from mechanisms.topdown.dhc.tree import add_answers, climb
+from mechanisms.topdown.information import round_intervals
+from resources.statements import SQL, Table
+from resources.warehouse import Session
+
+_COMPLETE = SQL(
+    "dhc/complete",
+    "SELECT number, answers FROM {{ measurements }} "
+    "WHERE histogram = $histogram AND level = $level AND query = $query ORDER BY number",
+)
+_SHARED = SQL(
+    "dhc/shared",
+    "SELECT number, estimate, covariance FROM {{ linear }} "
+    "WHERE histogram = $histogram AND level = $level ORDER BY number",
+)
+
+Numbers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def build_dhc_intervals(release: DHCRelease) -> dg.AssetsDefinition:
+    return build_tables(
+        release,
+        [MEASUREMENTS],
+        TEXTS("intervals", name=release.redistricting.name),
+        lambda session: intervals_recipes(session, release),
+        stage=INTERVALS,
+    )
+
+
+def interval_table(release: DHCRelease, name: str) -> Table:
+    return release.public(f"{name.lower()}_{INTERVALS}")
+
+
+def list_interval_tables(release: DHCRelease) -> list[str]:
+    """The published tables, of which some cell is determined."""
+    return [name for name in table_names(release) if name in DHC_TABLES and len(find_cells(name)[0])]
+
+
+@cache
+def find_cells(name: str) -> tuple[Numbers, Floats]:
+    """The positions of the cells that are determined, and how, as of `Model.express_table`. Of iterations by race and
+    origin, which other queries count, there are none."""
+    table = DHC_TABLES[name]
+    model = model_persons() if table.schema.name == PERSONS.name else model_homes()
+    if name[-1] in ITERATIONS:
+        return np.zeros(0, dtype=np.int64), np.zeros((0, model.known + model.parameters))
+    return model.express_table(table)
+
+
+def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
+    """The recipe of every table of the asset. They read what this function registers, in the same session."""
+    codes = [read_codes(session, release, level) for level in release.levels]
+    tables = dict[Table, pa.Table]()
+    for model, histogram in ((model_persons(), PERSONS.name), (model_homes(), "units")):
+        names = [name for name in list_interval_tables(release) if DHC_TABLES[name].schema.name in model.of_cell]
+        if not names:
+            continue
+        sums = np.concatenate([find_cells(name)[1] for name in names])
+        levels = list(_estimate(session, release, model, histogram, sums))
+        first = 0
+        for name in names:
+            last, rows = first + len(find_cells(name)[0]), list[pa.Table]()
+            for level, of_level, (estimate, lower, upper) in zip(release.levels, codes, levels, strict=True):
+                columns = {"level": pa.repeat(level, len(of_level)), "geoid": of_level}
+                hundredths = np.rint(estimate * 100).astype(np.int64)
+                for cell, number in zip(find_cells(name)[0].tolist(), range(first, last), strict=True):
+                    own = to_decimals(hundredths[:, number]), lower[:, number], upper[:, number]
+                    columns |= dict(zip(name_cells(cell_names(name)[cell]), own, strict=True))
+                rows.append(pa.table(columns))
+            tables[interval_table(release, name)] = pa.concat_tables(rows)
+            first = last
+    return store_tables(session, tables)
+
+
+def _estimate(
+    session: Session, release: DHCRelease, model: Model, histogram: str, sums: Floats
+) -> Sequence[tuple[Floats, Numbers, Numbers]]:
+    """By level: the linear estimates of sums of the model, and the ends of their intervals, shape (places, sums)."""
+    shared = share(model)
+    levels = read_answers(session, release, model)
+    other = [_read_shared(session, release, histogram, level, len(shared.sums)) for level in release.levels]
+    shapes = [(len(level.parents), len(sums)) for level in levels]
+    found = [(np.empty(each), np.empty(each, dtype=np.int64), np.empty(each, dtype=np.int64)) for each in shapes]
+    for depth, linear in fit(model, levels, sums, shared.sums):
+        estimate, variance = _combine(linear, other[depth])
+        most = np.full(estimate[:, : len(sums)].shape, np.inf)
+        if depth:
+            most = found[depth - 1][2][levels[depth].parents[linear.places]].astype(np.float64)
+        ends = round_intervals(estimate[:, : len(sums)], variance[:, : len(sums)], most)
+        for kept, values in zip(found[depth], (estimate[:, : len(sums)], *ends), strict=True):
+            kept[linear.places] = values
+    return found
+
+
+def _combine(linear: Linear, other: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
+    if other is None:
+        return linear.estimate, linear.variance
+    estimate, covariance = other
+    return combine(linear, estimate[linear.places], covariance[linear.places])
+
+
+def read_answers(session: Session, release: DHCRelease, model: Model) -> list[Answers]:
+    """The stored answers to a model's queries, by level from the root's. Raises GridError unless they are complete."""
+    tree, design = read_tree(session, release), release.design
+    parents = [np.zeros(1, dtype=np.int64), *tree.parents]
+    planned = {name: plan_levels(design.allocations[name], parents) for name in SCHEMAS}
+    homes = read_units(session, release, tree.places(release.finest))[:, :2].sum(axis=1, keepdims=True)
+    levels = []
+    for depth, units in enumerate(climb(homes[:, : model.known], parents, add_answers)):
+        of_level = {name: each[depth] for name, each in planned.items()}
+        level, places = release.levels[depth], len(parents[depth])
+        measured = np.flatnonzero(planned[PERSONS.name][depth].runs >= 0)
+        answers = []
+        for each in model.answered:
+            values = {"histogram": each.schema.name, "level": level, "query": each.query}
+            rows = session.arrow(_COMPLETE, values, measurements=release.public(MEASUREMENTS))
+            size, own = each.schema.marginal(each.query).size, np.zeros((places, each.size), dtype=np.int64)
+            flat = rows["answers"].combine_chunks().flatten().to_numpy()
+            if not np.array_equal(rows["number"].to_numpy(), measured) or len(flat) != len(measured) * size:
+                raise GridError(f"{release.schema}: {each.schema.name} {level} {each.query}: not drawn in full")
+            own[measured] = flat.reshape(len(measured), size)[:, : each.size]
+            answers.append(own)
+        levels.append(Answers(of_level, parents[depth], np.concatenate(answers, axis=1), units))
+    return levels
+
+
+def _read_shared(
+    session: Session, release: DHCRelease, histogram: str, level: str, size: int
+) -> tuple[Floats, Floats] | None:
+    values = {"histogram": histogram, "level": level}
+    rows = session.arrow(_SHARED, values, linear=release.public(LINEAR))
+    if not len(rows):
+        return None
+    estimate, covariance = (rows[name].combine_chunks().flatten().to_numpy() for name in ("estimate", "covariance"))
+    return estimate.reshape(-1, size), covariance.reshape(-1, size, size)

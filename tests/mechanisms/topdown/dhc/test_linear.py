@@ -1,0 +1,199 @@
+"""Linear estimates of coarse counts and their variances are those of one least-squares problem of all answers.
+
+Wrong programs that these tests tell apart: one that weighs answers by the variance without the budget of only children;
+one that counts an answer twice; one that weighs every sum by its own variance, and leaves out covariances; one that
+takes a cell for determined that is not; and one that estimates other counts because more answers are drawn.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, TENURE, UNITS
+from mechanisms.topdown.dhc.levels import Level, estimate_tree, measure_tree, plan_levels
+from mechanisms.topdown.dhc.linear import (
+    Answered,
+    Answers,
+    Linear,
+    Model,
+    combine,
+    fit,
+    model_homes,
+    model_persons,
+    share,
+)
+from mechanisms.topdown.dhc.passes import PERSON_PLAN
+from mechanisms.topdown.dhc.persons import PERSONS
+from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
+from mechanisms.topdown.dhc.tables import DHC_TABLES
+from mechanisms.topdown.dhc.tree import add_answers, add_counts, climb
+from mechanisms.topdown.schema import Attribute, Counts, Schema
+from tests.mechanisms.topdown.dhc.country import Numbers, count, draw_country
+from tests.mechanisms.topdown.dhc.test_estimation import KEY, equal, lower_levels
+
+Floats = NDArray[np.float64]
+
+PARENTS = [np.array(each) for each in ([0], [0, 0, 0], [0, 0, 1, 2, 2, 2], [0, 0, 1, 2, 3, 3, 4, 5, 5])]
+"""By level from the root's. The second place has one child, and that has one; the third of the third level has one."""
+
+TINY = Schema("tiny", (Attribute("a", 2), Attribute("b", 3)))
+RUNS = [[0], [0, 2, 0], [0, 1, -1, 0, 1, 0], [0, 0, -1, -1, 0, 0, -1, 0, 0]]
+SCALES = (Fraction(1), Fraction(3, 2), Fraction(9, 4))
+
+
+def tiny(known: int) -> tuple[Model, list[Level]]:
+    """Both attributes of six atoms, which share their total."""
+    codes = np.indices((2, 3)).reshape(2, -1)
+    rows = np.array([codes[0] == code for code in range(2)] + [codes[1] == code for code in range(3)], dtype=np.float64)
+    variances = [{"a": Fraction(depth + 1), "b": Fraction(3, depth + 2)} for depth in range(4)]
+    levels = [Level("", own, np.array(runs), SCALES) for own, runs in zip(variances, RUNS, strict=True)]
+    return Model((Answered(TINY, "a", 2), Answered(TINY, "b", 3)), known, rows, {}), levels
+
+
+def add_up_levels(of_blocks: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    return climb(of_blocks, PARENTS, add_answers)
+
+
+def solve_densely(
+    model: Model, levels: Sequence[Level], answers: Sequence[Numbers], known: Sequence[Numbers], sums: Floats
+) -> list[tuple[Floats, Floats]]:
+    """By level, the estimates of sums, shape (places, sums), and their covariances, shape (places, sums, sums), from
+    the normal equations of the cells of all blocks at once."""
+    blocks, atoms = len(PARENTS[-1]), model.atoms.shape[1]
+    within = climb(np.eye(blocks, dtype=np.int64), PARENTS, add_answers)
+    rows, values, precisions = [], [], []
+    for depth, level in enumerate(levels):
+        for place, run in enumerate(level.runs.tolist()):
+            of_place = [np.kron(within[depth][place], row) for row in model.atoms]
+            if run >= 0:
+                rows += of_place
+                values += answers[depth][place].tolist()
+                precisions += [float(SCALES[run] / level.variances[query]) for query in "aabbb"]
+    for block, own in enumerate(known[-1]):
+        rows += [np.kron(np.eye(blocks)[block], np.ones(atoms))] * len(own)
+        values += own.tolist()
+        precisions += [1e9] * len(own)
+    matrix, weights = np.array(rows), np.array(precisions)
+    covariance = np.linalg.pinv(matrix.T @ (weights[:, None] * matrix), rcond=1e-14, hermitian=True)
+    cells = covariance @ matrix.T @ (weights * values)
+    found = []
+    for depth, _ in enumerate(levels):
+        of_places = np.array([np.kron(place, sums) for place in within[depth]])
+        found.append((of_places @ cells, of_places @ covariance @ of_places.transpose(0, 2, 1)))
+    return found
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_estimates_and_variances_are_those_of_one_problem(known: int) -> None:
+    """And with another estimate, those of the problem that has it too."""
+    random = np.random.default_rng(known)
+    model, levels = tiny(known)
+    truth = add_up_levels(random.integers(0, 30, (len(PARENTS[-1]), 6)))
+    answers = [each @ model.atoms.T.astype(int) + random.integers(-5, 6, (len(each), 5)) for each in truth]
+    totals = [each.sum(axis=1, keepdims=True)[:, :known] for each in truth]
+    sums = np.concatenate([model.atoms[[0, 3]], model.atoms[1:2] - model.atoms[2:3], model.atoms[:2]])
+    found, expressed = model.express(sums)
+    assert found.all()
+    assert not model.express(np.eye(6)[:1])[0].any(), "a single cell is not determined"
+    given = [
+        Answers({"tiny": level}, parents, own * (level.runs >= 0)[:, None], total)
+        for level, parents, own, total in zip(levels, PARENTS, answers, totals, strict=True)
+    ]
+    dense = solve_densely(model, levels, answers, totals, sums)
+    seen = [np.zeros(len(each), dtype=np.int64) for each in PARENTS]
+    for depth, linear in fit(model, given, expressed[:3], expressed[3:]):
+        seen[depth][linear.places] += 1
+        estimate, covariance = (each[linear.places] for each in dense[depth])
+        assert linear.estimate == pytest.approx(estimate, abs=1e-4)
+        of_places = np.broadcast_to(linear.covariance, (len(estimate), 5, 2))
+        assert of_places == pytest.approx(covariance[:, :, 3:], abs=1e-5)
+        assert linear.variance == pytest.approx(covariance[:, np.arange(5), np.arange(5)], abs=1e-5)
+        if not known:
+            require_combined(linear, estimate, covariance)
+    assert all((each == 1).all() for each in seen)
+
+
+def require_combined(linear: Linear, estimate: Floats, covariance: Floats) -> None:
+    other, spread = np.array([3.0, 8.0]), np.array([[2.0, 1.5], [1.5, 4.0]])
+    places = len(estimate)
+    found, variance = combine(linear, np.tile(other, (places, 1)), np.tile(spread, (places, 1, 1)))
+    for place in range(places):
+        across, own = covariance[place][:, 3:], covariance[place][3:, 3:]
+        gain = across @ np.linalg.inv(own + spread)
+        assert found[place] == pytest.approx(estimate[place] + gain @ (other - estimate[place][3:]), abs=1e-5)
+        assert variance[place] == pytest.approx(np.diag(covariance[place] - gain @ across.T), abs=1e-5)
+
+
+def measure_exactly(
+    model: Model, counts: dict[str, Counts], parents: Sequence[Numbers], known: Numbers
+) -> list[Answers]:
+    """Answers without noise."""
+    allocations = {"persons": PERSON_ALLOCATION, "units": UNIT_ALLOCATION, "households": HOUSEHOLD_ALLOCATION}
+    depths = len(parents)
+    planned = {name: plan_levels(lower_levels(allocations[name], depths), parents) for name in model.of_cell}
+    climbed = {name: climb(own, parents, add_counts) for name, own in counts.items()}
+    levels = []
+    for depth, (above, total) in enumerate(zip(parents, climb(known, parents, add_answers), strict=True)):
+        answers = [
+            climbed[each.schema.name][depth].answer(each.schema.marginal(each.query), 0, len(above))[:, : each.size]
+            for each in model.answered
+        ]
+        own = {name: each[depth] for name, each in planned.items()}
+        measured = next(iter(own.values())).runs >= 0
+        levels.append(Answers(own, above, np.concatenate(answers, axis=1) * measured[:, None], total))
+    return levels
+
+
+def require_tables(model: Model, counts: dict[str, Counts], levels: Sequence[Answers], *names: str) -> None:
+    """Without noise, the linear estimates are the counts."""
+    found = {name: model.express_table(DHC_TABLES[name]) for name in names}
+    sums = np.concatenate([expressed for _, expressed in found.values()])
+    parents = [level.parents for level in levels]
+    for depth, linear in fit(model, levels, sums, share(model).sums):
+        due = []
+        for name, (cells, _) in found.items():
+            own = climb(counts[DHC_TABLES[name].schema.name], parents, add_counts)[depth]
+            due.append(DHC_TABLES[name].count(own, len(parents[depth]))[linear.places][:, cells])
+        assert linear.estimate[:, : len(sums)] == pytest.approx(np.concatenate(due, axis=1), abs=1e-4)
+        assert (linear.variance >= 0).all()
+
+
+def test_persons_by_sex_and_age_are_determined_but_for_single_years_above_17() -> None:
+    country = draw_country(3, 2, 2)
+    model, (persons,) = model_persons(), country.persons[-1:]
+    cells, _ = model.express_table(DHC_TABLES["P12"])
+    assert sorted(set(range(49)) - set(cells.tolist())) == [7, 8, 9, 31, 32, 33]
+    levels = measure_exactly(model, {"persons": persons}, country.parents, np.zeros((len(country.facilities), 0), int))
+    require_tables(model, {"persons": persons}, levels, "P1", "P4", "P12", "P14")
+
+
+def test_units_and_households_are_fitted_together() -> None:
+    random, model = np.random.default_rng(1), model_homes()
+    cell = random.choice(np.flatnonzero(HOUSEHOLDS.possible), 60)
+    block = random.integers(0, len(PARENTS[-1]), len(cell))
+    tenure = HOUSEHOLDS.marginal(TENURE).find(cell)
+    units = np.concatenate([tenure + (tenure == 2) * random.integers(0, 2, len(cell)), random.integers(4, 11, 9)])
+    places = np.concatenate([block, random.integers(0, len(PARENTS[-1]), 9)])
+    counts = {"households": count(HOUSEHOLDS, block, cell), "units": count(UNITS, places, units)}
+    homes = np.bincount(places, minlength=len(PARENTS[-1]))[:, None]
+    levels = measure_exactly(model, counts, PARENTS, homes)
+    assert model.express_table(DHC_TABLES["H4"])[0].tolist() == [0, 1, 2, 3]
+    assert 1 not in model.express_table(DHC_TABLES["P16"])[0], "families are not told from others"
+    require_tables(model, counts, levels, "H3", "H4", "H5", "H10", "P15", "PCT15")
+
+
+def test_estimates_are_the_same_if_more_answers_are_drawn() -> None:
+    country = draw_country(5, 2, 3, persons=4)
+    allocation = lower_levels(PERSON_ALLOCATION, 3)
+    quarters = climb(count_quarters(country.redistricting[-1], country.facilities), country.parents, Quarters.add_up)
+    found = []
+    for complete in (False, True):
+        readings = measure_tree(
+            PERSONS, allocation, country.parents, country.persons[-1], KEY, full=True, complete=complete
+        )
+        found.append(estimate_tree(PERSON_PLAN, readings, country.redistricting, country.parents, quarters))
+    assert all(equal(one.counts, other.counts) for one, other in zip(*found, strict=True))
