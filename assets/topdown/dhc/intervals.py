@@ -37,19 +37,8 @@ from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.tables import DHC_TABLES, ITERATIONS
 from mechanisms.topdown.dhc.tree import add_answers, climb
 from mechanisms.topdown.information import round_intervals
-from resources.statements import SQL, Table
+from resources.statements import Table
 from resources.warehouse import Session
-
-_COMPLETE = SQL(
-    "dhc/complete",
-    "SELECT number, answers FROM {{ measurements }} "
-    "WHERE histogram = $histogram AND level = $level AND query = $query ORDER BY number",
-)
-_SHARED = SQL(
-    "dhc/shared",
-    "SELECT number, estimate, covariance FROM {{ linear }} "
-    "WHERE histogram = $histogram AND level = $level ORDER BY number",
-)
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -151,7 +140,7 @@ def read_answers(session: Session, release: DHCRelease, model: Model) -> list[An
         answers = []
         for each in model.answered:
             values = {"histogram": each.schema.name, "level": level, "query": each.query}
-            rows = session.arrow(_COMPLETE, values, measurements=release.public(MEASUREMENTS))
+            rows = session.arrow("topdown/answers_of_query", values, measurements=release.public(MEASUREMENTS))
             size, own = each.schema.marginal(each.query).size, np.zeros((places, each.size), dtype=np.int64)
             flat = rows["answers"].combine_chunks().flatten().to_numpy()
             if not np.array_equal(rows["number"].to_numpy(), measured) or len(flat) != len(measured) * size:
@@ -166,7 +155,7 @@ def _read_shared(
     session: Session, release: DHCRelease, histogram: str, level: str, size: int
 ) -> tuple[Floats, Floats] | None:
     values = {"histogram": histogram, "level": level}
-    rows = session.arrow(_SHARED, values, linear=release.public(LINEAR))
+    rows = session.arrow("topdown/linear_of_level", values, linear=release.public(LINEAR))
     if not len(rows):
         return None
     estimate, covariance = (rows[name].combine_chunks().flatten().to_numpy() for name in ("estimate", "covariance"))

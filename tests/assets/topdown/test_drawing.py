@@ -388,7 +388,7 @@ def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements
         assert problems_in(held, "replay", run) != []
 
 
-QUICK = "settled"
+QUICK = "charge_as_allocated"
 
 
 def kept_quick(deployment: TopDownDeployment, names: Sequence[str] = (QUICK,)) -> dict[str, Any]:
@@ -401,7 +401,7 @@ def kept_quick(deployment: TopDownDeployment, names: Sequence[str] = (QUICK,)) -
 def is_asked(deployment: TopDownDeployment, verdicts: Verdicts | None = None) -> bool:
     """Whether a gate of the name of `QUICK` is asked."""
     asked: list[None] = []
-    gate = Gate[Any](QUICK, "noisy_measurements", "", lambda context: asked.append(None) or ["asked"])
+    gate = Gate[Any](QUICK, "charge", "", lambda context: asked.append(None) or ["asked"])
     with deployment.context.snapshot() as held:
         gate.evaluate(replace(held, verdicts=verdicts or verdicts_of(deployment)))
     return bool(asked)
@@ -417,16 +417,16 @@ def test_a_verdict_rests_on_what_another_gate_read_for_it(drawn: TopDownDeployme
 
 
 @pytest.mark.parametrize("seconds", [0, 3600])
-def test_quick_gates_and_those_that_rest_on_keys_or_other_releases_are_always_asked(
+def test_quick_gates_and_those_that_rest_on_lists_keys_or_other_releases_are_always_asked(
     drawn: TopDownDeployment, seconds: int
 ) -> None:
-    names = ["measured_once", "replay"]
+    names = ["measured_once", "feasible", "replay"]
     with patch("assets.release.gate.SHORTEST_KEPT", seconds), drawn.context.snapshot() as held:
-        assert [problems_in(held, name, verdicts_of(drawn)) for name in names] == [[], []]
+        assert [problems_in(held, name, verdicts_of(drawn)) for name in names] == [[], [], []]
         problems_in(held, "confidentiality", verdicts_of(drawn))
         problems_in(drawn.context, QUICK, verdicts_of(drawn))
     record = json.loads(record_of(drawn).read_bytes())
-    assert set(record) == {"replay", *([] if seconds else ["noisy_measurements: measured_once"])}
+    assert set(record) == {"replay", *([] if seconds else ["charge: feasible"])}
 
 
 def test_a_withdrawal_after_the_check_is_found(drawn: TopDownDeployment) -> None:
@@ -459,7 +459,7 @@ DAMAGES: Mapping[str, Callable[[Any], str]] = {
 
 
 def test_a_damaged_or_missing_record_only_costs_time(drawn: TopDownDeployment) -> None:
-    record = kept_quick(drawn, [QUICK, "measured_once"])
+    record = kept_quick(drawn, [QUICK, "feasible"])
     for damage in DAMAGES.values():
         record_of(drawn).write_text(json.dumps(record))
         assert not is_asked(drawn)
