@@ -42,6 +42,9 @@ _MANY_COLUMNS = 30
 _SAME_IN_ARROW = re.compile(r"VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(TINYINT|SMALLINT|INTEGER|BIGINT)")
 """The types of columns that DuckDB gives to Arrow and takes back as they are."""
 
+_FEW_ROWS = 122_880
+"""The rows of a Parquet row group, which DuckDB has in memory in any case."""
+
 _MOST_GROUPS, _ROWS_TOGETHER = 20, 8 * 2048
 """How many groups of rows are read one after the other, and how many rows at a time: a multiple of DuckDB's vectors."""
 
@@ -219,8 +222,9 @@ def _sort_keys(columns: Sequence[PublishedColumn]) -> list[tuple[str, str]]:
 
 
 def _write_rows(session: Session, folder: Path, published: PublishedTable, rows: int) -> Iterator[DataFile]:
-    """Write a table as CSV and as Parquet. DuckDB sorts many columns on disk, so rows in order are not sorted."""
-    groups = _find_groups(session, published)
+    """Write a table as CSV and as Parquet. DuckDB sorts many rows on disk, so those in order are not sorted; few are
+    sorted in less time than they take through Arrow."""
+    groups = _find_groups(session, published) if rows > _FEW_ROWS else None
     order = () if groups else _order_rows(session, published, rows)
     for missing in (_missing_marker(session, published), None):
         with session.open_sibling() as reading:
