@@ -12,6 +12,7 @@ from assets.laboratory.measures import (
     ATTACKERS,
     BASELINE,
     FURTHER_MEASURES,
+    GAIN,
     LINK,
     MEASURES,
     TABLES,
@@ -121,6 +122,8 @@ class LaboratoryDeclaration(Declaration):
         for metric in self.metrics or ():
             if obstacle := find_obstacle(metric, self.tier, attackers):
                 raise ValueError(f"metrics: {metric}: {obstacle}")
+        if GAIN in (self.metrics or ()) and not self.targets:
+            raise ValueError(f"metrics: {GAIN}: it needs targets")
         keys = [point.key for point in self.points]
         if of_points := {key for key in keys if keys.count(key) > 1}:
             raise ValueError(f"methods: {min(of_points)}: it is declared twice, or is the same to six digits")

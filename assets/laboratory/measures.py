@@ -92,13 +92,16 @@ def find_obstacle(metric: str, tier: str, attackers: Set[str]) -> str:
     """Why nobody among the attackers has a measure in a tier; "" if somebody has."""
     if metric in _IN_YEARS and tier != "T3":
         return "only tier T3 has ages in years"
+    if metric in _OF_RECONSTRUCTIONS and tier.startswith("T4"):
+        return f"there is no reconstruction of records in tier {tier}"
     needed = set(attackers) | {TABLES}
     if metric in _OF_RECONSTRUCTIONS:
         needed = {RECONSTRUCT}
     elif metric in _OF_PAIRS:
         needed = {PAIRS}
     elif metric in _OF_GUESSES:
-        needed = {*GUESSERS, DIFFERENCE} if metric == "accuracy" else {*GUESSERS}
+        needed = {*GUESSERS} - {POOR_LINK} if metric == GAIN else {*GUESSERS}
+        needed |= {DIFFERENCE} if metric == "accuracy" else set()
     if needed & (attackers | {TABLES}):
         return ""
     return f"none of its attackers is declared: {', '.join(name for name in ATTACKERS if name in needed)}"

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -203,6 +204,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--households", type=int, default=600, help="of all states")
     parser.add_argument("--undisturbed", action="store_true", help="cause no faults")
     chosen = parser.parse_args(arguments)
+    # Servers have sessions of their own: they are ended where a rehearsal is, or they stay.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with (
         tempfile.TemporaryDirectory(prefix="stirred-rehearsal-", ignore_cleanup_errors=True) as folder,
         running_cluster(Path(folder) / "cluster", RELEASE, chosen.households) as cluster,

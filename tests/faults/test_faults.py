@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,7 +20,7 @@ from orchestration.components.release import ReleaseComponent
 from tests.deploy.cluster import eventually
 from tests.deployments import Deployment
 from tests.faults import __main__ as command
-from tests.faults import cluster, releases, sequences, strace
+from tests.faults import cluster, rehearsal, releases, sequences, strace
 from tests.faults.__main__ import FIGURES, row
 from tests.faults.releases import RELEASES, Prepared, deployment
 
@@ -72,6 +73,31 @@ def test_a_kill_of_a_younger_kind_of_release_does_no_harm(tmp_path: Path) -> Non
         ended = releases.in_child(lambda: release.work(place, release.name))
     assert ended.status == -signal.SIGKILL
     assert release.problems(place) == []
+
+
+def test_a_rehearsal_that_is_ended_ends_its_servers() -> None:
+    """Told apart from: SIGTERM that ends the command alone, whose servers have sessions of their own."""
+    ended, handlers = [], {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    @contextmanager
+    def servers(*_: object) -> Iterator[mock.Mock]:
+        try:
+            yield mock.Mock()
+        finally:
+            ended.append("servers")
+
+    def end(*_: object) -> dict[str, int]:
+        signal.raise_signal(signal.SIGTERM)
+        return {}
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with mock.patch.multiple(rehearsal, running_cluster=servers, rehearse=end), pytest.raises(KeyboardInterrupt):
+            rehearsal.main([])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert ended == ["servers"]
 
 
 WHOLE: dict[str, Any] = {

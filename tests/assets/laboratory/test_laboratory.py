@@ -296,6 +296,12 @@ def test_all_methods_of_a_tier_are_in_one_picture() -> None:
         ({"metrics": ["provable"], "attackers": ["link"]}, "metrics: provable: none of its attackers is declared: rec"),
         ({"metrics": ["accuracy"], "attackers": ["pairs"]}, "metrics: accuracy: none of its attackers is declared: li"),
         ({"metrics": ["agreement in years"]}, "metrics: agreement in years: only tier T3 has ages in years"),
+        (
+            {"metrics": ["agreement"], **FOUR},
+            "metrics: agreement: there is no reconstruction of records in tier T4-house",
+        ),
+        ({"metrics": ["gain"], "attackers": ["poor_link"]}, "metrics: gain: none of its attackers is declared: link"),
+        ({"metrics": ["gain"], "targets": 0}, "metrics: gain: it needs targets"),
         ({"methods": {"rounding": {"bases": [3, 3]}}}, "rounding-to-3: it is declared twice"),
         ({"methods": {"rounding": {"bases": [1]}}}, "bases"),
         ({"methods": {"swapping": {"rates": [1]}}}, "strictly between 0 and 1"),
