@@ -64,17 +64,17 @@ def show() -> None:
         name = choose("Laboratory", {each: each for each in found}, link, "laboratory")
         table = pq.read_table(found[name])
         rows = table.to_pylist()
-        subsets = [each for each in SUBSETS if any(row["subset"] == each for row in rows)]
-        exposed = subsets.index(UNIQUE if UNIQUE in subsets else NONMODAL)
-        subset = choose("Persons", dict(zip(subsets, subsets, strict=True)), link, "subset", name, exposed)
-        measured = {row["block_size"] for row in rows if row["subset"] == subset} - {ANY_SIZE}
-        sizes = [ANY_SIZE, *sorted(measured, key=lambda words: int(words.split()[0]))]
-        size = choose("Persons of the block", dict(zip(sizes, sizes, strict=True)), link, "size", name)
         measures = [each for each in RISKS if any(row["measure"] == each for row in rows)]
         if not measures:
             st.info("No accuracy, gain or precision is among the declared metrics: the files have what was measured.")
             _offer_files(found[name].parent)
             return
+        subsets = [each for each in SUBSETS if any(row["subset"] == each for row in rows)]
+        exposed = max((subsets.index(each) for each in (NONMODAL, UNIQUE) if each in subsets), default=0)
+        subset = choose("Persons", dict(zip(subsets, subsets, strict=True)), link, "subset", name, exposed)
+        measured = {row["block_size"] for row in rows if row["subset"] == subset} - {ANY_SIZE}
+        sizes = [ANY_SIZE, *sorted(measured, key=lambda words: int(words.split()[0]))]
+        size = choose("Persons of the block", dict(zip(sizes, sizes, strict=True)), link, "size", name)
         risk = choose("Risk", dict(zip(measures, measures, strict=True)), link, "risk", name)
         attacks = list(dict.fromkeys(row["attack"] for row in rows if row["method"] and row["measure"] == risk))
         best = [name for name in attacks if name in LINKING or name not in ATTACKERS]

@@ -257,6 +257,10 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
     next(box for box in test.selectbox if box.label == "Attack").select("mine").run()
     assert not test.exception
     assert list(test.table[0].value["Risk"]) == [r"0\.700"]
+    pq.write_table(pa.Table.from_pylist([row for row in rows if row["attack"] == "tables"]), folder / "results.parquet")
+    test = AppTest.from_function(page_of_laboratories, default_timeout=600).run()
+    assert not test.exception, "of a laboratory that measures errors alone"
+    assert "the files have what was measured" in test.info[0].value
     apart = {"error": 0.1, "risk": 0.8, "low": 0.7, "right": 1.0, "high": 0.9}
     points = [
         apart | {"label": "0.5 by persons"}, apart | {"label": "0.9", "risk": 0.79},
