@@ -66,6 +66,7 @@ _DROP_SCHEMA = SQL("warehouse/drop_schema", "DROP SCHEMA IF EXISTS {{ zone }}.{{
 # Columns of other types than those that are hashed as they are become texts.
 _IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
 _PARTS = SQL("warehouse/parts", "SELECT * FROM read_parquet($files)")
+_PLAN = SQL("warehouse/plan", "EXPLAIN SELECT * FROM {{ table }}")
 # Up to the size of the buffer, threads compute a result ahead of the one that reads it.
 _PREPARE = SQL("warehouse/prepare", "SET enable_progress_bar = false; SET streaming_buffer_size = '128MB'")
 # Length-prefixed texts ('-' for NULL) are unique to their values, and `concat` leaves NULL out.
@@ -266,6 +267,11 @@ class Session:
             if head := _HEAD.match(text):
                 return str(text[head.end() :]).replace("(", " ").replace(")", " ").split()
         return None
+
+    def keeps_order(self, table: Table) -> bool:
+        """Whether the rows come in the same order whenever they are read. Those of a join come as threads make them."""
+        ((_, plan),) = self.rows(_PLAN, table=table)
+        return "JOIN" not in plan
 
     def drop(self, table: Table) -> None:
         """Drop a table, or a view of that name, if there is one; a table cannot replace a view, nor a view a table."""

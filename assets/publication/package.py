@@ -195,6 +195,8 @@ _WHOLE = _Group()
 
 def _is_in_order(session: Session, table: Table, group: _Group, columns: Sequence[PublishedColumn]) -> bool:
     """Whether the rows of a group are stored in strict order of some columns, without NULL in them."""
+    if not session.compute_once(("keeps order", table), lambda: session.keeps_order(table)):
+        return False
     totals = {column.total for column in columns if column.total}
     names = [name for column in columns for name in (column.total, column.name) if name]
     before: pa.RecordBatch | None = None

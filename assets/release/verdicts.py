@@ -50,8 +50,8 @@ class Verdicts:
 
     def holds(self, name: str, *basis: str | None) -> bool:
         """Whether a verdict is kept on this basis: all that it follows from besides code and declaration."""
-        kept = str(self._load().get(name, {}).get("verdict", ""))
-        return None not in basis and hmac.compare_digest(kept.encode(), self._seal(name, basis).encode())
+        kept = str(self._load().get(name, {}).get("verdict", "")).encode(errors="replace")
+        return None not in basis and hmac.compare_digest(kept, self._seal(name, basis).encode())
 
     def keep(self, name: str, *basis: str | None, reads: Sequence[Read] = ()) -> None:
         """Keep that a gate found no problem on this basis. Without a value in it, nothing is kept."""
@@ -72,7 +72,9 @@ class Verdicts:
             return {}
         try:
             record = json.loads(keyfiles.read_file(self._path) or b"{}")
-        except (CustodyError, ValueError, RecursionError):
+            # Verdicts are kept beside it.
+            canonicalize(record)
+        except (CustodyError, TypeError, ValueError, RecursionError):
             return {}
         return record if isinstance(record, dict) and all(isinstance(each, dict) for each in record.values()) else {}
 
@@ -82,12 +84,14 @@ def hash_code(*modules: str) -> str | None:
     """The SHA-256 of everything that gates follow from besides data and declaration: all layers, and the versions of
     libraries, Python and the machine. None if a module is of none of the layers, or a file was changed after this
     process had started, which may run the earlier code."""
-    if any(CODE not in Path(getattr(sys.modules[name], "__file__", None) or "/").parents for name in modules):
+    layers = {CODE / layer for layer in _LAYERS}
+    if any(layers.isdisjoint(Path(getattr(sys.modules[name], "__file__", None) or "/").parents) for name in modules):
         return None
     digest = sha256(f"{sys.version} {platform.machine()} {[version(name) for name in _LIBRARIES]}".encode())
     for path in sorted(path for layer in _LAYERS for path in (CODE / layer).rglob("*") if path.is_file()):
         if "__pycache__" not in path.parts:
-            if path.stat().st_mtime > _STARTED:
+            # Not the time of the change of its content, which a copy keeps.
+            if path.stat().st_ctime > _STARTED:
                 return None
             digest.update(f"{path.relative_to(CODE)} {path.stat().st_size} ".encode() + path.read_bytes())
     return digest.hexdigest()

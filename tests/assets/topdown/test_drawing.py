@@ -1,9 +1,11 @@
 """How measurements are drawn, stored and read: in parts and threads, and always the same."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -449,7 +451,10 @@ DAMAGES: Mapping[str, Callable[[Any], str]] = {
     "numbers": lambda record: json.dumps(dict.fromkeys(record, 5)),
     "reads of no list": with_entries(reads=5),
     "reads of no address": with_entries(reads=[[1], ["table"], ["table", "nowhere", "a", "b"]]),
+    "reads of no text": with_entries(reads=[["table", "public", chr(0xD800), "a"]]),
     "no verdict": with_entries(verdict=None),
+    "a verdict of no text": with_entries(verdict=chr(0xD800)),
+    "numbers that are not written": with_entries(reads=0.5),
     "resting on nothing": with_entries(reads=[]),
     "resting on less": lambda record: json.dumps(
         {name: {**kept, "reads": kept["reads"][1:]} for name, kept in record.items()}
@@ -465,6 +470,8 @@ def test_a_damaged_or_missing_record_only_costs_time(drawn: TopDownDeployment) -
         assert not is_asked(drawn)
         record_of(drawn).write_text(damage(record))
         assert is_asked(drawn), damage(record)[:200]
+        verdicts_of(drawn).keep("replay", "draw")
+        assert verdicts_of(drawn).holds("replay", "draw"), "another verdict is kept beside"
     record_of(drawn).unlink()
     assert is_asked(drawn)
     kept_quick(drawn)
@@ -483,7 +490,21 @@ def test_a_verdict_is_of_one_key_code_and_declaration(drawn: TopDownDeployment) 
     with patch.object(type(custody), "seal", lambda self, facts: sha256(canonicalize(dict(facts))).hexdigest()):
         assert is_asked(drawn, Verdicts(custody, schema, declared, code))
     assert not [text for text in declared if any(part in text for part in (" at 0x", "set(", "..."))], "in any process"
-    assert hash_code("json") is None, "a method of other code than the layers"
+    assert [hash_code("json"), hash_code(__name__)] == [None, None], "a method of other code than the layers"
+
+
+def test_no_verdict_follows_from_code_that_was_exchanged_after_the_process_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: the time of its last change, which `rsync -a`, `cp -p` and `tar` take with it."""
+    monkeypatch.setattr("assets.release.verdicts.CODE", tmp_path)
+    (tmp_path / "sql").mkdir()
+    path = tmp_path / "sql" / "exchanged.sql"
+    path.write_text("SELECT 1")
+    os.utime(path, (0, 0))
+    assert hash_code.__wrapped__() is None
+    monkeypatch.setattr("assets.release.verdicts._STARTED", time.time() + 1)
+    assert hash_code.__wrapped__()
 
 
 def test_a_record_that_cannot_be_written_stops_nothing(drawn: TopDownDeployment) -> None:
