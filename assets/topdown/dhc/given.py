@@ -5,6 +5,7 @@ reads them, after its signature was verified; nothing is spent on them.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import dagster as dg
@@ -153,8 +154,11 @@ def fit_published(session: Session, release: DHCRelease, signed: SignedFolder) -
     """The linear estimates of counts that both releases measure, from the measurements of the redistricting data, with
     their covariances, in the places of all levels that both have."""
 
+    # The noisy measurements are read once for every query, and verified once.
+    content = cache(signed.read)
+
     def read(name: str, **options: Any) -> pa.Table:
-        return pq.read_table(pa.BufferReader(signed.read(f"{name}.parquet")), **options)
+        return pq.read_table(pa.BufferReader(content(f"{name}.parquet")), **options)
 
     before, rows = release.redistricting, list[pa.Table]()
     measured = read_measured(read, [name for name in STATISTICS if f"{name}.parquet" in signed.digests])

@@ -16,7 +16,7 @@ from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.stage import Recipes, store_tables
 from assets.tabulation.asset import build_tables
 from assets.topdown.dhc.given import read_units
-from assets.topdown.dhc.products import cell_names, table_names
+from assets.topdown.dhc.products import cell_names
 from assets.topdown.dhc.release import LINEAR, TEXTS, DHCRelease
 from assets.topdown.intervals import name_cells, to_decimals
 from assets.topdown.release import INTERVALS
@@ -34,7 +34,7 @@ from mechanisms.topdown.dhc.linear import (
     share,
 )
 from mechanisms.topdown.dhc.persons import PERSONS
-from mechanisms.topdown.dhc.tables import DHC_TABLES, ITERATIONS
+from mechanisms.topdown.dhc.tables import DHC_TABLES
 from mechanisms.topdown.dhc.tree import add_answers, climb
 from mechanisms.topdown.information import round_intervals
 from resources.statements import Table
@@ -58,19 +58,12 @@ def interval_table(release: DHCRelease, name: str) -> Table:
     return release.public(f"{name.lower()}_{INTERVALS}")
 
 
-def list_interval_tables(release: DHCRelease) -> list[str]:
-    """The published tables, of which some cell is determined."""
-    return [name for name in table_names(release) if name in DHC_TABLES and len(find_cells(name)[0])]
-
-
 @cache
 def find_cells(name: str) -> tuple[Numbers, Floats]:
-    """The positions of the cells that are determined, and how, as of `Model.express_table`. Of iterations by race and
-    origin, which other queries count, there are none."""
+    """The positions of the cells of one of `tables_of_intervals` that are determined, and how, as of
+    `Model.express_table`."""
     table = DHC_TABLES[name]
     model = model_persons() if table.schema.name == PERSONS.name else model_homes()
-    if name[-1] in ITERATIONS:
-        return np.zeros(0, dtype=np.int64), np.zeros((0, model.known + model.parameters))
     return model.express_table(table)
 
 
@@ -79,7 +72,7 @@ def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
     codes = [read_codes(session, release, level) for level in release.levels]
     tables = dict[Table, pa.Table]()
     for model, histogram in ((model_persons(), PERSONS.name), (model_homes(), "units")):
-        names = [name for name in list_interval_tables(release) if DHC_TABLES[name].schema.name in model.of_cell]
+        names = [name for name in release.tables_of_intervals if DHC_TABLES[name].schema.name in model.of_cell]
         if not names:
             continue
         sums = np.concatenate([find_cells(name)[1] for name in names])

@@ -9,7 +9,7 @@ from assets.measurement.method import MEASUREMENTS
 from assets.release.published import PublishedColumn, PublishedTable, describe_column
 from assets.topdown.dhc.declaration import FACILITIES, MEASURED, RECORDS
 from assets.topdown.dhc.given import FACILITY_COLUMNS
-from assets.topdown.dhc.intervals import find_cells, interval_table, list_interval_tables
+from assets.topdown.dhc.intervals import find_cells, interval_table
 from assets.topdown.dhc.measurements import COLUMNS
 from assets.topdown.dhc.products import cell_names, describe_table, place_columns, table_names, table_of
 from assets.topdown.dhc.release import TEXTS, DHCRelease
@@ -36,7 +36,7 @@ def published_tables(release: DHCRelease) -> tuple[PublishedTable, ...]:
 
 
 def _intervals(release: DHCRelease) -> Iterator[PublishedTable]:
-    for name in list_interval_tables(release):
+    for name in release.tables_of_intervals:
         title, _, labels, histogram = describe_table(name)
         cells = {cell_names(name)[cell]: labels[cell] for cell in find_cells(name)[0].tolist()}
         text = TEXTS("table of intervals", table=name)

@@ -16,7 +16,7 @@ from assets.topdown.dhc.declaration import (
 from assets.topdown.release import SpineError, TopDownRelease, TreeRelease
 from mechanisms.topdown.design import HOUSING_UNITS
 from mechanisms.topdown.dhc.design import DHCDesign
-from mechanisms.topdown.dhc.tables import MEDIAN_AGES
+from mechanisms.topdown.dhc.tables import DHC_TABLES, ITERATIONS, MEDIAN_AGES
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
 
@@ -64,6 +64,8 @@ class DHCRelease(TreeRelease):
                 "be occupied than there are persons"
             )
         if self.design.complete:
+            if not self.tables_of_intervals:
+                self.refuse("intervals: they are those of tables of counts, none of which is among the products")
             if MEASURED not in redistricting.products:
                 self.refuse(f"intervals: {redistricting.name} does not publish {MEASURED}")
             if redistricting.design.invariants.get(HOUSING_UNITS) != redistricting.finest:
@@ -102,6 +104,11 @@ class DHCRelease(TreeRelease):
     def products(self) -> tuple[str, ...]:
         """What is published besides the spine."""
         return self.declaration.published
+
+    @property
+    def tables_of_intervals(self) -> list[str]:
+        """The products of which some cell can have an interval: iterations by race and origin have none."""
+        return [name for name in self.products if name in DHC_TABLES and name[-1] not in ITERATIONS]
 
     def level(self, level: str) -> str:
         """The name of the stage that measures and estimates a level."""

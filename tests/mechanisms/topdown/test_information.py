@@ -14,6 +14,7 @@ from mechanisms.topdown.estimation import Measurement
 from mechanisms.topdown.feasibility import FREE
 from mechanisms.topdown.information import (
     choose_places,
+    covary_sums,
     finish_union,
     inform,
     lift_union,
@@ -253,16 +254,21 @@ def test_a_union_of_places_has_the_estimate_and_the_variance_of_the_dense_proble
     assert np.abs(apart / variances - 1).max() > 0.01, "covariances between places count"
 
 
-def test_sums_of_cells_have_their_estimates_and_variances() -> None:
+def test_sums_of_cells_have_their_estimates_variances_and_covariances() -> None:
     _, linear, _ = solved("two totals")
     split = Decomposition(PERSONS)
     counted = np.random.default_rng(6).random((4, PERSONS.size)) < 0.3
     estimates, variances = sum_cells(prepare_sums(split, counted), linear[2])
+    covariances = covary_sums(split, counted, linear[2])
     for place in range(3):
         shown = linear[2].estimate[place][split.kept.cells, split.summed.cells]
         assert np.allclose(estimates[place], counted @ shown)
         for number, cells in enumerate(counted):
             assert variances[place, number] == pytest.approx(variance_of(split, linear[2], place, cells), rel=1e-9)
+            for other, further in enumerate(counted):
+                both = variance_of(split, linear[2], place, cells.astype(int) + further)
+                twice = both - variances[place, number] - variances[place, other]
+                assert 2 * covariances[place, number, other] == pytest.approx(twice, rel=1e-7)
 
 
 @pytest.mark.parametrize(

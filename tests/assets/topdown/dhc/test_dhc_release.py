@@ -274,6 +274,10 @@ WRONG = {
         {"intervals": True},
         "redistricting does not publish noisy_measurements",
     ),
+    "intervals of no table": (
+        {"intervals": True, "products": ["P12A", "P13", "persons"]},
+        "they are those of tables of counts, none of which",
+    ),
     "more replicates than the redistricting data have": ({"replicates": 2}, "redistricting, which declares 0"),
     "another finest level": (
         {
