@@ -28,7 +28,7 @@ VERDICTS = "verdicts"
 """The folder of kept verdicts in the custody's folder."""
 
 _LAYERS = ("assets", "mechanisms", "resources", "sql")
-_LIBRARIES = ("duckdb", "numba", "numpy", "pyarrow")
+_LIBRARIES = ("cryptography", "duckdb", "highspy", "numba", "numpy", "pyarrow")
 _STARTED = time.time()
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -490,6 +491,11 @@ def test_a_verdict_is_of_one_key_code_and_declaration(drawn: TopDownDeployment) 
     with patch.object(type(custody), "seal", lambda self, facts: sha256(canonicalize(dict(facts))).hexdigest()):
         assert is_asked(drawn, Verdicts(custody, schema, declared, code))
     assert not [text for text in declared if any(part in text for part in (" at 0x", "set(", "..."))], "in any process"
+    for library in ("cryptography", "highspy"):
+        with patch(
+            "assets.release.verdicts.version", lambda name, other=library: "0" if name == other else version(name)
+        ):
+            assert hash_code.__wrapped__() != code, f"{library} makes draws and replicates again"
     assert [hash_code("json"), hash_code(__name__)] == [None, None], "a method of other code than the layers"
 
 
