@@ -20,11 +20,13 @@ from assets.topdown.histograms import count_impossible
 from assets.topdown.intervals import are_intervals_as_made
 from assets.topdown.invariants import invariants_recipe, require_feasible
 from assets.topdown.measurements import hash_streams, read_streams
+from assets.topdown.records import find_stale_states
 from assets.topdown.release import (
     HISTOGRAMS,
     INTERVALS,
     INVARIANTS,
     MICRODATA,
+    RECORDS,
     SPINE,
     UNCERTAINTY,
     SpineError,
@@ -71,6 +73,8 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
         tables_gate(lambda session: tables_recipe(session, release)),
         session_gate("tables_agree", "tables", _check_tables),
     ]
+    if release.partitioned:
+        gates.append(session_gate("records_of_states", MICRODATA, _check_states))
     if release.design.full:
         gates += [
             session_gate("persons_and_units_agree", estimated, _check_units),
@@ -266,6 +270,12 @@ def _check_microdata(session: Session, context: Context) -> Iterable[str]:
     """The microdata have exactly the counts estimated for the finest level, in the order of places and cells."""
     for schema in SCHEMAS.values():
         yield from _find_record_problems(session, context.release, schema)
+
+
+def _check_states(session: Session, context: Context) -> Iterable[str]:
+    """The records of every state were made from its stored estimates."""
+    for state in find_stale_states(session, context.custody, context.release):
+        yield f"{context.release.of_state(RECORDS, state)}: missing, altered, or made from other estimates"
 
 
 def _find_record_problems(session: Session, release: TopDownRelease, schema: Schema) -> Iterator[str]:

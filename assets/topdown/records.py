@@ -23,7 +23,7 @@ from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, rele
 from assets.topdown.estimated import state_partitions
 from assets.topdown.estimation import Estimation, list_some, read_account
 from assets.topdown.reading import Scope, hash_facts
-from assets.topdown.release import MICRODATA, RECORDS, SPINE, TEXTS, TopDownRelease
+from assets.topdown.release import MICRODATA, RECORDS, SPINE, TABLES, TEXTS, TopDownRelease
 from assets.topdown.spine import read_states
 from assets.topdown.tables import INPUT_CODES, RECORD_COLUMNS, state_recipes
 from mechanisms.topdown.design import SCHEMAS, level_of_states, words
@@ -126,8 +126,11 @@ def store_records(session: Session, custody: Custody, release: TopDownRelease, s
     with session.transaction():
         create_tables(session, _state_recipes(session, release, state))
     counted = state_recipes(session, release, state)
+    unused = {*SCHEMAS, *map(str.lower, TABLES)}.difference(release.made_by_state)
     with session.transaction():
         create_tables(session, counted)
+        for name in unused:
+            session.drop(release.public(release.of_state(name, state)))
         row = session.register("made", pa.table({"made_of": [made_of]}))
         session.create(account, "warehouse/all", source=row)
         seal_stage(session, custody, release.schema, stage, [account])
@@ -141,7 +144,7 @@ def unite_records(session: Session, custody: Custody, release: TopDownRelease) -
     Raises StaleInputError if records of a state are missing, or are not those of its stored estimates.
     """
     states = read_states(session, release)
-    if stale := [state for state in states if not _is_current(session, custody, release, state)]:
+    if stale := find_stale_states(session, custody, release):
         raise StaleInputError(
             f"{release.schema}: the records of {len(stale):,} states are missing, or not those of the stored estimates "
             f"({list_some(stale)}); materialize these partitions first"
@@ -156,6 +159,11 @@ def unite_records(session: Session, custody: Custody, release: TopDownRelease) -
             session.create_view(united, "topdown/united", tables=tables, columns=columns)
         else:
             create_tables(session, {united: _records_recipe(release, schema)})
+
+
+def find_stale_states(session: Session, custody: Custody, release: TopDownRelease) -> list[str]:
+    """The states whose records are missing, or were not made of their stored estimates."""
+    return [state for state in read_states(session, release) if not _is_current(session, custody, release, state)]
 
 
 def _is_current(session: Session, custody: Custody, release: TopDownRelease, state: str) -> bool:

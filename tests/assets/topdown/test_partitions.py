@@ -21,6 +21,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 from tests.assets.topdown.table_oracle import Country, custody_of, release_of, village, write_measurements, written
 from tests.deployments import Deployment
+from tests.gates import failing
 from tests.lake import make_lake
 from tests.phsafe_deployments import census
 from tests.topdown_deployments import TWO_LEVELS, redeclared, topdown_deployment, with_quarters
@@ -238,6 +239,9 @@ def test_incomplete_altered_and_surplus_states_are_refused(tmp_path: Path, key: 
     execute(deployment, STATES, state=first)
     execute(deployment, LAST)
     assert deployment.published() != {}
+    with deployment.opened() as connection:
+        connection.execute(f'UPDATE "records__{first}_made" SET made_of = reverse(made_of)')
+    assert failing(deployment) == {"records_of_states"}
 
 
 @pytest.mark.prove
@@ -305,4 +309,12 @@ def test_full_estimation_by_state_is_that_of_one_run_and_passes_every_check(tmp_
     execute(plain, FIRST)
     require_same(plain, made_by_state(parted))
     assert "p1_intervals.csv" in data_files(parted)
+    first, *_ = states_of(parted)
+    with parted.opened() as connection:
+        connection.execute(f'CREATE TABLE "h1__{first}" AS FROM h1')
+    execute(parted, STATES, state=first)
+    with parted.opened() as connection:
+        assert not connection.execute(
+            f"SELECT table_name FROM duckdb_tables() WHERE table_name = 'h1__{first}'"
+        ).fetchall()
     assert plain.failed_checks() | parted.failed_checks() <= {"shown_as_charged"}, "a page that these jobs do not make"
