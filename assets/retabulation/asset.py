@@ -48,12 +48,16 @@ class Recount:
     release: Retabulation
     estimation = ()
     stages = (GEOGRAPHY, TABLES)
+    keeps_verdicts = False
 
     def own_gates(self) -> list[Gate[Retabulation]]:
         return list_gates(self.release)
 
     def tables(self) -> Sequence[PublishedTable]:
         return tuple(self.release.products.values())
+
+    def describe_declared(self) -> dict[str, Any]:
+        return {}
 
     def models(self, session: Session, custody: Custody) -> Sequence[Parameter]:
         return ()
