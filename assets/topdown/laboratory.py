@@ -6,7 +6,7 @@ The histogram has what T1 tells apart: voting age, ethnicity and race. Queries o
 others have the shares of the 2020 Census among themselves.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -23,7 +23,7 @@ from mechanisms.sampling.noise import DiscreteGaussian, Noise
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.allocation import PERSON_ALLOCATION
 from mechanisms.topdown.design import MECHANISM
-from mechanisms.topdown.schema import Attribute, Marginal, Schema
+from mechanisms.topdown.schema import Attribute, Schema
 
 SCHEMA = Schema("persons", (Attribute("votingage", 2), Attribute("hispanic", 2), Attribute("cenrace", RACES)))
 """Its cells are the types of T1, in their order."""
@@ -68,13 +68,7 @@ class TopDown(Point):
 
     def measure(self, tract: Tract, key: bytes) -> dict[tuple[str, str], Counts]:
         """By level and query, the noisy answers of all places, shape (places, cells)."""
-        distributions = {f"{level} {query}": DiscreteGaussian(own) for (level, query), own in self.variances.items()}
-        noise, counts = Noise(MECHANISM, distributions, key), count_levels(tract, SCHEMA)
-        measured = {}
-        for level, query in self.variances:
-            exact = SCHEMA.marginal(query).answer(counts[level])
-            measured[level, query] = exact + noise.of_next(f"{level} {query}", exact.size).reshape(exact.shape)
-        return measured
+        return measure_levels(tract, key, MECHANISM, SCHEMA, self.variances)
 
     def estimate(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> Counts:
         """The microdata, as the counts of all types by block."""
@@ -117,16 +111,7 @@ class TopDown(Point):
         self, tract: Tract, measured: dict[tuple[str, str], Counts], pairs: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """As `compare_worlds`, of all measurements."""
-        counts, places = count_levels(tract, SCHEMA), list_places(tract)
-        return compare_worlds(
-            tract,
-            pairs,
-            (
-                (marginal, measured[level, query] - marginal.answer(counts[level]), places[level], variance)
-                for (level, query), variance in self.variances.items()
-                for marginal in [SCHEMA.marginal(query)]
-            ),
-        )
+        return compare_worlds(tract, pairs, SCHEMA, measured, self.variances)
 
 
 def choose_pairs(tract: Tract, key: bytes) -> NDArray[np.int64]:
@@ -137,20 +122,38 @@ def choose_pairs(tract: Tract, key: bytes) -> NDArray[np.int64]:
     return np.asarray(pairs[:, first != other])
 
 
+def measure_levels(
+    tract: Tract, key: bytes, mechanism: str, schema: Schema, variances: Mapping[tuple[str, str], Fraction]
+) -> dict[tuple[str, str], Counts]:
+    """By level and query, the noisy answers of all places, shape (places, cells), with these σ²."""
+    distributions = {f"{level} {query}": DiscreteGaussian(own) for (level, query), own in variances.items()}
+    noise, counts = Noise(mechanism, distributions, key), count_levels(tract, schema)
+    measured = {}
+    for level, query in variances:
+        exact = schema.marginal(query).answer(counts[level])
+        measured[level, query] = exact + noise.of_next(f"{level} {query}", exact.size).reshape(exact.shape)
+    return measured
+
+
 def compare_worlds(
     tract: Tract,
     pairs: NDArray[np.int64],
-    queries: Iterable[tuple[Marginal, Counts, NDArray[np.int64], Fraction]],
+    schema: Schema,
+    measured: Mapping[tuple[str, str], Counts],
+    variances: Mapping[tuple[str, str], Fraction],
 ) -> NDArray[np.float64]:
-    """ln of likelihood ratios of worlds in which the first person of a pair has the category of the other. Each query
-    has its noise, shape (places, cells), the place of each block, and σ²."""
+    """ln of likelihood ratios of worlds in which the first person of a pair has the category of the other, from what
+    `measure_levels` gives."""
     first, ratios = pairs[0], np.zeros(pairs.shape[1])
     types = tract.frame[first] * tract.tier.shape[1] + tract.category[pairs]
-    for marginal, noise, places, variance in queries:
+    counts, places = count_levels(tract, schema), list_places(tract)
+    for (level, query), variance in variances.items():
+        marginal = schema.marginal(query)
+        errors = measured[level, query] - marginal.answer(counts[level])
         left, entered = marginal.find(types)
-        place = places[tract.place[first]]
+        place = places[level][tract.place[first]]
         # From noise e to e + 1 in the cell that is left, and to e − 1 in the one that is entered.
-        steps = (2 * noise[place, left] + 1) + (1 - 2 * noise[place, entered])
+        steps = (2 * errors[place, left] + 1) + (1 - 2 * errors[place, entered])
         ratios += np.where(left != entered, steps, 0) / (2 * float(variance))
     return ratios
 

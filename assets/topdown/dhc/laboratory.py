@@ -16,9 +16,8 @@ from pydantic import Field
 from assets.laboratory.points import Draw, Grid, Point
 from assets.laboratory.records import Tract
 from assets.release.numbers import Rho
-from assets.topdown.laboratory import TopDown, choose_pairs, compare_worlds, count_levels, list_places
+from assets.topdown.laboratory import TopDown, choose_pairs, compare_worlds, list_places, measure_levels
 from mechanisms.risk.tiers import AGE_STARTS, RACES, REDISTRICTING, Counts
-from mechanisms.sampling.noise import DiscreteGaussian, Noise
 from mechanisms.topdown.allocation import PERSON_ALLOCATION as REDISTRICTING_ALLOCATION
 from mechanisms.topdown.dhc.allocation import PERSON_ALLOCATION, PERSON_QUERIES
 from mechanisms.topdown.dhc.design import MECHANISM
@@ -79,33 +78,17 @@ class DHC(Point):
         within = TopDown(self.factor * REDISTRICTING_ALLOCATION.loss.rho, measurements=True)
         adults = replace(tract, tier=REDISTRICTING, frame=tract.adult.astype(np.int64))
         before = within.measure(adults, key)
-        measured, counts = self._measure(tract, key), count_levels(tract, SCHEMA)
-        found = _estimate(tract, within.estimate(adults, before), measured, self.variances)
+        variances = self.variances
+        measured = measure_levels(tract, key, MECHANISM, SCHEMA, variances)
+        found = _estimate(tract, within.estimate(adults, before), measured, variances)
         published = self.publish(tract, found, None)
         if not self.measurements:
             return Draw(published, np.zeros(0), None)
-        pairs, places = choose_pairs(tract, key), list_places(tract)
-        ratios = within.compare(adults, before, pairs) + compare_worlds(
-            tract,
-            pairs,
-            (
-                (marginal, measured[level, query] - marginal.answer(counts[level]), places[level], variance)
-                for (level, query), variance in self.variances.items()
-                for marginal in [SCHEMA.marginal(query)]
-            ),
-        )
+        pairs = choose_pairs(tract, key)
+        ratios = within.compare(adults, before, pairs) + compare_worlds(tract, pairs, SCHEMA, measured, variances)
         adult = (tract.tier.tables["P3"][:, 0] >= 0).astype(np.int64)
         described = tuple(replace(each, cells=each.cells[adult]) for each in within.describe(adults, before))
         return Draw(replace(published, measured=described), ratios, None)
-
-    def _measure(self, tract: Tract, key: bytes) -> dict[tuple[str, str], Counts]:
-        """By level and query, the noisy answers of all places, shape (places, cells)."""
-        distributions = {f"{level} {query}": DiscreteGaussian(own) for (level, query), own in self.variances.items()}
-        noise, counts, measured = Noise(MECHANISM, distributions, key), count_levels(tract, SCHEMA), {}
-        for level, query in self.variances:
-            exact = SCHEMA.marginal(query).answer(counts[level])
-            measured[level, query] = exact + noise.of_next(f"{level} {query}", exact.size).reshape(exact.shape)
-        return measured
 
 
 def _estimate(
