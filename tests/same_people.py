@@ -2,7 +2,7 @@
 
 `python -m tests.same_people [repetitions]` makes synthetic files, writes each anew in the ways of `CHANGES`, and prints
 for each way the share of files that are missed. Then it compares files about different people: other seeds of the same
-design, which have the same places, numbers of records and numbering. `docs/explanation/same-people.md` has the result.
+design, which have the same places, numbers of records and numbering. `docs/explanation/composition.md` has the result.
 """
 
 import sys
