@@ -7,7 +7,7 @@ own history of runs is not part of it, and neither are the entries of a ledger o
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -79,11 +79,13 @@ def back_up(
             # The anchor changes only while the ledger is open for writing.
             if (tie := Path(warehouse.folder) / FINGERPRINT).exists():
                 shutil.copy2(tie, folder / WAREHOUSE)
-            for path in _list_custody_files(Path(custody.folder), with_keys=with_keys):
-                copy = folder / CUSTODY / path.relative_to(custody.folder)
-                copy.parent.mkdir(exist_ok=True, mode=0o700)
-                shutil.copy2(path, copy)
-            copy_publications(published, folder / PUBLISHED)
+            _copy_files(custody, _list_custody_files(custody, with_keys=with_keys), folder / CUSTODY)
+            # Records of editions are written while the publication is placed: once more, those of the copied one.
+            copy_publications(
+                published,
+                folder / PUBLISHED,
+                lambda dataset: _copy_files(custody, _list_records(custody, dataset), folder / CUSTODY),
+            )
         for place, _, _ in os.walk(folder / PUBLISHED, topdown=False):
             with suppress(OSError):
                 # An empty folder cannot be signed. Any other is not removed.
@@ -91,6 +93,15 @@ def back_up(
         os.sync()
         sign(folder, custody)
         _require_restorable(folder, Path(custody.folder), resources)
+
+
+def _copy_files(custody: Custody, paths: Iterable[Path], folder: Path) -> None:
+    for path in paths:
+        copy = folder / path.relative_to(custody.folder)
+        copy.parent.mkdir(exist_ok=True, mode=0o700)
+        # A withdrawal may have deleted it by now.
+        with suppress(FileNotFoundError):
+            shutil.copy2(path, copy)
 
 
 def _require_restorable(folder: Path, custody: Path, resources: Resources) -> None:
@@ -156,7 +167,7 @@ def restore(
             bring_publications(folder / PUBLISHED, published)
             if (published / LISTING).exists():
                 write_listing(published)
-        for path in _list_custody_files(staged / CUSTODY, with_keys=True):
+        for path in _list_custody_files(staged_ledger.custody, with_keys=True):
             kept = home / CUSTODY / path.relative_to(staged / CUSTODY)
             kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not kept.exists():
@@ -214,11 +225,17 @@ def _require_ours(folder: Path, staged: Path, ledger: Ledger) -> None:
         )
 
 
-def _list_custody_files(folder: Path, *, with_keys: bool) -> list[Path]:
+def _list_custody_files(custody: Custody, *, with_keys: bool) -> list[Path]:
     """The files that the custody itself wrote. Nothing else is taken along: it could be a copy of a key."""
+    folder = Path(custody.folder)
     keys = [folder / MASTER, *sorted((folder / "ephemeral").glob("[!.]*.key"))] if with_keys else []
     sketches = sorted((folder / SKETCHES).glob("[0-9a-f]" * 64))
     stamps = [clock.locate(folder / TIME_STAMPS, stamp) for stamp in clock.list_kept(folder / TIME_STAMPS)]
-    records = [folder / EDITIONS / "__".join(names) for names in Custody(folder=str(folder)).list_recorded()]
-    files = (folder / ANCHOR, *sketches, *stamps, *records, *keys)
+    files = (folder / ANCHOR, *sketches, *stamps, *_list_records(custody), *keys)
     return [path for path in files if path.is_file()]
+
+
+def _list_records(custody: Custody, dataset: str = "") -> list[Path]:
+    """The records of editions, of one dataset if it is named."""
+    names = (names for names in custody.list_recorded() if dataset in ("", names[0]))
+    return [Path(custody.folder) / EDITIONS / "__".join(each) for each in names]

@@ -27,7 +27,8 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import dagster as dg
-from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, inspect
+from sqlalchemy.event import listens_for
 
 from orchestration.environment import is_cluster
 from resources.faults import conceal, name_error
@@ -101,6 +102,13 @@ class RunOutcome:
     success: bool
     log: Path
     runs: frozenset[str] = frozenset()
+
+
+@listens_for(Engine, "handle_error")
+def _hide_statement(context: ExceptionContext) -> None:
+    """Keep the statement and its values, such as an event, out of what Dagster records if its own database fails."""
+    if context.sqlalchemy_exception:
+        context.sqlalchemy_exception.statement = context.sqlalchemy_exception.params = None
 
 
 def prepare_instance() -> None:

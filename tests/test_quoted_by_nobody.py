@@ -24,6 +24,8 @@ import pytest
 from click.testing import CliRunner
 from dagster.components.testing import create_defs_folder_sandbox
 from dagster_shared.error import SerializableErrorInfo
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from assets.cef.ingestion import ingest
 from assets.cef.validation import SourceError
@@ -243,6 +245,16 @@ def test_of_an_error_that_nobody_expected_only_the_kind_and_the_trace_are_shown(
     assert "in fail" in shown, "where it was raised can be seen"
     assert str(conceal(NotSolvedError("P1 of 25: no solution"))) == "NotSolvedError: P1 of 25: no solution"
     assert name_error(OSError(28, "No space left on device", planted["PGHOST"])) == "OSError (No space left on device)"
+
+
+def test_an_error_of_dagsters_database_shows_no_statement(planted: Mapping[str, str]) -> None:
+    """Told apart from: SQLAlchemy's own message, which quotes the statement and what Dagster was to store."""
+    insertion = text("INSERT INTO event_logs VALUES (:event)")
+    with create_engine("sqlite://").connect() as connection, pytest.raises(OperationalError) as failure:
+        connection.execute(insertion, {"event": planted["PGPASSWORD"]})
+    shown = everything(failure.value)
+    assert "no such table: event_logs" in shown
+    assert not found(shown, *planted.values(), "INSERT INTO")
 
 
 def fault(planted: Mapping[str, str]) -> Any:

@@ -134,8 +134,13 @@ def publications(published: Path) -> list[tuple[str, str]]:
     return [(dataset, release) for dataset, release in names if not dataset.startswith(".") and release[0] != "."]
 
 
-def copy_publications(published: Path, folder: Path) -> None:
+def copy_publications(
+    published: Path, folder: Path, copy_records: Callable[[str], object] = lambda dataset: None
+) -> None:
     """Copy all publications to a folder. Each is complete: nothing is placed in a dataset's folder meanwhile.
+
+    Args:
+        copy_records: called for each dataset in that time, to copy what else is written only then.
 
     Raises:
         FileExistsError: if there is anything but files and folders.
@@ -150,6 +155,7 @@ def copy_publications(published: Path, folder: Path) -> None:
                 _recover(path / leaving.name.removeprefix(".").removesuffix(".leaving"))
             _require_plain(path)
             shutil.copytree(path, folder / path.name, symlinks=True, ignore=shutil.ignore_patterns(".*"))
+            copy_records(path.name)
     _require_plain(folder)
 
 

@@ -28,6 +28,7 @@ import dagster as dg
 import psycopg
 import yaml
 
+from tests.deploy.guard import MARK, guard
 from tests.object_storage import ObjectStorage, object_storage
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -129,6 +130,7 @@ class Cluster:
         for name, value in given.items():
             given[name] = self._here(value)
         own = {"PATH": f"{_BINARIES}:{os.environ['PATH']}", "HOME": str(self.root), "LANG": "C.UTF-8"}
+        own[MARK] = os.environ[MARK]
         home = self.root / "dagster" / service
         home.mkdir(parents=True, exist_ok=True)
         settings = (DEPLOY / "dagster.yaml").read_text()
@@ -308,7 +310,8 @@ def database_server(secrets: Path, port: int, folder: Path | None = None) -> Ite
 def running_cluster(
     root: Path, release: str = RELEASE, households: int = 2000, database_folder: Path | None = None
 ) -> Iterator[Cluster]:
-    """Everything but the processes of Stirred is running, the ledger is made, and nothing was launched.
+    """Everything but the processes of Stirred is running, the ledger is made, and nothing was launched. What runs ends
+    with this process.
 
     Args:
         root: a new folder.
@@ -322,6 +325,7 @@ def running_cluster(
     with (secrets / "runs.env").open("a") as variables:
         variables.write(f"STIRRED_MASTER_KEY={MASTER_KEY}\n")
     with ExitStack() as opened:
+        opened.enter_context(guard())
         database = opened.enter_context(database_server(secrets, port, database_folder))
         storage = opened.enter_context(
             object_storage(root / "s3", ("confidential", "public"), (secrets / "s3.json").read_text())

@@ -92,7 +92,7 @@ def _said(event: Any) -> str:
 
 
 def _found(here: Deployment[Any]) -> dict[str, Any]:
-    entries, dataset = here.ledger, here.release.dataset
+    entries, dataset = here.context.ledger.entries(), here.release.dataset
     read = {release.name for release in here.context.method.reads_publications_of}
     charged = here.context.ledger.read().compose(dataset.population, dataset.cap)
     problems = list(here.context.ledger.verify())

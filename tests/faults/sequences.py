@@ -146,7 +146,7 @@ def _undo(place: Path, name: str, change: str) -> dict[str, Any]:
 
 def _state(here: Deployment[Any]) -> dict[str, Any]:
     read = [release.name for release in here.context.method.reads_publications_of]
-    every = here.ledger
+    every = here.context.ledger.entries()
     entries = [entry for entry in every if entry.release not in read]
     reserved = [entry for entry in entries if entry.kind == "reserve"]
     parameters = {entry.draw_id: entry.parse_details().draw["parameters"] for entry in reserved}

@@ -399,7 +399,7 @@ def table_altered(release: Published, alteration: Alteration) -> tuple[bool, lis
 
 def ledger_alterations(release: Published) -> list[tuple[str, str]]:
     """What can be done to the ledger beyond altering its table: the words of each alteration, and its argument."""
-    ended = in_child(lambda: len(deployment(release.root, release.name).ledger))
+    ended = in_child(lambda: len(deployment(release.root, release.name).context.ledger.entries()))
     names = [field.name for field in fields(Entry) if field.name != "hash"]
     rebuilt = [
         (f"entry {number}: {name} altered, and the chain rebuilt", f"{number} {name}")
@@ -429,7 +429,7 @@ def _alter_ledger(here: Deployment[Any], argument: str) -> None:
     anchor, book = here.root / "custody" / "ledger.anchor", here.root / "warehouse" / "ledger.duckdb"
     match argument.split():
         case ["cut", number]:
-            _rewrite(here, list(here.ledger)[: int(number)])
+            _rewrite(here, list(here.context.ledger.entries())[: int(number)])
         case ["anchor", name]:
             record = json.loads(anchor.read_text())
             value = record[name]
@@ -451,7 +451,7 @@ def _alter_ledger(here: Deployment[Any], argument: str) -> None:
             anchor.unlink()
             book.unlink()
         case [number, name]:
-            _rewrite(here, _with_another(list(here.ledger), int(number), name))
+            _rewrite(here, _with_another(list(here.context.ledger.entries()), int(number), name))
 
 
 def _with_another(entries: list[Entry], number: int, name: str) -> list[Entry]:

@@ -100,6 +100,18 @@ def test_a_rehearsal_that_is_ended_ends_its_servers() -> None:
     assert ended == ["servers"]
 
 
+def test_servers_end_with_a_test_that_is_killed() -> None:
+    """Told apart from: servers that the test ends itself, and that outlive it if it cannot."""
+    server = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True)"
+    text = f"from tests.deploy.guard import guard\nwith guard():\n    {server}\n    input()"
+    with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdin=-1, stdout=-1, start_new_session=True) as test:
+        assert test.stdout
+        process = Path("/proc", test.stdout.readline().decode().strip(), "exe")
+        assert process.exists()
+        test.kill()
+        eventually(lambda: not process.exists())
+
+
 WHOLE: dict[str, Any] = {
     "kinds": ["reserve", "settle"],
     "charged": ["ln 30"],

@@ -13,13 +13,13 @@ import dagster as dg
 import pytest
 
 from assets.publication.placement import copy_publications
-from assets.publication.signature import SIGNATURE, pem, public_key, sign
+from assets.publication.signature import CHECKSUMS, SIGNATURE, file_sha256, pem, public_key, sign
 from assets.publication.withdrawal import withdraw
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.backup import BackupError, back_up, restore
 from orchestration.cli import main
-from resources.custody import Custody, CustodyMode
+from resources.custody import CURRENT, Custody, CustodyMode
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
@@ -245,8 +245,8 @@ def test_a_backup_that_cannot_be_restored_says_so_and_has_no_signature(
 ) -> None:
     """It fails if a back-up is believed to be right because every step of it ended."""
 
-    def copy_with_an_empty_folder(published: Path, folder: Path) -> None:
-        copy_publications(published, folder)
+    def copy_with_an_empty_folder(published: Path, folder: Path, *given: Any) -> None:
+        copy_publications(published, folder, *given)
         (folder / ".." / "warehouse" / "more").mkdir()
 
     monkeypatch.setattr("orchestration.backup.copy_publications", copy_with_an_empty_folder)
@@ -254,6 +254,32 @@ def test_a_backup_that_cannot_be_restored_says_so_and_has_no_signature(
         back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
     assert not (tmp_path / "kept" / SIGNATURE).exists()
     assert {path.name for path in home.iterdir()} == {"warehouse", "custody"}, "nor a copy of the key"
+
+
+def test_a_publication_that_lands_during_a_backup_is_in_it_with_its_own_record(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: records copied before the publications, of which the audit says after a restoration that
+    somebody put back an earlier state."""
+
+    def publish(text: str) -> None:
+        folder = tmp_path / "published" / "village" / "counties"
+        (folder / "table.csv").write_text(text)
+        sign(folder, ledger_of(home).custody)
+        checksums = file_sha256(folder / CHECKSUMS)
+        ledger_of(home).custody.record_edition("village", "counties", "1", "0" * 64, checksums, kept=False)
+
+    def copy_after_another(*given: Any) -> None:
+        publish("after the records were copied")
+        copy_publications(*given)
+
+    publish("before")
+    monkeypatch.setattr("orchestration.backup.copy_publications", copy_after_another)
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources, with_keys=True)
+    restore(tmp_path / "kept", tmp_path / "restored", tmp_path / "published again", resources)
+    recorded = ledger_of(tmp_path / "restored").custody.read_editions("village", "counties")
+    restored = file_sha256(tmp_path / "published again" / "village" / "counties" / CHECKSUMS)
+    assert recorded == {name: ["0" * 64, restored] for name in ("1", CURRENT)}
 
 
 def test_nothing_is_backed_up_of_a_deployment_that_is_not_there(tmp_path: Path) -> None:
