@@ -3,7 +3,7 @@ their intervals contain the truth: `python -m benchmarks.dhc_intervals`, about f
 
 A synthetic census is measured with fixed keys, so that every run gives the same figures.
 From the same answers, cells are estimated from each place's own answers, from those of all levels, and from those of
-both releases. The output is the table of `docs/mechanisms/topdown-dhc.md`, in Markdown.
+both releases. The output has the table of `docs/mechanisms/topdown-dhc.md`, in Markdown.
 """
 
 import sys
