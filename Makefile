@@ -34,7 +34,7 @@ test-deep: $(READY) ## what CI runs: those tests and more cases, kinds of releas
 prove: $(READY)     ## exhaustive grids, many draws, a hundred examples; of a mechanism: make prove TESTS=tests/mechanisms/phsafe
 	@$(PYTEST) -m prove $(TESTS)
 
-faults: $(READY)    ## kills, full disks, tampering, launches at once, at full size; over an hour; needs strace
+faults: $(READY)    ## kills, full disks, tampering, launches at once, at full size; many hours; needs strace
 	@$(PYTEST) -m fault $(TESTS)
 	@$(BIN)/python -W ignore -m tests.faults
 
