@@ -101,11 +101,12 @@ def test_no_command_is_redirected_into_a_declaration(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_every_table_has_a_head(page: Path) -> None:
-    """Wrong page: one with a blank line among the rows, which ends the table there."""
+def test_every_table_has_a_head_and_ends_at_a_blank_line(page: Path) -> None:
+    """Wrong pages: a blank line among the rows, which ends the table; a paragraph that is shown as the last row."""
     text = re.sub(r"^ *```.*?^ *```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     firsts = re.findall(r"(?:^|\n)[ \t]*\n([ \t]*\|.*)\n(.*)", text)
     assert [row for row, line in firsts if not re.fullmatch(r"\s*\|[-:| ]+\|", line)] == []
+    assert re.findall(r"^[ \t]*\|.*\n([ \t]*[^|\s].*)", text, re.MULTILINE) == []
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
