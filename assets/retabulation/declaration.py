@@ -36,8 +36,8 @@ class RetabulationDeclaration(ReleaseDeclaration):
     geographies: dict[ProductName, list[ColumnName] | SourcePath] = Field(
         min_length=1,
         description="By name, such as place: the geographic columns of the units that the code of a place is joined "
-        "from; or a CSV file with two columns, the code of a block and that of its place. Blocks that a file leaves "
-        "out are in none of its places.",
+        "from; or a CSV file with two columns, the code of a block and that of its place, which are published. Blocks "
+        "that a file leaves out are in none of its places.",
     )
     tables: list[str] = Field(
         default_factory=list, description="Which tables, such as P1; by default all that follow from the microdata."
@@ -53,7 +53,8 @@ class RetabulationDeclaration(ReleaseDeclaration):
 
 @dataclass(frozen=True)
 class Retabulation(Release):
-    """Raises DeclarationError if the release publishes no microdata, or does not have a table or a column."""
+    """Raises DeclarationError if the release publishes no microdata, or does not have a table or a column, or if a file
+    of places is one of records."""
 
     declaration: RetabulationDeclaration
     source: Release
@@ -77,6 +78,10 @@ class Retabulation(Release):
                     f"geographies: {geography}: {unknown[0]} is not a geographic column of text of "
                     f"{self.dataset.name}, which has {', '.join(geographic)}"
                 )
+        records = [self.root / path for table in self.dataset.tables.values() for path in table.paths.values()]
+        for geography, path in self.listed.items():
+            if path.exists() and any(each.exists() and path.samefile(each) for each in records):
+                self.refuse(f"geographies: {geography}: the file has records of {self.dataset.name}, but is published")
 
     @property
     def joined(self) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -245,10 +246,16 @@ def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any], te
         ({"tables": ["P9"]}, "tables: P9: from its microdata follow P1, P2"),
         ({"geographies": {"place": ["TEN"]}}, "geographies: place: TEN is not a geographic column"),
         ({"geographies": {"place": []}}, "geographies: place: at least one column"),
+        (
+            {"geographies": {"place": "places.csv"}},
+            "geographies: place: the file has records of town, but is published",
+        ),
     ],
 )
 def test_what_cannot_be_counted_is_refused_at_once(tmp_path: Path, changes: dict[str, Any], rule: str) -> None:
+    """Told apart from: a file of records that is compared by its name, and whose columns would be published."""
     deployment = topdown_deployment(tmp_path / "town", **TWO_LEVELS)
+    os.link(deployment.root / "units.csv", deployment.root / "places.csv")
     with pytest.raises(DeclarationError, match=rule):
         declare(deployment, **changes)
 
