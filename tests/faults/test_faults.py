@@ -59,9 +59,10 @@ def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
     assert {each.custody.value for each in declared} == {"escrowed", "ephemeral"}
 
 
-def test_a_kill_of_a_younger_kind_of_release_does_no_harm(tmp_path: Path) -> None:
-    """After the draw of a hypercube of withheld records. `python -m tests.faults` kills at every effect on disk."""
-    release = releases.prepare(tmp_path, "hypercube, after a withheld swap", releases.from_charge)
+@pytest.mark.parametrize("name", ["hypercube, after a withheld swap", pytest.param("dhc", marks=pytest.mark.fault)])
+def test_a_kill_of_a_younger_kind_of_release_does_no_harm(name: str, tmp_path: Path) -> None:
+    """After the draw. `python -m tests.faults` kills at every effect on disk."""
+    release = releases.prepare(tmp_path, name, releases.from_charge)
     call, place = releases._call, release.copy("killed")
 
     def kill_after_draw(here: Deployment[Any], asset: Any, partition: str | None = None) -> None:
