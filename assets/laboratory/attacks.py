@@ -39,6 +39,8 @@ _NEARLY_EXACT = LaplaceLaw(0.1)
 """In place of exact counts where swapped records contradict what is known: each difference costs 10 nats."""
 _RARE = 1e-4
 """Types of a lower prior share are left out of a program."""
+_LEAST_VARIANCE = 0.01
+"""Instead of the variance of noise that is less: an integer program cannot weigh a greater cost of a difference."""
 _GAP = 0.005
 """How far the costs of records behind sums over types may be above the least ones, as a share."""
 _LEAST_WEIGHT = 5.0
@@ -233,6 +235,8 @@ def _find_likeliest_types(publication: Publication, known: Counts) -> Counts:
     noise spans half of its standard deviation. That a category has its table, and no other or none, bounds its total by
     a noisy one, so that this has a cost too."""
     tier, choice, law = publication.tier, publication.choice, publication.law or _NEARLY_EXACT
+    if isinstance(law, GaussianLaw):
+        law = GaussianLaw(np.maximum(law.variance, _LEAST_VARIANCE))
     groups, cells = len(tier.groups) if choice else 0, len(tier.table_of_cell)
     spacing = np.append(np.maximum(1, np.sqrt(_find_variances(publication)) / 2).astype(int), np.ones(groups, int))
     category = np.tile(np.arange(tier.shape[1]), tier.shape[0])

@@ -1,4 +1,4 @@
-"""Compares guesses, reconstructions and publications with the records: the only module that does.
+"""Compares guesses and reconstructions with the records. Only this module and `utility` do.
 
 Every measure is a row for a subset of persons of a tract. Subsets are the evaluator's: no attack is told them.
 """
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from assets.laboratory.measures import (
     DIFFERENCE,
     GAIN,
     MATCH_RATE,
+    POSTERIOR_RATIO,
     PROVABLE,
     TABLES,
     WITHIN_ONE_ERROR,
@@ -31,21 +31,21 @@ from mechanisms.risk.matching import (
     measure_agreement_with_one_error,
     measure_agreement_within_a_year,
 )
-from mechanisms.risk.posterior import GaussianLaw
+from mechanisms.risk.posterior import GaussianLaw, Law
 from mechanisms.risk.reconstruction import System, measure_variability
-from mechanisms.risk.tiers import AGES, FLAGS, OUTSIDE, RACES, Counts, Shares
+from mechanisms.risk.tiers import AGES, FLAGS, OUTSIDE, Counts, Shares
 from mechanisms.sampling.stream import RandomStream
 
 BLOCK_SIZES = (1, 10, 50, 100, 250, 500, 1000)
 """The least persons of each class of blocks, as the Census Bureau reports them."""
-_CELL_SIZES = (0, 1, 3, 10, 100, 1000)
-"""The least true count of each class of cells."""
-
 _POOR = (0.07, 0.58, 0.12, 0.01)
 """The shares of persons who are missing in a poor file, in another block, of another age, and of the other sex: the
 second one is such that 35 to 40% of a file of sex and age groups are right."""
 _YEARS, _LAST_AGES = 5, 15
 """By how many years an age of a poor file is wrong at most, and how many the last age group is taken to have."""
+
+_BY_CHANCE = 20
+"""How often records are drawn that agree by chance."""
 
 _SURE = 0.95
 """The least probability of what an attacker is sure of."""
@@ -160,7 +160,7 @@ class Truth:
         """By class, whether each person's block is of it."""
         persons = self.counts.sum(axis=(1, 2))[self.tract.place]
         classes = np.searchsorted(BLOCK_SIZES, persons, side="right") - 1
-        named = {_name_class(BLOCK_SIZES, number): classes == number for number in range(len(BLOCK_SIZES))}
+        named = {name_class(BLOCK_SIZES, number): classes == number for number in range(len(BLOCK_SIZES))}
         return {ANY_SIZE: np.ones(len(persons), dtype=np.bool_)} | named
 
     def cells(self) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
@@ -211,6 +211,26 @@ def measure_baselines(truth: Truth) -> Iterator[Measure]:
     for subset, size, chosen in truth.cells():
         for name, shares in right.items():
             yield Measure(BASELINE, subset, size, name, float(shares[chosen].mean()), int(chosen.sum()))
+    persons = int(truth.counts.sum())
+    for name, value in _agree_by_chance(truth.counts).items():
+        yield Measure(BASELINE, ALL, ANY_SIZE, name, value, persons)
+
+
+def _agree_by_chance(counts: Counts) -> dict[str, float]:
+    """How many records agree that are drawn from the shares of all blocks together, as many in each block as it has:
+    of a type, and of a frame. With replacement, all that somebody in the block agrees with."""
+    of_block, kinds = counts.sum(axis=(1, 2)), np.flatnonzero(counts.sum(axis=0))
+    types, frame = counts.reshape(len(counts), -1)[:, kinds], kinds // counts.shape[2]
+    drawn = np.random.default_rng(0).multinomial(of_block, types.sum(axis=0) / types.sum(), (_BY_CHANCE, len(counts)))
+    frames, frames_drawn = (np.zeros((*each.shape[:-1], counts.shape[1]), dtype=np.int64) for each in (types, drawn))
+    for sums, each in ((frames, types), (frames_drawn, drawn)):
+        np.add.at(np.moveaxis(sums, -1, 0), frame, np.moveaxis(each, -1, 0))
+    whole = max(1, int(of_block.sum()))
+    return {
+        "chance agreement": float(np.minimum(drawn, types).sum() / whole / _BY_CHANCE),
+        "chance of keys": float(np.minimum(frames_drawn, frames).sum() / whole / _BY_CHANCE),
+        "chance of keys, with replacement": float(frames_drawn[:, frames > 0].sum() / whole / _BY_CHANCE),
+    }
 
 
 def measure_gain(
@@ -244,6 +264,44 @@ def measure_differences(
                 left.append(category)
         right[place] = (tract.category[target] in left) / max(1, len(left))
     yield from _measure_targets(truth, targets, DIFFERENCE, "accuracy", right)
+
+
+def measure_posteriors(truth: Truth, targets: NDArray[np.int64], published: Publication, law: Law) -> Iterator[Measure]:
+    """The same under a law: the posterior probability of the true category, and its ratio to the one before, the same
+    for all categories that others of the block group have. Tables of the tract are left out."""
+    tract, tier = truth.tract, truth.tract.tier
+    types = np.arange(np.prod(tier.shape)).reshape(tier.shape)
+    exact, tables = truth.counts.reshape(len(truth.counts), -1), [(types.ravel(), np.ones_like(types.ravel()))]
+    if not published.by_type:
+        exact, tables = tier.tabulate(truth.counts), list(zip(tier.cells, tier.weight, strict=True))
+    counts, group = published.counts.reshape(exact.shape), tract.block_group[tract.place]
+    right, ratios = np.zeros(len(targets)), np.zeros(len(targets))
+    for number, target in enumerate(targets.tolist()):
+        place, near = tract.place[target], group == group[target]
+        near[target] = False
+        candidates = np.unique(tract.category[near])
+        if tier.possible is not None:
+            candidates = candidates[tier.possible[tract.frame[target], candidates]]
+        # By world, how far each cell is above that of all others; in the first one, of the true records.
+        own = types[tract.frame[target], [tract.category[target], *candidates]]
+        steps = np.zeros((len(own), exact.shape[1]), dtype=np.int64)
+        for cells, weight in tables:
+            inside = np.flatnonzero(cells[own] != OUTSIDE)
+            steps[inside, cells[own[inside]]] += weight[own[inside]]
+        changed = np.flatnonzero(steps.any(axis=0))
+        if published.published is not None:
+            changed = changed[published.published[place, changed]]
+        worlds = exact[place, changed] + (steps[1:] - steps[0])[:, changed]
+        of_cells = law.at(changed) if isinstance(law, GaussianLaw) else law
+        likely = of_cells.log_likelihoods(counts[place, changed], int(worlds.max(initial=0)))
+        logs = likely[np.arange(len(changed)), worlds].sum(axis=1)
+        # A p-table may rule all candidates out.
+        highest = logs.max(initial=-np.inf)
+        posterior = np.exp(logs - highest) if np.isfinite(highest) else np.ones(len(logs))
+        found = float(posterior[candidates == tract.category[target]].sum() / max(1, posterior.sum()))
+        right[number], ratios[number] = found, found * len(candidates)
+    yield from _measure_targets(truth, targets, DIFFERENCE, "accuracy", right)
+    yield from _measure_targets(truth, targets, DIFFERENCE, POSTERIOR_RATIO, ratios)
 
 
 def _measure_targets(
@@ -310,84 +368,6 @@ def measure_holdout(truth: Truth, others: Sequence[Truth]) -> Iterator[Measure]:
         yield Measure(BASELINE, f"first {share:.0%}", ANY_SIZE, MATCH_RATE, float(right[first].mean()), len(first))
 
 
-def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]:
-    """The errors of what is published: of tables, those of P1 to P4 by the true size of the cell, and of each by
-    itself; of types, the same tables as sums."""
-    tier, true, offered = truth.tract.tier, truth.counts, publication.published
-    published = tier.tabulate(publication.estimates) if publication.by_type else publication.counts
-    exact, names = tier.tabulate(true), list(tier.tables)
-    tables = np.isin(tier.table_of_cell, [names.index(name) for name in ("P1", "P2", "P3", "P4") if name in names])
-    tables = tables if tables.any() else np.ones_like(tables)
-    block = np.arange(len(exact))
-    levels = {"block": block, "block group": truth.tract.block_group, "tract": np.zeros_like(block)}
-    for level, place in levels.items() if offered is None else [("block", block)]:
-        ours, theirs = (_add_up(counts, place) for counts in (published, exact))
-        shown = np.ones(theirs.shape, dtype=np.bool_) if offered is None else offered
-        classes = np.searchsorted(_CELL_SIZES, theirs, side="right") - 1
-        for number in range(len(_CELL_SIZES)):
-            subset = f"cells of a {level}, {_name_class(_CELL_SIZES, number)}"
-            yield from _measure_errors(subset, ours, theirs, shown & tables & (classes == number))
-        yield from _measure_errors(f"cells of a {level}, not 0", ours, theirs, shown & tables & (classes > 0))
-        for number, name in enumerate(names):
-            of_table = shown & (tier.table_of_cell == number) & (classes > 0)
-            yield from _measure_errors(f"{name} of a {level}, not 0", ours, theirs, of_table)
-    if publication.around is not None and truth.around is not None:
-        subset, ours = "cells of the tract's tables, not 0", publication.around[:1]
-        yield from _measure_errors(subset, ours, truth.around, truth.around > 0)
-    yield Measure(TABLES, "cells of a block", ANY_SIZE, "below 0", float((published < 0).mean()), published.size)
-    if "P1" not in tier.tables:
-        return
-    margins = _margin(tier.table_of_cell, names, published)
-    persons = true.sum(axis=(1, 2))
-    distances = 0.5 * np.abs(_shares(margins) - _shares(true.sum(axis=1))).sum(axis=1)
-    values = {"total variation": float((distances * persons).sum() / persons.sum())}
-    for name, measure in (("association", measure_association), ("segregation", measure_segregation)):
-        before, after = (measure(np.maximum(counts, 0)) for counts in (true.sum(axis=1), margins))
-        values |= {f"{name}, change": after - before}
-    for name, value in values.items():
-        yield Measure(TABLES, "blocks", ANY_SIZE, name, value, int(persons.sum()))
-
-
-def _add_up(counts: NDArray[Any], place: NDArray[np.int64]) -> NDArray[Any]:
-    sums = np.zeros((int(place.max()) + 1, counts.shape[1]), dtype=counts.dtype)
-    np.add.at(sums, place, counts)
-    return sums
-
-
-def _measure_errors(
-    subset: str, published: NDArray[Any], exact: Counts, chosen: NDArray[np.bool_]
-) -> Iterator[Measure]:
-    errors, true = (published - exact)[chosen], exact[chosen]
-    if not len(errors):
-        return
-    values = {
-        "mean absolute error": np.abs(errors).mean(),
-        "root mean squared error": np.sqrt((errors**2).mean()),
-        "mean error": errors.mean(),
-    }
-    if true.all():
-        values["mean relative error"] = (np.abs(errors) / true).mean()
-    yield from (Measure(TABLES, subset, ANY_SIZE, name, float(value), len(errors)) for name, value in values.items())
-
-
-def measure_association(counts: NDArray[Any]) -> float:
-    """Cramér's V of block and category, from 0 to 1; counts of shape (blocks, categories)."""
-    filled = counts[counts.sum(axis=1) > 0][:, counts.sum(axis=0) > 0]
-    smaller = min(filled.shape, default=0) - 1
-    if smaller < 1:
-        return 0.0
-    expected = np.outer(filled.sum(axis=1), filled.sum(axis=0)) / filled.sum()
-    return float(np.sqrt(((filled - expected) ** 2 / expected).sum() / filled.sum() / smaller))
-
-
-def measure_segregation(counts: NDArray[Any]) -> float:
-    """The dissimilarity index of the most frequent category and all others, from 0 to 1: how many of one of the two
-    would have to move for equal shares in all blocks. Counts of shape (blocks, categories)."""
-    first = counts[:, counts.sum(axis=0).argmax()]
-    others = counts.sum(axis=1) - first
-    return float(np.abs(first / max(1, first.sum()) - others / max(1, others.sum())).sum() / 2)
-
-
 def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterator[Measure]:
     """Likelihood ratios: those that the method states itself, or else of counts under a law, those of worlds in which
     the first person of each pair has the category of the second. `pairs` are positions of persons, shape (pairs, 2)."""
@@ -440,17 +420,7 @@ def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterat
     yield from (Measure(TABLES, "pairs", ANY_SIZE, name, value, number) for name, value in values.items())
 
 
-def _margin(table_of_cell: NDArray[np.int64], names: list[str], counts: Counts) -> Counts:
-    races, others = (counts[:, table_of_cell == names.index(name)] for name in ("P1", "P2"))
-    return np.hstack([others[:, :RACES], races - others[:, :RACES]])
-
-
-def _shares(counts: Counts) -> Shares:
-    sums = counts.sum(axis=1, keepdims=True)
-    return np.asarray(counts / np.where(sums > 0, sums, 1))
-
-
-def _name_class(starts: tuple[int, ...], number: int) -> str:
+def name_class(starts: tuple[int, ...], number: int) -> str:
     first = starts[number]
     if number + 1 == len(starts):
         return f"{first} or more"

@@ -18,9 +18,9 @@ from assets.laboratory.evaluation import (
     measure_differences,
     measure_gain,
     measure_guesses,
+    measure_posteriors,
     measure_ratios,
     measure_reconstruction,
-    measure_utility,
     most_exposed,
 )
 from assets.laboratory.measures import (
@@ -38,11 +38,12 @@ from assets.laboratory.measures import (
 )
 from assets.laboratory.points import Point
 from assets.laboratory.publication import Guesses, NamedPersons, Publication
+from assets.laboratory.utility import measure_file, measure_utility
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 from resources.processes import in_processes
 
-VERSION = 11
+VERSION = 12
 """Increase it when the same records, parameters and key would give other measures."""
 
 SCHEMA = pa.schema(
@@ -151,12 +152,17 @@ def _measure_tract(
     targets = choose_targets(truth, setting.targets, key_of_targets)
     pairs = RandomStream(key_of_targets, "pairs").words(2 * _PAIRS) % np.uint64(len(truth.tract.household))
     yield from measure_utility(truth, draw.publication)
+    if draw.file is not None:
+        elsewhere = [each for each in setting.truths.values() if each is not truth]
+        yield from measure_file(truth, draw.file, elsewhere, key_of_targets)
     if PAIRS in setting.attackers:
         yield from measure_ratios(truth, draw, pairs.astype(np.int64).reshape(-1, 2))
     if DIFFERENCE in setting.attackers and not part.point.random and part.draw == 1:
         worlds = lambda tract: part.point.draw(tract, key).publication  # noqa: E731
         few = targets[:: -(-len(targets) // _DIFFERENCES) or 1]
         yield from measure_differences(truth, few, draw.publication, worlds)
+    elif DIFFERENCE in setting.attackers and part.point.random and draw.publication.law is not None:
+        yield from measure_posteriors(truth, targets, draw.publication, draw.publication.law)
     if RECONSTRUCT in setting.attackers and draw.publication.is_exact and not truth.tract.tier.of_types:
         certain = part.draw == 1 and not setting.measures.isdisjoint({PROVABLE, MATCH_RATE})
         yield from measure_reconstruction(truth, RECONSTRUCT, attacker.reconstruct(draw.publication, certain=certain))

@@ -20,7 +20,8 @@ ATTACKERS: Mapping[str, str] = {
     LINK: "knows block, sex and age of everybody; matches them with reconstructed records, or takes the posterior",
     LIKELIEST: "knows the same, and finds the likeliest records of a block behind perturbed counts or sums",
     MARGIN: "knows the same, and draws from the published shares of the block alone",
-    DIFFERENCE: "knows all other records, and tries each category, if nothing is random; in the first draw",
+    DIFFERENCE: "knows all other records, and tries each category, in the first draw if nothing is random; under noise "
+    "or a p-table, by its posterior",
     PAIRS: "knows all records but for an exchange of two: the likelihood ratios of the two worlds",
     UNDO: "as link, and looks for whom the block's records leave out among those left over in the tract's other blocks",
     POOR_LINK: "as link, with a file of which 7% are missing, 58% are in another block, 12% have a wrong age and 1% a "
@@ -33,6 +34,7 @@ LINKING = (LINK, LIKELIEST, UNDO)
 """Those of whom a picture shows the most successful one, with attacks of one's own."""
 
 MATCH_RATE, PROVABLE, GAIN = "match rate", "provable", "gain"
+POSTERIOR_RATIO = "posterior to prior"
 WITHIN_ONE_ERROR, ADVANTAGE = "agreement with one error", "advantage"
 
 _OF_GUESSES: Mapping[str, str] = {
@@ -43,11 +45,16 @@ _OF_GUESSES: Mapping[str, str] = {
     "precision if sure": "confirmed of these",
     "accuracy": "confirmed, where the attack names its fallback for all whom it cannot match",
     GAIN: "accuracy in the world with the person less accuracy in the world without the person, same randomness",
+    POSTERIOR_RATIO: "of an attacker who knows all other records, the mean posterior probability of the true category, "
+    "divided by that before the publication, which is the same for all categories of the block group",
 }
 _OF_GUESSERS: Mapping[str, str] = {
     "mode of others": "accuracy of naming the most frequent category among the others of the block",
     "share of others": "accuracy of drawing a category from the others of the block",
     "share of tract": "accuracy of drawing a category from the others of the tract",
+    "chance agreement": "share of records right by chance, if each block's are drawn from the shares of the tract",
+    "chance of keys": "share of these whose key, as of files, is right by chance, matched one to one",
+    "chance of keys, with replacement": "share of these whose key somebody in the block has",
 }
 _OF_RECONSTRUCTIONS: Mapping[str, str] = {
     "agreement": "share of records that a reconstruction has right: Σ min / N; in T3, by group of ages",
@@ -69,11 +76,37 @@ _OF_TABLES: Mapping[str, str] = {
     "root mean squared error": "root of the mean of their squares",
     "mean error": "mean of published − true: the bias",
     "mean relative error": "mean of |published − true| / true",
+    "mean signed relative error": "mean of (published − true) / true",
+    "relative root mean squared error": "the root mean squared error / the mean of the true cells",
+    "off by over 5%": "share of cells with |published − true| over 5% of the true one",
+    "off by over 10%": "the same over 10%",
+    "off by over 200": "share of cells with |published − true| over 200",
+    "in 90% intervals": "share of the cells of a block in the 90% interval of the published noise; only where it is "
+    "published",
+    "width of 90% intervals": "the mean width of these",
     "below 0": "share of published cells that are negative",
+    "not additive": "share of blocks in which P1 and P2 have other totals",
+    "first block group": "1 if the same block group has the greatest share of persons who are not of the tract's most "
+    "frequent category",
+    "deviation of districts": "mean of |published − true| / true persons of four districts of blocks, grouped at "
+    "random five times",
     "association, change": "Cramér's V of block and category, published less true, negative counts taken for 0",
     "segregation, change": "the dissimilarity index of the most frequent category and all others between blocks, "
     "published less true",
     "total variation": "½ Σ |published share − true share| of the categories of a block, weighted by persons",
+}
+_OF_FILES: Mapping[str, str] = {
+    "key of fewer than 2": "share of the records of a file that alone have their key: block, and what the attacker "
+    "knows beforehand. Files are microdata, and the records that exact tables count",
+    "key of fewer than 3": "share of those with fewer than 3 records of their key",
+    "key of fewer than 5": "with fewer than 5",
+    "individual risk": "mean of 1 / the number of records of the same key: the chance to find a record by its key",
+    "one category": "share of records whose key has several records, all of one category",
+    "special unique": "share of records that are the only one of the tract with their values of one or two of block, "
+    "sex, age, race and ethnicity, as far as the tier has them; in T4-households, of block, frame and category",
+    "score of special uniques": "mean score of minimal sample uniques of up to three of these variables",
+    "nearer to the truth": "share of records that differ in fewer of these variables from some true record of the "
+    "block than from as many of another tract, ties half: 0.5 for a file that repeats nobody",
 }
 _OF_PAIRS: Mapping[str, str] = {
     "ln ratio, median": "median of |ln of the likelihood ratio| of two worlds that differ by one exchange",
@@ -82,7 +115,14 @@ _OF_PAIRS: Mapping[str, str] = {
     "ln ratio, bound": "what the method's theorem says that none exceeds",
     ADVANTAGE: "2 · mean posterior probability of the true one of the two worlds − 1, each a half before; 0 is none",
 }
-MEASURES: Mapping[str, str] = {**_OF_GUESSES, **_OF_GUESSERS, **_OF_RECONSTRUCTIONS, **_OF_TABLES, **_OF_PAIRS}
+MEASURES: Mapping[str, str] = {
+    **_OF_GUESSES,
+    **_OF_GUESSERS,
+    **_OF_RECONSTRUCTIONS,
+    **_OF_TABLES,
+    **_OF_FILES,
+    **_OF_PAIRS,
+}
 """What each measure is."""
 FURTHER_MEASURES = (WITHIN_ONE_ERROR, ADVANTAGE)
 """Those that are measured only if they are declared."""
@@ -99,6 +139,8 @@ def find_obstacle(metric: str, tier: str, attackers: Set[str]) -> str:
         needed = {RECONSTRUCT}
     elif metric in _OF_PAIRS:
         needed = {PAIRS}
+    elif metric == POSTERIOR_RATIO:
+        needed = {DIFFERENCE}
     elif metric in _OF_GUESSES:
         needed = {*GUESSERS} - {POOR_LINK} if metric == GAIN else {*GUESSERS}
         needed |= {DIFFERENCE} if metric == "accuracy" else set()

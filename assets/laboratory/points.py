@@ -30,18 +30,33 @@ class Draw:
         log_ratios: ln of how much more likely the draw is than in worlds that differ by two records' exchange of
             places, as far as the method says so itself; None if it follows from the publication's law.
         bound: what its theorem says that no such logarithm exceeds; None if it says nothing.
+        records: the counts of the records that exact tables count, shape (blocks, frames, categories); None if there
+            are none but those of the publication itself.
     """
 
     publication: Publication
     log_ratios: NDArray[np.float64] | None
     bound: float | None
+    records: Counts | None = None
+
+    @property
+    def file(self) -> Counts | None:
+        """The records of a file by place, of microdata or behind exact tables; None if counts are not those of one."""
+        published = self.publication
+        if self.records is None and published.by_type and published.law is None:
+            return published.counts if published.places is None else published.counts[_find_first(published.places)]
+        return self.records
+
+
+def _find_first(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.unique(places, return_index=True)[1]
 
 
 @dataclass(frozen=True)
-class Moved:
-    """The blocks of all households after a draw, with likelihood ratios and their bound as of `Draw`."""
+class Changed:
+    """The records after a draw, with likelihood ratios and their bound as of `Draw`."""
 
-    block: NDArray[np.int64]
+    tract: Tract
     log_ratios: NDArray[np.float64]
     bound: float | None
 
@@ -78,11 +93,11 @@ class Point(ABC):
         """Its name among the partitions, of which Dagster wants plain characters."""
         return _NOT_PLAIN.sub("-", f"{self.method} {self.parameters}".lower()).strip("-")
 
-    def publish_tables(self, tract: Tract, block: NDArray[np.int64] | None = None) -> Publication:
-        """The tables of the tier, exact for records whose households are in these blocks."""
+    def publish_tables(self, tract: Tract) -> Publication:
+        """The exact tables of the tier."""
         whole = tract.whole
         around = None if whole is None else whole.tier.tabulate(whole.count())
-        return self.publish(tract, tract.tier.tabulate(tract.count(block)), None, around)
+        return self.publish(tract, tract.tier.tabulate(tract.count()), None, around)
 
     def publish(self, tract: Tract, counts: Counts, law: Law | None, around: Counts | None = None) -> Publication:
         """Counts of all types, from which tables follow, or of the cells of all tables; a law changed each of them, or
@@ -105,22 +120,23 @@ def count_cells(tract: Tract) -> Counts:
     return types if tract.tier is REDISTRICTING else tract.tier.tabulate(types)
 
 
-class Moving(Point):
-    """A method that tabulates the records exactly after it has moved households to other blocks."""
+class Changing(Point):
+    """A method that tabulates the records exactly after it has changed them, such as the blocks of households."""
 
     @abstractmethod
-    def move(self, tract: Tract, key: bytes) -> Moved: ...
+    def change(self, tract: Tract, key: bytes) -> Changed: ...
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        moved = self.move(tract, key)
-        return Draw(self.publish_tables(tract, moved.block), moved.log_ratios, moved.bound)
+        changed = self.change(tract, key)
+        published = self.publish_tables(changed.tract)
+        return Draw(published, changed.log_ratios, changed.bound, changed.tract.count())
 
 
 @dataclass(frozen=True)
 class Then(Point):
-    """One method after the other: what the second one publishes of the records that the first one has moved."""
+    """One method after the other: what the second one publishes of the records that the first one has changed."""
 
-    first: Moving
+    first: Changing
     second: Point
 
     @property
@@ -136,10 +152,9 @@ class Then(Point):
         return f"{self.first.parameters}; {self.second.parameters}"
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        moved = self.first.move(tract, key)
-        published = self.second.draw(replace(tract, block=moved.block), key).publication
-        # What is made of the moved records alone tells no two worlds apart better than they do.
-        return Draw(published, moved.log_ratios, moved.bound)
+        changed = self.first.change(tract, key)
+        # What is made of the changed records alone tells no two worlds apart better than they do.
+        return replace(self.second.draw(changed.tract, key), log_ratios=changed.log_ratios, bound=changed.bound)
 
 
 class Grid(Part, ABC):
@@ -159,7 +174,7 @@ class Exact(Point):
     parameters = ""
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        return Draw(self.publish_tables(tract), np.zeros(0), None)
+        return Draw(self.publish_tables(tract), np.zeros(0), None, tract.count())
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,15 @@ class Tract:
         return np.bincount(self.household, weights=self.adult, minlength=len(self.block)).astype(np.int64)
 
     @property
+    def place_in_household(self) -> Codes:
+        """By person, the number among the persons of the household, which those of other households do not change."""
+        order = np.argsort(self.household, kind="stable")
+        records = np.bincount(self.household, minlength=len(self.block))
+        places = np.zeros_like(order)
+        places[order] = np.arange(len(order)) - np.repeat(np.cumsum(records) - records, records)
+        return places
+
+    @property
     def place(self) -> Codes:
         """The block of each person."""
         return self.block[self.household]
@@ -80,11 +89,10 @@ class Tract:
         one = np.zeros(1, dtype=np.int64)
         return replace(self, tier=of_tract.tables, blocks=1, block=np.zeros_like(self.block), block_group=one)
 
-    def count(self, block: Codes | None = None) -> Counts:
-        """The persons by block and type, shape (blocks, frames, categories), also with households in other blocks."""
+    def count(self) -> Counts:
+        """The persons by block and type, shape (blocks, frames, categories)."""
         frames, categories = self.tier.shape
-        place = (self.block if block is None else block)[self.household]
-        types = (place * frames + self.frame) * categories + self.category
+        types = (self.place * frames + self.frame) * categories + self.category
         counted = np.bincount(types, minlength=self.blocks * frames * categories)
         return counted.reshape(self.blocks, frames, categories)
 

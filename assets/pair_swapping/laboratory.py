@@ -1,14 +1,14 @@
 """The pair swapping of 2010 in the laboratory: risky households of a tract exchange their blocks with similar ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from assets.laboratory.points import Grid, Moved, Moving, Point
+from assets.laboratory.points import Changed, Changing, Grid, Point
 from assets.laboratory.records import Tract
 from assets.release.numbers import SwapRate
 from mechanisms.risk.tiers import TIERS
@@ -16,7 +16,7 @@ from mechanisms.sampling.stream import RandomStream
 
 
 @dataclass(frozen=True)
-class PairSwapped(Moving):
+class PairSwapped(Changing):
     """Exact tables after the swap. Partners agree in adults and minors; who alone has the races, ethnicities and ages
     of the household's adults and minors, in a block or more, is at risk."""
 
@@ -29,7 +29,7 @@ class PairSwapped(Moving):
     def parameters(self) -> str:
         return f"{float(self.rate):g}"
 
-    def move(self, tract: Tract, key: bytes) -> Moved:
+    def change(self, tract: Tract, key: bytes) -> Changed:
         from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, pairs_of_words
 
         # Words belong to households, so that a person who is left out leaves the others' words alone.
@@ -48,7 +48,7 @@ class PairSwapped(Moving):
         partner = pairs_of_words(households, self.rate, words[members]).partner
         block = tract.block.copy()
         block[members] = np.where(partner == NOBODY, block[members], block[members[partner]])
-        return Moved(block, np.zeros(0), None)
+        return Changed(replace(tract, block=block), np.zeros(0), None)
 
 
 def _number_compositions(tract: Tract) -> NDArray[np.int64]:

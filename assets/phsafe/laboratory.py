@@ -1,7 +1,7 @@
-"""PHSafe in the laboratory: its tables of households, measured of each block in place of a state.
+"""PHSafe in the laboratory: all its runs, measured of each block in place of a state.
 
-Left out are the runs that count relatives and children, whose relationships the records of the tier do not have. No
-household has more persons than the truncation threshold of all runs that are measured, so none are truncated.
+The tier's tables count no more persons of a household than the truncation threshold of their run, so none are
+truncated.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,9 @@ from mechanisms.phsafe.runs import RUN, Geography, Iterations, Level
 from mechanisms.risk.posterior import GaussianLaw
 from mechanisms.sampling.noise import Noise
 
-_COUPLES = ("married", "cohabiting")
+_PARTS = {"PH2": (2, 2, 1, 1, 1, 1), "PH3": (1, 1, 1, 1, 3), "PH6": (4, 4, 4, 4)}
+"""How many cells of a run are one of the tier. In PH2 couples of opposite and of the same sex are apart, in PH3 three
+kinds of minors who are not own children, and in PH6 four groups of ages."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ class PHSafe(Point):
         for number, name in enumerate(tract.tier.tables):
             run, level = _find_line(name)
             of_table = np.flatnonzero(tract.tier.table_of_cell == number)
-            # Married and cohabiting couples of opposite and of the same sex are two cells each.
-            parts = np.array([2, 2, 1, 1, 1, 1]) if run == "PH2" else np.ones(len(of_table), dtype=np.int64)
+            parts = np.array(_PARTS.get(run, [1] * len(of_table)))
             drawn = noise.of_next(f"{run} {level}", len(counts) * int(parts.sum())).reshape(len(counts), -1)
             noisy[:, of_table] += np.add.reduceat(drawn, np.cumsum(parts) - parts, axis=1)
             variances[of_table] = parts * float(distributions[f"{run} {level}"].exact_variance)

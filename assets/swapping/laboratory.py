@@ -1,7 +1,8 @@
-"""Permutation swapping in the laboratory: households of a tract are swapped between its blocks."""
+"""Permutation swapping in the laboratory: households of a tract are swapped between its blocks, also after randomized
+response on race and ethnicity."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -10,21 +11,23 @@ from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.laboratory.points import Grid, Moved, Moving
+from assets.laboratory.points import Changed, Changing, Grid
 from assets.laboratory.records import Tract
 from assets.release.declaration import Part
 from assets.release.numbers import SwapRate
+from assets.swapping.declaration import Keep
 from mechanisms.risk.tiers import TIERS
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.likelihood import compute_log_ratios
 from mechanisms.swapping.loss import theorem_1
+from mechanisms.swapping.response import Response, shifts
 
 _MOST_PAIRS = 200
 """The most pairs of a stratum of which likelihood ratios are computed."""
 
 
 @dataclass(frozen=True)
-class Swapped(Moving):
+class Swapped(Changing):
     """Exact tables of records whose households were swapped at a rate, among those of the tract that match.
 
     Attributes:
@@ -49,18 +52,18 @@ class Swapped(Moving):
             words += f", {float(self.rare_rate):g} if rare"
         return words if self.second_rate is None else f"{words}, then {float(self.second_rate):g}"
 
-    def move(self, tract: Tract, key: bytes) -> Moved:
+    def change(self, tract: Tract, key: bytes) -> Changed:
         """With likelihood ratios if the rate is a single one."""
         block, rare = tract.block.copy(), self._find_rare(tract)
         if self.second_rate is None:
             ratios, loss = self._stir(tract, block, self._find_places(tract), (self.rate, rare), (key, ""))
-            return Moved(block, ratios, 2 * loss)
+            return Changed(replace(tract, block=block), ratios, 2 * loss)
         within = tract.block_group[tract.block]
         _, first = self._stir(tract, block, within, (self.rate, rare), (key, "first "))
         _, second = self._stir(
             tract, block, np.zeros_like(block), (self.second_rate, np.zeros_like(rare)), (key, "second ")
         )
-        return Moved(block, np.zeros(0), 2 * (first + second))
+        return Changed(replace(tract, block=block), np.zeros(0), 2 * (first + second))
 
     def _stir(
         self,
@@ -123,6 +126,30 @@ class SwappedInGroups(Swapped):
         return tract.block_group[tract.block]
 
 
+@dataclass(frozen=True)
+class Randomized(Changing):
+    """Exact tables after randomized response on race and ethnicity: each person keeps the own category with a
+    probability, and otherwise gets one of the others, each equally likely."""
+
+    keep: Fraction
+
+    method = "noise"
+    tiers = ("T1", "T2", "T3")
+
+    @property
+    def parameters(self) -> str:
+        return f"{float(self.keep):g} kept"
+
+    def change(self, tract: Tract, key: bytes) -> Changed:
+        response = Response("category", self.keep, tract.tier.shape[1])
+        category, place = tract.category.copy(), tract.place_in_household
+        for number in range(int(place.max()) + 1):
+            # A word for each household, so that a person who is left out leaves those of other households alone.
+            moves, members = shifts(response, len(tract.block), RandomStream(key, f"person {number}")), place == number
+            category[members] += moves[tract.household[members]]
+        return Changed(replace(tract, category=category % response.size), np.zeros(0), None)
+
+
 def _choose_pairs(size: int) -> NDArray[np.int64]:
     """Pairs of positions, spread over all: which households have which is arbitrary."""
     pairs = np.stack(np.triu_indices(size, 1), axis=1)
@@ -158,6 +185,11 @@ class SwappingGrid(Grid):
         None,
         description="Further points, with a first stir within block groups and a second one, at this rate, in the "
         "tract.",
+    )
+    noise_before: Keep | SkipJsonSchema[None] = Field(
+        None,
+        description="Further points, each of these after randomized response on race and ethnicity, of which a value "
+        "stays with this probability; in tiers T1 to T3.",
     )
 
     def points(self) -> Sequence[Swapped]:

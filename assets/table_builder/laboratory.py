@@ -92,13 +92,8 @@ class PerturbedCounts(Point):
 
 def _add_up_keys(tract: Tract, key: bytes) -> Words:
     """The key of each cell of all tables of each block, shape (blocks × cells, 2): the sum of its records' keys."""
-    firsts = np.cumsum(tract.sizes) - tract.sizes
-    order = np.argsort(tract.household, kind="stable")
-    identifiers = np.zeros((len(order), 2), dtype=np.uint64)
     # A person who is left out leaves the keys of other households alone.
-    identifiers[order, 0] = tract.household[order]
-    identifiers[order, 1] = np.arange(len(order)) - firsts[tract.household[order]]
-    keys = record_keys(key, identifiers)
+    keys = record_keys(key, np.stack([tract.household, tract.place_in_household], axis=1).astype(np.uint64))
     halves = [keys[:, 0] >> np.uint64(32), keys[:, 0], keys[:, 1] >> np.uint64(32), keys[:, 1]]
     types, cells = tract.frame * tract.tier.shape[1] + tract.category, len(tract.tier.table_of_cell)
     sums = np.zeros((4, tract.blocks * cells), dtype=np.uint64)

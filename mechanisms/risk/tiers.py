@@ -256,14 +256,20 @@ WITH_TRACT = _summarize("T3", "the same, and single years of age by tract", YEAR
 """The tables of T2 of a block, and PCT12 and PCT12A to PCT12O of the tract."""
 
 HOUSEHOLD_TYPES = (
-    "married couple",
-    *("cohabiting couple, family", "cohabiting couple, no family"),
-    *("man alone", "man with relatives", "man with others"),
-    *("woman alone", "woman with relatives", "woman with others"),
+    *("married couple with own children", "married couple without"),
+    *("cohabiting couple with own children", "cohabiting couple with other relatives", "cohabiting couple, no family"),
+    *("man alone", "man with own children", "man with other relatives", "man with others"),
+    *("woman alone", "woman with own children", "woman with other relatives", "woman with others"),
 )
-"""The types of households; a man or woman without a spouse or partner."""
+"""The types of households; a man or woman without a spouse or partner. Own children are under 18."""
+_OF_COUPLES_AND_OTHERS = np.array([0, 0, 1, 1, 1, 2, 3, 3, 3, 4, 5, 5, 5])
+"""The part of PH2 that each type is in."""
+_OF_CHILDREN = np.array([0, OUTSIDE, 1, OUTSIDE, OUTSIDE, OUTSIDE, 2, OUTSIDE, OUTSIDE, OUTSIDE, 3, OUTSIDE, OUTSIDE])
+"""The part of PH6 that counts its own children."""
 MOST_PERSONS = 10
 """PHSafe counts no more persons of a household."""
+_MOST_CHILDREN = 6
+"""Nor more of its children in PH3 and PH6."""
 TENURES = ("mortgage", "owned free and clear", "rented")
 
 
@@ -273,9 +279,12 @@ def number_household(persons: Counts, minors: Counts, tenure: Counts) -> Counts:
 
 
 def _describe_households() -> Tier:
-    """PHSafe's tables of households, by the householder's race and ethnicity, but for those of relatives and children.
+    """PHSafe's tables, by the householder's race and ethnicity: each is a pair of a run and a set of iterations, of
+    everybody, A to G, or H and I.
 
-    Each is a pair of a run and a set of iterations: of everybody, A to G, or H and I. A record is a household.
+    A record is a household, without the relationships of its persons. So all persons of a family are taken for
+    relatives, and all minors of a household with own children for own children. PH3 and PH6 are for everybody alone:
+    PH3's iterations are those of the children, and PH6 has none.
     """
     frames = [
         (persons, minors, tenure)
@@ -293,12 +302,15 @@ def _describe_households() -> Tier:
         "A-G": race,
         "H,I": np.where(hispanic, 0, np.where(race == 0, 1, OUTSIDE)),
     }
-    family, alone = np.isin(kind, (0, 1, 4, 7)), np.isin(kind, (3, 6))
+    family, alone = np.isin(kind, (0, 1, 2, 3, 6, 7, 10, 11)), np.isin(kind, (5, 9))
+    of_children = _OF_CHILDREN[kind]
     everybody, ones, whole = np.ones_like(family), np.ones_like(persons), np.zeros_like(persons)
     runs = (
         ("PH1_num, under 18", minors, whole, everybody),
         ("PH1_num, 18 and over", persons - minors, whole, everybody),
         ("PH1_denom", ones, whole, everybody),
+        ("PH4, under 18", minors, whole, family),
+        ("PH4, 18 and over", persons - minors, whole, family),
         ("PH5_denom", ones, whole, family),
         ("PH7", persons, tenure, everybody),
         ("PH8_denom", ones, tenure // 2, everybody),
@@ -309,9 +321,14 @@ def _describe_households() -> Tier:
             number = int(iteration.max()) + 1
             cells = np.where(members & (iteration != OUTSIDE), part[:, None] * number + iteration, OUTSIDE)
             tables[f"{name} {code}"], weights[f"{name} {code}"] = cells.astype(np.int32), weight
-    of_kind = np.array([0, 1, 1, 2, 3, 3, 4, 5, 5])[kind]
-    tables["PH2 *"] = np.broadcast_to(of_kind, (len(frames), len(kind))).astype(np.int32)
-    weights["PH2 *"] = persons
+    children, others = np.minimum(minors, _MOST_CHILDREN), int(of_children.max()) + 1
+    for name, weight, of_kind in (
+        ("PH2 *", persons, _OF_COUPLES_AND_OTHERS[kind]),
+        ("PH3 *", children, np.where(of_children == OUTSIDE, others, of_children)),
+        ("PH6 *", children, of_children),
+    ):
+        tables[name] = np.broadcast_to(of_kind, (len(frames), len(kind))).astype(np.int32)
+        weights[name] = weight
     tables = {
         name: np.where(weights[name][:, None] > 0, cells, OUTSIDE).astype(np.int32) for name, cells in tables.items()
     }
@@ -326,7 +343,7 @@ def _describe_households() -> Tier:
             for number, of_ethnicity, of_race in zip(kind, hispanic, race, strict=True)
         ),
         weights=weights,
-        possible=(persons == 1)[:, None] == alone,
+        possible=((persons == 1)[:, None] == alone) & ((minors > 0)[:, None] | (of_children == OUTSIDE)),
         sizes=persons,
         of_types=True,
     )

@@ -18,7 +18,7 @@ from assets.release.declaration import Part
 from assets.release.release import DeclarationError
 from assets.safetab.laboratory import SafeTabGrid, list_codes
 from assets.suppression.laboratory import SuppressionGrid
-from assets.swapping.laboratory import SwappingGrid
+from assets.swapping.laboratory import Randomized, SwappingGrid
 from assets.table_builder.laboratory import HypercubeGrid, PTableGrid
 from assets.topdown.dhc.laboratory import DHCGrid
 from assets.topdown.laboratory import TopDownGrid
@@ -74,6 +74,9 @@ class Methods(Part):
         if self.swapping and self.swapping.then_p_tables:
             perturbed = self.p_tables.points() if self.p_tables else []
             points += [Then(swapped, second) for swapped in self.swapping.points() for second in perturbed]
+        if self.swapping and self.swapping.noise_before is not None:
+            noise = Randomized(self.swapping.noise_before)
+            points += [Then(noise, swapped) for swapped in self.swapping.points()]
         return points
 
 

@@ -9,14 +9,14 @@ SELECT
     least(minors, $most) AS minors,
     CASE TEN WHEN '1' THEN 0 WHEN '2' THEN 1 ELSE 2 END AS tenure,
     CASE
-        WHEN HHT2 IN ('01', '02') THEN 0
-        WHEN HHT2 IN ('03', '04') THEN CASE WHEN HHT IN ('2', '3') THEN 1 ELSE 2 END
-        WHEN HHT2 = '09' THEN 3
-        WHEN HHT2 IN ('10', '11') THEN 4
-        WHEN HHT2 = '12' THEN 5
-        WHEN HHT2 = '05' THEN 6
-        WHEN HHT2 IN ('06', '07') THEN 7
-        ELSE 8
+        WHEN HHT2 = '01' THEN 0
+        WHEN HHT2 = '02' THEN 1
+        WHEN HHT2 = '03' THEN 2
+        WHEN HHT2 = '04' THEN CASE WHEN HHT IN ('2', '3') THEN 3 ELSE 4 END
+        WHEN HHT2 = '09' THEN 5
+        WHEN HHT2 IN ('10', '11', '12') THEN HHT2::BIGINT - 4
+        WHEN HHT2 = '05' THEN 9
+        ELSE HHT2::BIGINT + 4
     END AS type,
     least(HHRACE::BIGINT - 1, 6) AS race,
     HHSPAN::BIGINT - 1 AS hispanic
