@@ -25,6 +25,7 @@ from assets.release.declaration import Declaration, describe_field
 from assets.release.names import Name, ReleaseName
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
+from mechanisms.risk.tiers import TIERS
 
 _RESERVED = (*ATTACKERS, BASELINE, TABLES)
 AttackerName = Literal["reconstruct", "link", "likeliest", "margin", "difference", "pairs", "undo", "poor_link"]
@@ -128,10 +129,10 @@ class LaboratoryDeclaration(Declaration):
         if of_points := {key for key in keys if keys.count(key) > 1}:
             raise ValueError(f"methods: {min(of_points)}: it is declared twice, or is the same to six digits")
         for point in self.points:
-            if self.tier not in point.tiers:
-                raise ValueError(
-                    f"methods: {point.method} is not built for tier {self.tier}; it is for {', '.join(point.tiers)}"
-                )
+            try:
+                point.require(TIERS[self.tier])
+            except ValueError as error:
+                raise ValueError(f"methods: {error}") from None
         return self
 
     @property

@@ -17,7 +17,7 @@ from assets.laboratory.publication import Publication
 from assets.laboratory.records import Tract
 from assets.release.declaration import Part
 from mechanisms.risk.posterior import Law, RoundedLaw
-from mechanisms.risk.tiers import REDISTRICTING, TIERS, Counts
+from mechanisms.risk.tiers import REDISTRICTING, TIERS, Counts, Tier
 
 _NOT_PLAIN = re.compile(r"[^a-z0-9.]+")
 
@@ -83,6 +83,11 @@ class Point(ABC):
     def publish_without(self, tract: Tract, person: int, key: bytes) -> Publication:
         """What the attacks get of the world without a person, with the same randomness."""
         return self.draw(tract.without(person), key).publication
+
+    def require(self, tier: Tier) -> None:
+        """Raise ValueError unless it can publish the tables of the tier with these parameters."""
+        if tier.name not in self.tiers:
+            raise ValueError(f"{self.method} is not built for tier {tier.name}; it is for {', '.join(self.tiers)}")
 
     def can_publish(self, tract: Tract) -> bool:
         """Whether the tract is large enough for the method, also without any one person."""

@@ -143,7 +143,7 @@ class Randomized(Changing):
     def change(self, tract: Tract, key: bytes) -> Changed:
         response = Response("category", self.keep, tract.tier.shape[1])
         category, place = tract.category.copy(), tract.place_in_household
-        for number in range(int(place.max()) + 1):
+        for number in range(int(place.max(initial=-1)) + 1):
             # A word for each household, so that a person who is left out leaves those of other households alone.
             moves, members = shifts(response, len(tract.block), RandomStream(key, f"person {number}")), place == number
             category[members] += moves[tract.household[members]]

@@ -12,7 +12,7 @@ from assets.laboratory.records import Tract
 from assets.release.numbers import Epsilon
 from assets.table_builder.declaration import MadePTable
 from mechanisms.risk.posterior import LaplaceLaw, TabulatedLaw
-from mechanisms.risk.tiers import CATEGORIES, OUTSIDE, REDISTRICTING, Counts
+from mechanisms.risk.tiers import CATEGORIES, OUTSIDE, REDISTRICTING, Counts, Tier
 from mechanisms.sampling.noise import Noise
 from mechanisms.sampling.stream import RandomStream, Words
 from mechanisms.table_builder.hypercube import MECHANISM, Hypercube
@@ -36,12 +36,20 @@ class NoisyHypercube(Point):
     def parameters(self) -> str:
         return f"ε = {float(self.epsilon):g}"
 
+    def require(self, tier: Tier) -> None:
+        super().require(tier)
+        self._find_design(tier)
+
+    def _find_design(self, tier: Tier) -> tuple[Hypercube, int]:
+        """The design of a table, and the number of tables."""
+        tables = 1 if tier is REDISTRICTING else len(tier.tables)
+        tables += 0 if tier.of_tract is None else len(tier.of_tract.tables.tables)
+        # The blocks' number is of no matter: a record is in one cell.
+        sizes = {"block": 1, "frame": tier.shape[0], "category": len(CATEGORIES)}
+        return Hypercube(sizes, self.epsilon / tables), tables
+
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        whole = tract.whole
-        tables = 1 if tract.tier is REDISTRICTING else len(tract.tier.tables)
-        tables += 0 if whole is None else len(whole.tier.tables)
-        sizes = {"block": tract.blocks, "frame": tract.tier.shape[0], "category": len(CATEGORIES)}
-        design = Hypercube(sizes, self.epsilon / tables)
+        whole, (design, tables) = tract.whole, self._find_design(tract.tier)
         noise = Noise(MECHANISM, {"inner": design.distribution(design.inner)}, key)
         noisy, around = (
             exact if exact is None else exact + noise.of_next("inner", exact.size).reshape(exact.shape)

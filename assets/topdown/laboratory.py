@@ -116,7 +116,8 @@ class TopDown(Point):
 
 def choose_pairs(tract: Tract, key: bytes) -> NDArray[np.int64]:
     """Random pairs of persons of different categories, shape (2, pairs)."""
-    chosen = RandomStream(key, "pairs").words(2 * _PAIRS) % np.uint64(len(tract.household))
+    persons = len(tract.household)
+    chosen = RandomStream(key, "pairs").words(2 * _PAIRS if persons else 0) % np.uint64(max(1, persons))
     pairs = chosen.astype(np.int64).reshape(-1, 2).T
     first, other = tract.category[pairs]
     return np.asarray(pairs[:, first != other])

@@ -155,7 +155,8 @@ def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: 
         if not weights.sum() > 0:
             return prior / prior.sum()
         expected[place] = (weights * np.arange(len(part))).sum() / weights.sum()
-    return np.asarray(expected / expected.sum())
+    # Where hardly any noise is contradicted, all that is left may be less than a float can be.
+    return expected / expected.sum() if expected.sum() > 0 else prior / prior.sum()
 
 
 def expect_shares_of_pairs(likely: Shares, of_second: Shares, prior: Shares, persons: int) -> Shares:
@@ -207,7 +208,7 @@ def expect_shares_of_pairs(likely: Shares, of_second: Shares, prior: Shares, per
             return prior / prior.sum()
         expected[:, place] /= total
         before = summed / summed.max()
-    return np.asarray(expected / expected.sum())
+    return expected / expected.sum() if expected.sum() > 0 else prior / prior.sum()
 
 
 def _multiply(parts: list[NDArray[np.float64]], most: int) -> list[NDArray[np.float64]]:

@@ -304,6 +304,8 @@ def test_all_methods_of_a_tier_are_in_one_picture() -> None:
         ({"metrics": ["gain"], "targets": 0}, "metrics: gain: it needs targets"),
         ({"methods": {"rounding": {"bases": [3, 3]}}}, "rounding-to-3: it is declared twice"),
         ({"methods": {"rounding": {"bases": [1]}}}, "bases"),
+        ({"methods": {"hypercubes": {"epsilons": [401]}}}, "methods: budget: 401 for the table by block, frame, cate"),
+        ({**FOUR, "methods": {"swapping": {"rates": [0.2], "noise_before": 0.9}}}, "noise, then swapping is not built"),
         ({"methods": {"swapping": {"rates": [1]}}}, "strictly between 0 and 1"),
         ({"methods": {"swapping": {"rates": [0.2], "then_p_tables": True}}}, "then_p_tables: no p_tables are declared"),
         ({"methods": {"shuffling": {}}}, "methods.shuffling"),

@@ -157,6 +157,9 @@ def test_a_posterior_of_many_persons_neither_underflows_nor_ignores_what_is_publ
 def test_what_contradicts_the_attackers_knowledge_leaves_the_prior() -> None:
     prior = np.array([0.75, 0.25])
     assert expect_shares(RoundedLaw(3), np.array([9, 9]), prior, 2) == pytest.approx(prior)
+    # The attacker knows one person of three who are published with hardly any noise: e^(−2 · 390) is 0 as a float.
+    flat = np.full(3, 1 / 3)
+    assert expect_shares(LaplaceLaw(1 / 390), np.ones(3, dtype=np.int64), flat, 1) == pytest.approx(flat)
 
 
 def test_posterior_shares_of_pairs_are_those_of_bayes_over_all_compositions() -> None:
