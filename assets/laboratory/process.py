@@ -137,8 +137,11 @@ def _attempt(attack: Any, content: bytes) -> bytes:
         np.savez(buffer, **vars(answer))
         return _frame(True, buffer.getvalue())
     except Exception as error:
-        # A message could quote what is in the publication.
-        return _frame(False, type(error).__name__.encode())
+        from assets.laboratory.publication import GuessesError
+
+        # Another message could quote what is in the publication.
+        words = str(error) if isinstance(error, GuessesError) else type(error).__name__
+        return _frame(False, words.encode())
 
 
 def _frame(succeeded: bool, content: bytes) -> bytes:

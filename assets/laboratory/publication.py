@@ -201,6 +201,10 @@ class NamedPersons:
         return np.bincount(self.block * frames + self.frame, minlength=blocks * frames).reshape(blocks, frames)
 
 
+class GuessesError(ValueError):
+    """What an attack returned is no guesses. The message has nothing of the publication."""
+
+
 @dataclass(frozen=True)
 class Guesses:
     """What an attack says of the persons of the attacker's file.
@@ -217,7 +221,7 @@ class Guesses:
     @classmethod
     def of(cls, given: object, persons: int, categories: int) -> "Guesses":
         """Guesses from what an attack returned: such a value, shares, or one category for each person. Raises
-        ValueError if it is none of these."""
+        GuessesError if it is none of these."""
         if isinstance(given, Guesses):
             shares, fallback = given.shares, given.fallback
         else:
@@ -227,9 +231,9 @@ class Guesses:
                 cls._require_categories(array, categories)
                 shares = (array[:, None] == np.arange(categories)).astype(np.float64)
         if shares.shape != (persons, categories) or fallback.shape != (persons,):
-            raise ValueError("an attack returns a category or the shares of all categories for each person")
-        if not (np.all(shares >= 0) and np.all(shares.sum(axis=1) < 1 + 1e-6)):
-            raise ValueError("the shares of a person's categories are not negative, and sum to 1 at most")
+            raise GuessesError("an attack returns a category or the shares of all categories for each person")
+        if np.iscomplexobj(shares) or not (np.all(shares >= 0) and np.all(shares.sum(axis=1) < 1 + 1e-6)):
+            raise GuessesError("the shares of a person's categories are not negative, and sum to 1 at most")
         cls._require_categories(fallback, categories)
         return cls(shares.astype(np.float64), fallback.astype(np.int64))
 
@@ -248,7 +252,7 @@ class Guesses:
     @staticmethod
     def _require_categories(named: NDArray[np.int64], categories: int) -> None:
         if not np.all((named >= NONE) & (named < categories)):
-            raise ValueError(f"categories are numbered from 0 to {categories - 1}, and {NONE} is none")
+            raise GuessesError(f"categories are numbered from 0 to {categories - 1}, and {NONE} is none")
 
 
 @dataclass(frozen=True)

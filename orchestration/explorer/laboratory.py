@@ -21,6 +21,7 @@ from orchestration.explorer.display import (
     choose,
     make_legend,
     show_chart_with_table,
+    show_table,
     split_page,
     wrap,
     wrap_title,
@@ -48,6 +49,16 @@ _COLUMNS = {
     "Less no protection": "difference",
     "Attack": "attack",
     "Persons": "persons",
+}
+_LESSONS = {
+    "Method": "method",
+    "Parameters": "parameters",
+    "Attack": "attack",
+    "Named": "named",
+    "Precision": "precision",
+    "Accuracy": "accuracy",
+    "Over the guesser": "over_guesser",
+    "Over the world without the person": "gain",
 }
 
 
@@ -87,7 +98,11 @@ def show() -> None:
     described = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     with picture:
         st.subheader(escape(f"{described.get('title', name)}, tier {described.get('tier', '')}"))
-        _show_points(rows, subset, size, risk, best if attack == BEST else [attack])
+        chosen = best if attack == BEST else [attack]
+        _show_points(rows, subset, size, risk, chosen)
+        if lessons := list_lessons(rows, subset, size, chosen):
+            with st.expander("What the attacker learns of these persons"):
+                show_table([{name: _write(value) for name, value in row.items()} for row in lessons], _LESSONS)
         st.caption(
             "Records are synthetic: the picture shows the order of methods under these attacks, and no national "
             "percentage. A low point is no guarantee; another attack may do better. Labels that others would cover are "
@@ -123,6 +138,29 @@ def list_points(
                 }
             )  # fmt: skip
     return points
+
+
+def list_lessons(
+    rows: Sequence[Mapping[str, Any]], subset: str, size: str, attacks: Sequence[str]
+) -> list[dict[str, Any]]:
+    """A row for each method with its parameters, of the attack that is right most often: how many it names, how right
+    it is about them and about all, and how much of that a guesser and a world without the person leave."""
+    found = {
+        tuple(row[name] for name in ("method", "parameters", "attack", "measure")): row
+        for row in rows
+        if (row["subset"], row["block_size"]) == (subset, size)
+    }
+    guesser, lessons = found.get(("", "", BASELINE, _GUESSER)), []
+    for named in dict.fromkeys((row["method"], row["parameters"]) for row in rows if row["method"]):
+        right = find_most_successful(found.get((*named, attack, "accuracy")) for attack in attacks)
+        if right is None:
+            continue
+        others = [found.get((*named, right["attack"], measure)) for measure in ("named", "precision", "gain")]
+        values = [None if row is None else row["value"] for row in others]
+        over = None if guesser is None else right["value"] - guesser["value"]
+        lesson = (*named, right["attack"], *values[:2], right["value"], over, values[2])
+        lessons.append(dict(zip(_LESSONS.values(), lesson, strict=True)))
+    return lessons
 
 
 def leave_out_overlaps(points: Sequence[dict[str, Any]]) -> float:

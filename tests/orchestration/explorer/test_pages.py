@@ -241,6 +241,7 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
             ("hypercube", "ε = 1", "link", *persons, 0.2), ("hypercube", "ε = 1", "likeliest", *persons, 0.3),
             ("hypercube", "ε = 1", "tables", *cells, 2.5), ("", "", "none", *guesser, 0.1),
             ("no protection", "", "mine", *persons, 0.7), ("no protection", "", "poor_link", *persons, 0.9),
+            ("hypercube", "ε = 1", "likeliest", "nonmodal", "all", "gain", 0.15),
         )
     ]  # fmt: skip
     table = pa.Table.from_pylist(rows).replace_schema_metadata({"title": "*Race*", "tier": "T1"})
@@ -253,6 +254,9 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
     shown = test.table[0].value
     assert list(shown["Risk"]) == [r"0\.800", r"0\.300"]
     assert list(shown["Attack"]) == ["link", "likeliest"]
+    learned = test.table[1].value
+    assert list(learned["Over the guesser"]) == [r"0\.700", r"0\.200"]
+    assert list(learned["Over the world without the person"]) == ["–", r"0\.150"]
     assert test.query_params["subset"] == "nonmodal"
     next(box for box in test.selectbox if box.label == "Attack").select("mine").run()
     assert not test.exception
