@@ -1,6 +1,7 @@
 """The results of a laboratory: a table with labels and standard errors, its dictionary, and the pictures."""
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,7 @@ from assets.pictures import INK, QUIET, SERIES, VERMILION, blank, png
 COLUMNS: Mapping[str, str] = {
     "method": "the method of disclosure avoidance",
     "parameters": "its parameters",
-    "attack": "the attacker, as below; none: a guesser without a publication; tables: what is measured of the "
-    "publication itself, and of pairs; any other: an attack of one's own",
+    "attack": "the attacker, as below",
     "subset": "of which persons of a tract, or of which kinds of records, cells or pairs",
     "block_size": "of blocks of how many persons",
     "measure": "what is measured, as below",
@@ -41,6 +41,29 @@ SUBSETS: Mapping[str, str] = {
     UNIQUE: "of these, those who alone have in the block what the attacker knows beforehand; in T3 by group of ages",
     DETERMINED: "of these, persons in blocks whose exact tables only one set of records has",
 }
+
+_IN_PLACE_OF_ATTACKS: Mapping[str, str] = {
+    BASELINE: "no attack: a guesser without a publication",
+    TABLES: "no attack: what is measured of the publication itself, and of pairs",
+}
+_KINDS_OF_SUBSETS: Mapping[str, str] = {
+    r"first .*": "of the kinds of records that are ranked first, so many as this share of the expected number",
+    r"confidence .*": "kinds of records that so large a share of 20 reconstructions has",
+    r"cells of a block": "all cells of the published tables of blocks",
+    r"cells of the tract's tables, not 0": "cells of the tables of the tract whose true count is not 0",
+    r"cells of a .*": "cells of P1 to P4, or in T4 of all tables, with this true count in a place of this level",
+    r".* of a .*, not 0": "cells of this table whose true count in a place of this level is not 0",
+    r"blocks": "all blocks of a tract",
+    r"pairs": "pairs of worlds that differ by an exchange of two records",
+}
+"""By pattern, what the subsets of tables, pairs and kinds of records are."""
+
+
+def describe_subset(name: str) -> str:
+    """The description of a subset in the dictionary."""
+    patterns = (words for pattern, words in _KINDS_OF_SUBSETS.items() if re.fullmatch(pattern, name))
+    return SUBSETS.get(name) or next(patterns)
+
 
 ERROR = (TABLES, "cells of a block, not 0", ANY_SIZE, "mean absolute error")
 
@@ -73,8 +96,10 @@ def write_results(
         writer.writerow(["kind", "name", "description"])
         attacks = {name: ATTACKERS[name] for name in map(str, declaration.attackers)}
         attacks |= {name: f"an attack of one's own, {target}" for name, target in declaration.attacks.items()}
+        attacks |= _IN_PLACE_OF_ATTACKS
         measures = {name: words for name, words in MEASURES.items() if name in declaration.measured}
-        for kind, words in (("column", COLUMNS), ("attack", attacks), ("measure", measures), ("subset", SUBSETS)):
+        subsets = {name: describe_subset(name) for name in sorted(set(results["subset"].to_pylist()))}
+        for kind, words in (("column", COLUMNS), ("attack", attacks), ("measure", measures), ("subset", subsets)):
             writer.writerows([kind, *item] for item in words.items())
     for name, content in pictures.items():
         (folder / f"{name}.png").write_bytes(content)

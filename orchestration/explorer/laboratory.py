@@ -224,7 +224,9 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
         if value is not None:
             # Who is often right is on the left of the picture, and who is not, on the right.
             look |= {"align": "right", "dx": 0} if words == Exact.method else {"align": "left", "dx": 4}
-            line = alt.Chart(pd.DataFrame([{"risk": value, "words": "\n".join(wrap(words, _LABEL))}]))
+            wrapped = wrap(words, _LABEL)
+            look["dy"] = -6 - _LINE * (len(wrapped) - 1)
+            line = alt.Chart(pd.DataFrame([{"risk": value, "words": "\n".join(wrapped)}]))
             layers.append(line.mark_rule(strokeDash=[5, 4], color="#444444").encode(y="risk:Q"))
             layers.append(
                 line.mark_text(**look, color="#222222").encode(

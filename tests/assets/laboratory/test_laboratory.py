@@ -199,9 +199,11 @@ def _require_results(folder: Path) -> None:
     with (folder / "dictionary.csv").open(newline="") as lines:
         described = {(row["kind"], row["name"]) for row in csv.DictReader(lines)}
     rows = results.to_pylist()
-    assert {("column", name) for name in COLUMNS} | {("measure", row["measure"]) for row in rows} <= described
+    assert {("column", name) for name in COLUMNS} <= described
+    assert {(kind, row[kind]) for row in rows for kind in ("measure", "attack", "subset")} <= described
     assert {row["measure"] for row in rows} <= set(MEASURES) - set(FURTHER_MEASURES)
-    assert {name for kind, name in described if kind == "attack"} == set(ATTACKERS) - {"undo", "poor_link"}
+    attackers = {name for kind, name in described if kind == "attack"}
+    assert attackers == (set(ATTACKERS) | {"none", "tables"}) - {"undo", "poor_link"}
     assert results.schema.metadata[b"attackers"] == b"reconstruct, link, likeliest, margin, difference, pairs"
     assert (folder / "results.csv").read_text().count("\n") == len(rows) + 1
     found = {tuple(row[name] for name in ("method", "attack", "subset", "block_size", "measure")): row for row in rows}
