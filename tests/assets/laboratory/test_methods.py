@@ -495,7 +495,7 @@ def find_right(truth: Truth, publication: Publication, attack: Attack = link) ->
 def test_records_of_tables_of_types_are_linked_less_with_less_budget(tier: Tier, points: Sequence[Point]) -> None:
     """Told apart from: tables whose detail follows from the records and not from noise, an attack that does not read
     the tables, and a missing record that changes noise."""
-    truth = make_truth_of_types(tier)
+    truth = make_truth_of_types(tier, 96, 3) if tier is HOUSEHOLDS else make_truth_of_types(tier)
     exact = Exact().draw(truth.tract, KEY).publication
     swapped = Swapped(Fraction(9, 10), BY_PERSONS).draw(truth.tract, KEY).publication
     drawn = [point.draw(truth.tract, KEY).publication for point in points]
