@@ -16,6 +16,7 @@ from assets.release.numbers import Rho
 from assets.safetab.lists import read_lists
 from mechanisms.noise import Noise
 from mechanisms.risk.posterior import GaussianLaw
+from mechanisms.risk.tiers import Tier
 from mechanisms.safetab.adaptive import GroupNoise, draw_block
 from mechanisms.safetab.design import SafeTabPDesign
 from mechanisms.safetab.lists import MOST_RACE_CODES, CodeLists, Iteration, RegionType
@@ -38,9 +39,12 @@ class SafeTab(Point):
     def parameters(self) -> str:
         return f"budget × {float(self.factor):g}"
 
-    def draw(self, tract: Tract, key: bytes) -> Draw:
-        tier, counts = tract.tier, tract.count()
-        design = SafeTabPDesign(
+    def require(self, tier: Tier) -> None:
+        super().require(tier)
+        self._find_design(tier)
+
+    def _find_design(self, tier: Tier) -> SafeTabPDesign:
+        return SafeTabPDesign(
             states=("01",),
             noise=Noise.GAUSSIAN,
             stabilities={_PAIR: _read_production().stability(*_PAIR, MOST_RACE_CODES)},
@@ -49,7 +53,10 @@ class SafeTab(Point):
             stage_1_share=STAGE_1_SHARE,
             zero_suppression_chance=ZERO_SUPPRESSION_CHANCE,
         )
-        (measured,) = design.measured
+
+    def draw(self, tract: Tract, key: bytes) -> Draw:
+        tier, counts = tract.tier, tract.count()
+        (measured,) = self._find_design(tier).measured
         kept = draw_block(
             measured,
             [str(place) for place in range(len(counts))],

@@ -285,6 +285,10 @@ def test_all_methods_of_a_tier_are_in_one_picture() -> None:
         ({"methods": {"phsafe": {"factors": [1]}}}, "PHSafe is not built for tier T1; it is for T4-households"),
         ({"tier": "T4-households", "methods": {"safetab": {"factors": [1]}}}, "SafeTab-P is not built for tier T4-hou"),
         ({"methods": {"safetab": {"factors": [0]}}}, "factors"),
+        (
+            {"tier": "T4-groups", "methods": {"safetab": {"factors": [10**6]}}},
+            "methods: budgets: TRACT 1: ρ = 8000",
+        ),
         ({"draws": 0}, "draws"),
         ({"attacks": {"link": "a:b"}}, "a built-in attack has this name"),
         ({"attacks": {"mine": "no import path"}}, "attacks.mine"),
