@@ -34,7 +34,13 @@ from assets.topdown.release import (
 )
 from assets.topdown.replicates import TopDownReplication, replicates_gate
 from assets.topdown.spine import pluralize, spine_recipe, stage_ancestry
-from assets.topdown.tables import redistricting_table, redistricting_tables, register_codes, tables_recipe
+from assets.topdown.tables import (
+    redistricting_table,
+    redistricting_tables,
+    register_codes,
+    tables_recipe,
+    unite_tables,
+)
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MOST_PERSONS, POPULATION, SCHEMAS
@@ -74,7 +80,10 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
         session_gate("tables_agree", "tables", _check_tables),
     ]
     if release.partitioned:
-        gates.append(session_gate("records_of_states", MICRODATA, _check_states))
+        gates += [
+            session_gate("records_of_states", MICRODATA, _check_states),
+            session_gate("tables_of_states", "tables", _check_tables_of_states),
+        ]
     if release.design.full:
         gates += [
             session_gate("persons_and_units_agree", estimated, _check_units),
@@ -276,6 +285,14 @@ def _check_states(session: Session, context: Context) -> Iterable[str]:
     """The records of every state were made from its stored estimates."""
     for state in find_stale_states(session, context.custody, context.release):
         yield f"{context.release.of_state(RECORDS, state)}: missing, altered, or made from other estimates"
+
+
+def _check_tables_of_states(session: Session, context: Context) -> Iterator[str]:
+    """The stored tables of every state are the rows of the whole tables."""
+    release = context.release
+    tables = [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]
+    for name, recipe in unite_tables(session, release, tables).items() if tables else ():
+        yield from differing_table(session, redistricting_table(release, name), recipe)
 
 
 def _find_record_problems(session: Session, release: TopDownRelease, schema: Schema) -> Iterator[str]:

@@ -129,7 +129,7 @@ def tables_recipe(session: Session, release: TopDownRelease, *, apart: bool = Fa
     published = redistricting_tables(release)
     by_state = [table for table in published if apart and table.name in release.tabulated_by_state]
     whole, spine = [table for table in published if table not in by_state], release.public(SPINE)
-    recipes = _unite_tables(session, release, by_state) if by_state else {}
+    recipes = unite_tables(session, release, by_state) if by_state else {}
     if whole:
         ancestry = stage_ancestry(session, release)
         recipes |= _count_tables(
@@ -163,8 +163,9 @@ def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict
     return {release.public(release.of_state(name.lower(), state)): recipe for name, recipe in recipes.items()}
 
 
-def _unite_tables(session: Session, release: TopDownRelease, tables: Sequence[RedistrictingTable]) -> dict[str, Recipe]:
-    """By name, the recipes of tables from those of all states; the rows of the levels above from the estimates."""
+def unite_tables(session: Session, release: TopDownRelease, tables: Sequence[RedistrictingTable]) -> dict[str, Recipe]:
+    """By name, the recipes of tables that each state has, from those; the rows of the levels above from the
+    estimates."""
     states, places = read_states(session, release), count_places(session, release)
     above = release.levels[: release.levels.index(level_of_states(release.levels))]
     spine, pieces = release.public(SPINE), _pieces([(0, places[level]) for level in above])

@@ -70,9 +70,11 @@ def judge(
         output: the version of the first draw's output in a launch that nothing disturbs.
     """
     wrong = [f"the ledger is not intact: {each['problems']}" for each in (left, changed, undone) if each["problems"]]
-    wrong += [
-        "a release that this one reads was charged again" for each in (changed, undone) if each["read"] != left["read"]
-    ]
+    # One that is read is made anew too if its records change.
+    read, of_change = left["read"], set(changed["read"]) - set(left["read"])
+    is_due = changed["read"][: len(read)] == read and len(of_change) == len(set(read)) * ("record" in change)
+    if not is_due or undone["read"] != changed["read"]:
+        wrong.append(f"what this release reads was charged otherwise: {read}, {changed['read']}, {undone['read']}")
     first = set(left["reserved"])
     withdrawn = change.startswith("it is withdrawn")
     for state in (changed, undone):

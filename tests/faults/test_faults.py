@@ -194,6 +194,8 @@ def judge(left: Any, changed: Any, undone: Any, change: str = "a record changes"
         ({}, {"keys": ["c"]}, {}),
         ({}, {"spilled": ["stirred-1"]}, {}),
         ({}, {}, {"read": ["c"]}),
+        ({"read": ["c"]}, {"read": ["c"]}, {"read": ["c"]}),
+        ({"read": ["c"]}, {"read": ["c", "d"]}, {"read": ["c", "d", "e"]}),
         ({}, {"problems": ["entry 1 was altered"]}, {}),
         ({}, {}, {"refused": "for another reason"}),
         ({}, {}, {"reserved": ["a", "b", "c"]}),
@@ -208,6 +210,8 @@ def test_what_is_wrong_after_a_sequence_is_noticed(left: Any, changed: Any, undo
     assert judge({}, {}, {}) == []
     once_more = {"settled": {"b": "2"}, "finished": ["b"], "keys": ["a"]}
     assert judge(HALFWAY, once_more, {"refused": ""}) == []
+    assert judge({"read": ["c"]}, {"read": ["c", "d"]}, {"read": ["c", "d"]}) == []
+    assert judge({"read": ["c"]}, {"read": ["c", "d"]}, {"read": ["c", "d"]}, "the custody changes")
     withdrawn = judge({}, {}, {"refused": "was withdrawn"}, "it is withdrawn and a record changes")
     assert withdrawn == []
     assert judge(left, changed, undone)
