@@ -117,15 +117,23 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
         ValueError: if the names or types of a table's columns are not the declared ones.
         WarehouseError: if a statement fails.
     """
-    files = []
     for published in tables:
         _require_declared_columns(session, published)
-        rows = session.count(published.table)
-        if published.has_lists:
-            files.append(_write_lists(session, folder, published, rows))
-        else:
-            files += _write_rows(session, folder, published, rows)
-    return tuple(files)
+    rows = {published.name: session.count(published.table) for published in tables}
+    # One thread packs lists, while DuckDB writes the other tables.
+    with ThreadPoolExecutor(1) as packing:
+        packed = {
+            published.name: packing.submit(_write_lists, session, folder, published, rows[published.name])
+            for published in tables
+            if published.has_lists
+        }
+        written = {
+            published.name: list(_write_rows(session, folder, published, rows[published.name]))
+            for published in tables
+            if not published.has_lists
+        }
+        written |= {name: [files.result()] for name, files in packed.items()}
+    return tuple(file for published in tables for file in written[published.name])
 
 
 def _order_rows(session: Session, published: PublishedTable, rows: int) -> Sequence[PublishedColumn]:
@@ -230,7 +238,10 @@ def _write_rows(session: Session, folder: Path, published: PublishedTable, rows:
     order = () if groups else _order_rows(session, published, rows)
     for missing in (_missing_marker(session, published), None):
         with session.open_sibling() as reading:
-            source = session.register("rows", _read_groups(reading, published, groups)) if groups else published.table
+            source: Table | Fragment = published.table
+            # Parquet row groups would end where those of storage do.
+            if groups and (groups != [_WHOLE] or missing is None):
+                source = session.register("rows", _read_groups(reading, published, groups))
             yield _write_file(session, folder, published, source, order, rows, missing)
 
 
@@ -300,6 +311,11 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
     Rows that differ only in the key's last column are a group. Groups that are stored in order, as they are unless
     somebody copied the table, are read as they are stored: lists take long to sort.
     """
+    with session.open_sibling() as reading:
+        return _pack_lists(reading, folder, published, rows)
+
+
+def _pack_lists(session: Session, folder: Path, published: PublishedTable, rows: int) -> DataFile:
     path = folder / f"{published.name}.parquet"
     columns = _parquet_columns(published)
     *grouped, last = published.primary_key

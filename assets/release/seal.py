@@ -7,7 +7,9 @@ therefore contain the version of the CEF that was counted and what they follow f
 compares both with the current ones.
 
 The rows are hashed with a key of the custody, because plain multiset hashes can be forged by someone who chooses the
-rows.
+rows. Beside the seal of large tables is their content version with a second seal, which ties it to the rows in their
+order. As long as they keep that order, their content version need not be computed again, which takes several times as
+long.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +20,15 @@ import pyarrow as pa
 from mechanisms.refusal import RefusedError
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Session
+from resources.warehouse import LARGE, Session
 
 
 class SealError(RefusedError, ValueError):
     """Stored data do not have the seal of the stage that wrote them."""
 
+
+_COLUMNS = (["seal"], ["seal", "content", "in_order"])
+"""The columns of seals: of small tables, and of large ones."""
 
 MadeOf = Mapping[str, Any] | None
 """What sealed tables follow from besides their content, as plain values: of counts of the CEF, `compute_basis`."""
@@ -33,8 +38,12 @@ def seal_stage(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> None:
     """Seal the public tables of a stage, in the transaction in which they were written."""
-    row = pa.table({"seal": [_compute_seal(session, custody, tables, made_of)]})
-    session.create(_label(schema, stage), "warehouse/all", source=session.register("seal", row))
+    content = session.content_version(tables, custody.seal_key())
+    label = {"seal": [_compute_seal(custody, tables, content, made_of)]}
+    if any(session.count(table) >= LARGE for table in tables):
+        in_order = session.ordered_version(tables, custody.seal_key())
+        label |= {"content": [content], "in_order": [_seal_order(custody, tables, content, in_order)]}
+    session.create(_label(schema, stage), "warehouse/all", source=session.register("seal", pa.table(label)))
 
 
 def is_sealed(
@@ -42,9 +51,24 @@ def is_sealed(
 ) -> bool:
     """Whether all tables exist and are exactly those that the stage sealed."""
     label = _label(schema, stage)
-    if list(session.columns(label)) != ["seal"] or not all(session.columns(table) for table in tables):
+    if list(session.columns(label)) not in _COLUMNS or not all(session.columns(table) for table in tables):
         return False
-    return session.rows("warehouse/all", source=label) == [(_compute_seal(session, custody, tables, made_of),)]
+    rows = session.rows("warehouse/all", source=label)
+    content = compute_content(session, custody, schema, stage, tables)
+    return len(rows) == 1 and rows[0][0] == _compute_seal(custody, tables, content, made_of)
+
+
+def compute_content(session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table]) -> str:
+    """The content version of tables as they are stored, under the custody's key of seals: the one that the stage noted
+    if it sealed these rows in this order, or else computed."""
+    label = _label(schema, stage)
+    rows = session.rows("warehouse/all", source=label) if list(session.columns(label)) == _COLUMNS[1] else []
+    if len(rows) == 1 and isinstance(rows[0][1], str):
+        _, content, seal = rows[0]
+        in_order = session.ordered_version(tables, custody.seal_key())
+        if seal == _seal_order(custody, tables, content, in_order):
+            return str(content)
+    return session.content_version(tables, custody.seal_key())
 
 
 def require_sealed(
@@ -59,15 +83,16 @@ def require_sealed(
         )
 
 
-def _compute_seal(session: Session, custody: Custody, tables: Sequence[Table], made_of: MadeOf) -> str:
+def _compute_seal(custody: Custody, tables: Sequence[Table], content: str, made_of: MadeOf) -> str:
     """64 hexadecimal digits."""
     return custody.seal(
-        {
-            "tables": [str(table) for table in tables],
-            "content": session.content_version(tables, custody.seal_key()),
-            "made_of": dict(made_of or {}),
-        }
+        {"tables": [str(table) for table in tables], "content": content, "made_of": dict(made_of or {})}
     )
+
+
+def _seal_order(custody: Custody, tables: Sequence[Table], content: str, in_order: str) -> str:
+    """The seal of a content version for rows in an order."""
+    return custody.seal({"tables": [str(table) for table in tables], "content": content, "in_order": in_order})
 
 
 def _label(schema: str, stage: str) -> Table:

@@ -7,7 +7,8 @@ ones, and are sealed with what they were made of. Only public tables are read, s
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -24,10 +25,19 @@ from assets.release.draw import StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
 from assets.topdown.information import Accounts, hash_regions, list_parts, read_accounts
-from assets.topdown.reading import PLACES_AT_A_TIME, Reading, Scope, StateLimits, hash_facts, read_draw_id
+from assets.topdown.reading import (
+    PLACES_AT_A_TIME,
+    Reading,
+    Scope,
+    StateLimits,
+    count_processes,
+    hash_facts,
+    read_draw_id,
+)
 from assets.topdown.release import INFORMATION, INTERVALS, TEXTS, TopDownRelease
 from assets.topdown.spine import read_codes, read_states, read_tree
 from assets.topdown.tables import redistricting_tables
+from assets.topdown.workers import Task
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import SCHEMAS, level_of_states
 from mechanisms.topdown.estimation import Families
@@ -42,6 +52,7 @@ from mechanisms.topdown.information import (
 )
 from mechanisms.topdown.redistricting import RedistrictingTable
 from resources.custody import Custody
+from resources.processes import order_results
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
@@ -54,6 +65,9 @@ COLUMNS = {
     "linear_upper": "Upper end of the 90% interval around the linear estimate",
 }
 """By ending, the columns of a cell."""
+
+_AHEAD = 2
+"""The tasks for each thread that are read in advance."""
 
 _DECIMAL = pa.decimal128(18, 2)
 _TYPES = dict(zip(COLUMNS, (_DECIMAL, pa.int64(), pa.int64()), strict=True))
@@ -202,26 +216,31 @@ class _Descent:
             codes = read_codes(session, release, scope.level, *places)
         found: dict[str, list[Linear]] = {name: [] for name in self._tables}
         waiting: dict[str, list[_Cells]] = {name: [] for name in self._tables}
-        parent = begin = 0
-        for task in reading.tasks():
-            for name, sums in self._sums.items():
-                parents = above[name].between(parent, parent + task.parents) if above else None
-                linear, estimate, lower = _estimate(task.families[name], parents, sums)
-                waiting[name].append((estimate, lower, linear.most))
-                if scope.level != release.finest:
-                    found[name].append(linear)
-            parent += task.parents
-            end = begin + sum(len(lower) for _, lower, _ in next(iter(waiting.values()), []))
-            if end - begin >= PLACES_AT_A_TIME or end == len(codes):
-                for name, cells in waiting.items():
-                    self._write(
-                        name, scope.level, codes[begin:end], list(map(np.concatenate, zip(*cells, strict=True)))
-                    )
-                    cells.clear()
-                begin = end
+        begin, threads = 0, count_processes(release)
+        with ThreadPoolExecutor(threads) as pool:
+            tasks = _join_parents(reading.tasks(), above)
+            for estimates in order_results(lambda task: pool.submit(self._estimate, *task), tasks, _AHEAD * threads):
+                for name, (linear, estimate, lower) in estimates.items():
+                    waiting[name].append((estimate, lower, linear.most))
+                    if scope.level != release.finest:
+                        found[name].append(linear)
+                end = begin + sum(len(lower) for _, lower, _ in next(iter(waiting.values()), []))
+                if end - begin >= PLACES_AT_A_TIME or end == len(codes):
+                    for name, cells in waiting.items():
+                        self._write(
+                            name, scope.level, codes[begin:end], list(map(np.concatenate, zip(*cells, strict=True)))
+                        )
+                        cells.clear()
+                    begin = end
         self.answers |= reading.answers.by_label()
         self.regions.add(hash_facts(reading.regions))
         return {name: _concatenate(parts) for name, parts in found.items() if parts}
+
+    def _estimate(
+        self, task: Task, parents: Mapping[str, Linear]
+    ) -> dict[str, tuple[Linear, NDArray[np.float64], NDArray[np.int64]]]:
+        """`_estimate` of the families of a task, by histogram."""
+        return {name: _estimate(task.families[name], parents.get(name), sums) for name, sums in self._sums.items()}
 
     def _write(self, histogram: str, level: str, codes: pa.ChunkedArray, cells: Sequence[NDArray[Any]]) -> None:
         estimate, lower, upper = cells
@@ -263,6 +282,14 @@ def _estimate(
     estimate, variance = sum_cells(sums, information)
     lower, most = round_intervals(estimate, variance, np.repeat(above, np.diff(families.starts), axis=0))
     return Linear(information, most), estimate, lower
+
+
+def _join_parents(tasks: Iterator[Task], above: Mapping[str, Linear]) -> Iterator[tuple[Task, Mapping[str, Linear]]]:
+    """Each task with the linear estimates of its parents, by histogram; the root has none."""
+    parent = 0
+    for task in tasks:
+        yield task, {name: linear.between(parent, parent + task.parents) for name, linear in above.items()}
+        parent += task.parents
 
 
 def _concatenate(parts: Sequence[Linear]) -> Linear:

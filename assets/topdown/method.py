@@ -15,6 +15,7 @@ from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Fact, Partitions, release_hook, session_hook, statement_hook
 from assets.release.microdata import Microdata
+from assets.release.seal import compute_content
 from assets.release.statement import Accuracy, Parameter
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
@@ -160,7 +161,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     def inputs(self, session: Session, custody: Custody) -> Inputs:
         # The content that the seal of these tables covers too, so that a session computes it once.
-        content = session.content_version(self._places, custody.seal_key())
+        content = compute_content(session, custody, self.release.schema, INVARIANTS, self._places)
         places = hmac.new(self.release.version_key(custody), content.encode(), sha256).hexdigest()
         return Inputs({**super().inputs(session, custody).versions, PLACES: places})
 

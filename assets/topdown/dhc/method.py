@@ -18,6 +18,7 @@ from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Fact, release_hook, session_hook, statement_hook
 from assets.release.microdata import Microdata
 from assets.release.release import Release
+from assets.release.seal import compute_content
 from assets.release.statement import Accuracy
 from assets.tabulation.asset import TABLES
 from assets.topdown.dhc.accuracy import build_dhc_accuracy
@@ -178,8 +179,9 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
         }
 
     def inputs(self, session: Session, custody: Custody) -> Inputs:
-        parts = [tables for stage, tables in self.charged_tables().items() if stage != self.counts_stage]
-        contents = "".join(session.content_version(tables, custody.seal_key()) for tables in parts)
+        schema, charged = self.release.schema, self.charged_tables().items()
+        parts = [(stage, tables) for stage, tables in charged if stage != self.counts_stage]
+        contents = "".join(compute_content(session, custody, schema, *part) for part in parts)
         places = hmac.new(self.release.version_key(custody), contents.encode(), sha256).hexdigest()
         return Inputs({**super().inputs(session, custody).versions, PLACES: places})
 
