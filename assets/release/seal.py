@@ -53,9 +53,9 @@ def is_sealed(
     label = _label(schema, stage)
     if list(session.columns(label)) not in _COLUMNS or not all(session.columns(table) for table in tables):
         return False
-    rows = session.rows("warehouse/all", source=label)
+    seals = [row[0] for row in session.rows("warehouse/all", source=label)]
     content = compute_content(session, custody, schema, stage, tables)
-    return len(rows) == 1 and rows[0][0] == _compute_seal(custody, tables, content, made_of)
+    return seals == [_compute_seal(custody, tables, content, made_of)]
 
 
 def compute_content(session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table]) -> str:
