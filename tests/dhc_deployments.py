@@ -1,6 +1,6 @@
 """A deployment of a DHC release on a small synthetic census, within redistricting data that are published before."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,7 @@ def dhc_deployment(
     full: bool = False,
     homes: int = 800,
     measured: bool = False,
+    states: Sequence[str] = ("10",),
     **changes: Any,
 ) -> DHCDeployment:
     """A deployment whose redistricting data are published; of the DHC, nothing has run yet.
@@ -93,10 +94,11 @@ def dhc_deployment(
         full: whether the redistricting data have full estimation, by which their persons and units agree.
         homes: the households of the census.
         measured: whether the redistricting release publishes its noisy measurements and invariants.
+        states: those of the census.
         changes: to the release's declaration.
     """
     described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
-    population = SyntheticPopulation(households=homes, states=["10"], seed=20 + guess, dhc=True)
+    population = SyntheticPopulation(households=homes, states=list(states), seed=20 + guess, dhc=True)
     town = synthetic_census(population, **(described | dict(dataset or {})))
     before = {"products": ["P1", "persons", "units"] if repeated else ["persons", "units"], "replicates": repeated}
     before |= {"estimation": "full"} if full else {}

@@ -106,6 +106,13 @@ def read_codes(spine: Mapping[str, Sequence[str] | PrefixDeclaration]) -> dict[s
 class TreeDeclaration(ReleaseDeclaration):
     """The YAML declaration of a release by a TopDown algorithm, in the places of a spine."""
 
+    partitions: Literal["state"] | SkipJsonSchema[None] = Field(
+        None,
+        description="state: the levels below State are estimated state by state, each state in a run of its own, which "
+        "other machines can make side by side. The publication is the same. Needs a level State between the root and "
+        "the finest level.",
+    )
+
     @property
     @abstractmethod
     def codes(self) -> Mapping[str, Code]:
@@ -173,13 +180,6 @@ class TopDownDeclaration(TreeDeclaration):
         strict=True,
         description="How often noise and estimation run again on the published counts, for the errors of the tables; "
         "0: not at all. 25 is a good number, 2 the least. Costs time and no budget.",
-    )
-
-    partitions: Literal["state"] | SkipJsonSchema[None] = Field(
-        None,
-        description="state: the levels below State are estimated state by state, each state in a run of its own, which "
-        "other machines can make side by side. The publication is the same. Needs a level State between the root and "
-        "the finest level.",
     )
 
     @property

@@ -14,12 +14,13 @@ import dagster as dg
 
 from assets.conventions import PARTITIONS_POOL, StageKind, public_table_metadata, table_schema
 from assets.measurement.method import MEASUREMENTS
-from assets.release.method import DRAW, Partitions
+from assets.release.method import DRAW
 from assets.release.stage import release_stage
 from assets.topdown.estimation import Estimation, estimate_levels, keep_states, unite_states
 from assets.topdown.information import build_information
+from assets.topdown.partitions import keep_keys, state_partitions
 from assets.topdown.reading import Scope, list_scopes
-from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, RECORDS, TEXTS, TopDownRelease
+from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, TEXTS, TopDownRelease
 from assets.topdown.spine import pluralize, read_states
 from mechanisms.topdown.design import level_of_states, words
 from mechanisms.topdown.schema import PERSONS, UNITS
@@ -37,14 +38,6 @@ ESTIMATE_COLUMNS = {
     "cell": "Number of the cell in the histogram",
     "count": "Estimated count; cells with count 0 are left out",
 }
-
-
-def state_partitions(release: TopDownRelease) -> Partitions:
-    """Those of the levels below the states, and of the records."""
-    stages = [release.estimates(level) for level in release.levels if release.is_by_state(level)]
-    return Partitions(
-        f"{release.schema}__states", release.estimates(level_of_states(release.levels)), [*stages, RECORDS]
-    )
 
 
 def build_estimates(release: TopDownRelease) -> list[dg.AssetsDefinition]:
@@ -87,10 +80,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
                 states = keep_states(session, release)
-            name = state_partitions(release).name
-            for state in set(context.instance.get_dynamic_partitions(name)).difference(states):
-                context.instance.delete_dynamic_partition(name, state)
-            context.instance.add_dynamic_partitions(name, states)
+            keep_keys(context, release, states)
         table, _ = scope.tables(release)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)

@@ -353,7 +353,7 @@ def keep_states(session: Session, release: TopDownRelease) -> list[str]:
                 session.drop(release.public(view))
     for name in surplus:
         session.drop(release.public(name))
-    return states if release.declaration.partitions else []
+    return states if release.partitioned else []
 
 
 def find_tables_of_other_states(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:

@@ -20,13 +20,14 @@ from assets.release.statement import Accuracy, Parameter
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
 from assets.topdown.drawing import Drawing, find_wrong_noise
-from assets.topdown.estimated import build_estimates, state_partitions
+from assets.topdown.estimated import build_estimates
 from assets.topdown.estimation import read_spreads
 from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.intervals import build_intervals
 from assets.topdown.invariants import build_invariants, require_feasible
 from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
+from assets.topdown.partitions import state_partitions
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
 from assets.topdown.published import list_microdata, published_tables
 from assets.topdown.records import build_microdata
@@ -104,7 +105,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     @property
     def partitions(self) -> Partitions | None:
-        return state_partitions(self.release) if self.release.declaration.partitions else None
+        return state_partitions(self.release) if self.release.partitioned else None
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

@@ -59,14 +59,14 @@ class Scope:
         of = f"{self.histogram} of {self.level}" if self.histogram else self.level
         return f"{of} in {self.state}" if self.state else of
 
-    def above(self, release: TopDownRelease) -> "Scope | None":
+    def above(self, release: TreeRelease) -> "Scope | None":
         depth = release.levels.index(self.level)
         if not depth:
             return None
         level = release.levels[depth - 1]
         return Scope(level, self.state if release.is_by_state(level) else "", self.histogram)
 
-    def tables(self, release: TopDownRelease) -> tuple[Table, Table]:
+    def tables(self, release: TreeRelease) -> tuple[Table, Table]:
         """The table of estimates, and that of their account."""
         name = release.estimates(self.level, self.state, self.histogram or "level")
         return release.public(name), release.public(f"{name}_made")

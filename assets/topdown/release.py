@@ -118,6 +118,11 @@ class TreeRelease(Release):
                     )
                 if declared.type.stored != "VARCHAR" or declared.nullable:
                     self.refuse(f"spine: {level}: column {column} must be text and not nullable")
+        if self.partitioned and level_of_states(self.levels) in (self.levels[0], self.finest):
+            self.refuse(
+                f"partitions: the spine has no level {STATE} between {self.levels[0]} and {self.finest}, whose places "
+                "would be the partitions"
+            )
 
     def _check_replicates(self, declared: int, tables: Collection[str], having: str) -> None:
         """Raise DeclarationError if replicates are declared, but too few or too many, or without tables."""
@@ -141,7 +146,28 @@ class TreeRelease(Release):
     @property
     def partitioned(self) -> bool:
         """Whether places below the states are estimated state by state, each state in a run of its own."""
-        return False
+        return self.declaration.partitions is not None
+
+    def estimates(self, level: str, state: str = "", histogram: str = "level") -> str:
+        """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of
+        one histogram."""
+        name = f"{histogram}_{level.lower()}"
+        return self.of_state(name, state) if state else name
+
+    def of_state(self, name: str, state: str) -> str:
+        """The name of the part of a table that one state has."""
+        return f"{name}__{state}"
+
+    def is_below_states(self, level: str) -> bool:
+        return self.levels.index(level) > self.levels.index(level_of_states(self.levels))
+
+    def is_by_state(self, level: str) -> bool:
+        return self.partitioned and self.is_below_states(level)
+
+    @property
+    def stages_by_state(self) -> Sequence[str]:
+        """The stages that each state has in a run of its own, each after those before it."""
+        return [self.estimates(level) for level in self.levels if self.is_by_state(level)]
 
     def stage_units(self, session: Session) -> Table | Fragment:
         """The units of the CEF with all columns by which places are coded."""
@@ -169,11 +195,6 @@ class TopDownRelease(TreeRelease):
         for name in self.products:
             if name not in self._allowed_products:
                 self.refuse(f"products: {name} would be published exactly, but is not declared among the invariants")
-        if self.declaration.partitions and level_of_states(self.levels) in (self.levels[0], self.finest):
-            self.refuse(
-                f"partitions: the spine has no level {STATE} between {self.levels[0]} and {self.finest}, whose places "
-                "would be the partitions"
-            )
         self._check_replicates(self.declaration.replicates, set(self.products) & set(TABLES), ", ".join(TABLES))
 
     def _check_columns(self) -> None:
@@ -193,18 +214,8 @@ class TopDownRelease(TreeRelease):
         return tuple(name for name in PRODUCTS if name not in STATISTICS or name in self.design.invariants)
 
     @property
-    def partitioned(self) -> bool:
-        return self.declaration.partitions is not None
-
-    def estimates(self, level: str, state: str = "", histogram: str = "level") -> str:
-        """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of
-        one histogram."""
-        name = f"{histogram}_{level.lower()}"
-        return self.of_state(name, state) if state else name
-
-    def of_state(self, name: str, state: str) -> str:
-        """The name of the part of a table that one state has."""
-        return f"{name}__{state}"
+    def stages_by_state(self) -> Sequence[str]:
+        return [*super().stages_by_state, RECORDS]
 
     @property
     def recorded_by_state(self) -> Sequence[str]:
@@ -225,16 +236,10 @@ class TopDownRelease(TreeRelease):
         """The names of the public tables of which each state has a part: records, and tables made of them."""
         return [*self.recorded_by_state, *map(str.lower, self.tabulated_by_state)]
 
-    def is_below_states(self, level: str) -> bool:
-        return self.levels.index(level) > self.levels.index(level_of_states(self.levels))
-
-    def is_by_state(self, level: str) -> bool:
-        return self.declaration.partitions is not None and self.is_below_states(level)
-
     @property
     def in_parts(self) -> bool:
         """Whether the estimates of a level are in several tables, which the stage `estimates` puts together."""
-        return self.declaration.partitions is not None or self.design.full
+        return self.partitioned or self.design.full
 
     @property
     def estimated(self) -> str:

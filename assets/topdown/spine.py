@@ -71,7 +71,11 @@ class Tree:
     def ranges_below(self, level: str, number: int) -> list[tuple[int, int]]:
         """A place's own number and the places below it: for each level from `level` to the finest, the first, and the
         number after that of the last."""
-        ranges = [(number, number + 1)]
+        return self.extend_below(level, number, number + 1)
+
+    def extend_below(self, level: str, first: int, last: int) -> list[tuple[int, int]]:
+        """As `ranges_below`, of the places from `first` up to `last`."""
+        ranges = [(first, last)]
         for parents in self.parents[self.levels.index(level) :]:
             first, last = np.searchsorted(parents, ranges[-1])
             ranges.append((int(first), int(last)))

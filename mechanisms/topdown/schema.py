@@ -114,6 +114,10 @@ class Counts:
     cell: NDArray[np.int64]
     count: NDArray[np.int64]
 
+    def shift(self, by: int) -> "Counts":
+        """The same of places with numbers that are greater by so much."""
+        return Counts(self.number + by, self.cell, self.count)
+
     def locate(self, marginal: Marginal, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The counts that add up to the answers in the places from `first` up to `last`: to which answer, and how much.
         Answers are numbered by place and marginal cell, from those of the place `first`."""

@@ -30,6 +30,10 @@ class DHC(ReleaseComponent):
         named = f"{self.declaration.dataset}/{self.declaration.consistent_with}"
         return [replace(self, redistricting=known.get(named, self.redistricting))]
 
+    @property
+    def partitioned(self) -> bool:
+        return self.declaration.partitions is not None
+
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
         if self.redistricting is None:
             raise DeclarationError(

@@ -1,4 +1,9 @@
--- The number of measurements of histograms or levels that there are not.
+-- The number of measurements of histograms or places that there are not.
 SELECT count(*)
-FROM {{ measurements }}
-WHERE (list_contains($histograms, histogram) AND list_contains($levels, level)) IS NOT TRUE
+FROM {{ measurements }} AS measured
+WHERE
+    NOT coalesce(list_contains($histograms, measured.histogram), FALSE)
+    OR NOT EXISTS (
+        FROM {{ spine }} AS place
+        WHERE place.level = measured.level AND place.number = measured.number
+    )

@@ -81,7 +81,7 @@ def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
             for name in tables:
                 error = _compare_tables(name, exact, estimates, places)
                 yield Figure(level.name, name, POST_PROCESSED, error, places)
-            stored = Stored(session, release, SCHEMAS[histogram], level)
+            stored = Stored(session, release, SCHEMAS[histogram], level, queries)
             for query in queries:
                 errors = compare_answers(stored, query, exact, estimates)
                 for source, error in zip((RAW, POST_PROCESSED), errors, strict=True):

@@ -124,12 +124,12 @@ def _check_origin(session: Session, context: Context) -> Iterable[str]:
     draw = context.method.describe(session, context.custody)
     wrong, read = find_wrong_levels(session, context.custody, context.release, draw.draw_id)
     if wrong:
-        return [f"{level}: altered, or made from other data" for level in wrong]
+        return [f"{scope}: altered, or made from other data" for scope in wrong]
     try:
         due = read_again(session, context.release)
     except GridError as error:
         return [str(error)]
-    return [f"{level}: estimated from other measurements" for level in due if due[level] != read[level]]
+    return [f"{scope}: estimated from other measurements" for scope in due if due[scope] != read[scope]]
 
 
 def _check_sums_of_children(session: Session, context: Context) -> Iterator[str]:

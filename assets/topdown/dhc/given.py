@@ -25,6 +25,7 @@ from assets.release.seal import seal_stage
 from assets.release.stage import COLUMN_SCHEMA, Recipes, build_stage, create_tables, release_stage, store_rows
 from assets.topdown.asking import inform_levels, list_all_families, read_measured
 from assets.topdown.dhc.release import FACILITIES, LINEAR, REDISTRICTING, TEXTS, DHCRelease
+from assets.topdown.histograms import read_counts
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import SPINE
 from assets.topdown.spine import placement, read_codes
@@ -90,9 +91,9 @@ def build_redistricting(release: DHCRelease) -> dg.AssetsDefinition:
         kinds={"duckdb", "parquet"},
     )
     def redistricting(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
-        table = release.public(REDISTRICTING)
         with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
             recipes = redistricting_recipes(session, release, custody, ledger)
+            table, *_ = recipes
             with session.transaction():
                 create_tables(session, recipes)
                 counted = read_basis(session, custody, release.dataset, release.counted_with)
@@ -103,7 +104,7 @@ def build_redistricting(release: DHCRelease) -> dg.AssetsDefinition:
                 "records": preview(["histogram", "records"], [(name, f"{total:,}") for name, total in totals.items()]),
                 COLUMN_SCHEMA: table_schema(session.columns(table), REDISTRICTING_COLUMNS),
             }
-            version = dg.DataVersion(session.content_version([table]))
+            version = dg.DataVersion(session.content_version(list(recipes)))
         return dg.MaterializeResult(data_version=version, metadata=metadata)
 
     return redistricting
@@ -186,38 +187,38 @@ def fit_published(session: Session, release: DHCRelease, signed: SignedFolder) -
     return pa.concat_tables(rows)
 
 
-def read_redistricting(session: Session, release: DHCRelease, histogram: str) -> Counts:
-    """The published counts of a histogram of the redistricting release in the places of the finest level."""
+def read_redistricting(
+    session: Session, release: DHCRelease, histogram: str, first: int = 0, last: int = 2**62
+) -> Counts:
+    """The published counts of a histogram of the redistricting release in the places of the finest level from `first`
+    up to `last`, which are then counted from 0."""
+    return read_counts(session, release.public(REDISTRICTING), first, last, histogram=histogram).shift(-first)
+
+
+def read_persons(session: Session, release: DHCRelease, first: int = 0, last: int = 2**62) -> Held:
+    """Published persons by place of the finest level and group, of places as `read_redistricting`."""
+    return Held(read_redistricting(session, release, "persons", first, last), PERSONS.marginal(GROUPS).size)
+
+
+def read_facilities(session: Session, release: DHCRelease, places: int, first: int = 0) -> NDArray[np.int64]:
+    """The facilities of so many places of the finest level, shape (places, 24)."""
     rows = session.arrow(
-        "topdown/counts",
-        {"first": 0, "last": 2**62, "histogram": histogram},
-        counts=release.public(REDISTRICTING),
-        chosen=["histogram"],
+        "dhc/facilities_of_places", {"first": first, "last": first + places}, facilities=release.public(FACILITIES)
     )
-    return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
-
-
-def read_persons(session: Session, release: DHCRelease) -> Held:
-    """Published persons by place of the finest level and group."""
-    return Held(read_redistricting(session, release, "persons"), PERSONS.marginal(GROUPS).size)
-
-
-def read_facilities(session: Session, release: DHCRelease, places: int) -> NDArray[np.int64]:
-    """The facilities of the finest level, shape (places, 24)."""
-    rows = session.arrow("warehouse/all", source=release.public(FACILITIES))
     position: Mapping[str, int] = {str(code): number for number, code in enumerate(QUARTERS)}
     found = np.zeros((places, len(QUARTERS)), dtype=np.int64)
     types = np.array([position[code] for code in rows["type"].to_pylist()], dtype=np.int64)
-    found[rows["number"].to_numpy(), types] = rows["count"].to_numpy()
+    found[rows["number"].to_numpy() - first, types] = rows["count"].to_numpy()
     return found
 
 
-def read_units(session: Session, release: DHCRelease, places: int) -> NDArray[np.int64]:
-    """What holds of units: occupied and vacant ones as published, and facilities by type, shape (places, 26)."""
-    counts = read_redistricting(session, release, UNITS.name)
+def read_units(session: Session, release: DHCRelease, places: int, first: int = 0) -> NDArray[np.int64]:
+    """What holds of units of so many places: occupied and vacant ones as published, and facilities by type, shape
+    (places, 26)."""
+    counts = read_redistricting(session, release, UNITS.name, first, first + places)
     occupancy = np.zeros((places, 2), dtype=np.int64)
     occupancy[counts.number, counts.cell] = counts.count
-    return np.concatenate([occupancy, read_facilities(session, release, places)], axis=1)
+    return np.concatenate([occupancy, read_facilities(session, release, places, first)], axis=1)
 
 
 def require_feasible(session: Session, release: DHCRelease, places: int) -> None:

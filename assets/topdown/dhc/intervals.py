@@ -17,7 +17,7 @@ from assets.release.stage import Recipes, store_tables
 from assets.tabulation.asset import build_tables
 from assets.topdown.dhc.given import read_units
 from assets.topdown.dhc.products import cell_names
-from assets.topdown.dhc.release import LINEAR, TEXTS, DHCRelease
+from assets.topdown.dhc.release import LINEAR, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.intervals import name_cells, to_decimals
 from assets.topdown.release import INTERVALS
 from assets.topdown.spine import read_codes, read_tree
@@ -47,7 +47,7 @@ Floats = NDArray[np.float64]
 def build_dhc_intervals(release: DHCRelease) -> dg.AssetsDefinition:
     return build_tables(
         release,
-        [MEASUREMENTS],
+        [MEASUREMENTS, REDISTRICTING],
         TEXTS("intervals", name=release.redistricting.name),
         lambda session: intervals_recipes(session, release),
         stage=INTERVALS,

@@ -7,13 +7,19 @@ levels above, so that a new run continues at the level where a killed run stoppe
 
 Beside the estimates of a level is an account of how they were made (`Made`), sealed under the custody. It has the
 digests of the answers as they were read. The gate `estimates_as_made` compares them with the settled measurements.
+
+In memory are a few families at a time (`Span`), or a single large one, with the counts of their places and of the
+places one level below. Of the levels further below, only the answers to queries with few answers are read. Results go
+to private Parquet files as they come. In a release with partitions, each state has tables of its own below the level of
+the states; the numbers of places, and so the answers, are the same.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -24,23 +30,27 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.charge.drawing import make_output
-from assets.conventions import StageKind, public_table_metadata, table_schema
+from assets.conventions import PARTITIONS_POOL, StageKind, public_table_metadata, table_schema
 from assets.release.draw import StaleInputError
 from assets.release.method import CHARGE, DRAW, Method
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, release_stage
-from assets.topdown.dhc.given import read_facilities, read_persons, read_units
+from assets.topdown.dhc.given import read_persons, read_units
 from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
-from assets.topdown.histograms import read_counts, stage_level
+from assets.topdown.histograms import read_counts
 from assets.topdown.measurements import Stopped, run_in_threads
-from assets.topdown.spine import Tree, pluralize, read_tree, stage_ancestry
-from mechanisms.topdown.design import words
+from assets.topdown.partitions import keep_keys, state_partitions
+from assets.topdown.reading import Scope
+from assets.topdown.spine import Tree, pluralize, read_states, read_tree
+from mechanisms.topdown.design import level_of_states, words
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.householders import Householders, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.levels import (
     Answering,
+    Coarse,
     Estimated,
+    Exact,
     Level,
     Measuring,
     Reading,
@@ -49,6 +59,8 @@ from mechanisms.topdown.dhc.levels import (
     estimate_homes,
     estimate_level,
     hold_units,
+    list_coarse,
+    list_families,
     list_reads,
     plan_levels,
     read_all,
@@ -62,7 +74,7 @@ from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.machine import count_cores
 from resources.processes import in_processes
-from resources.statements import Zone
+from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
 ESTIMATE_COLUMNS = {
@@ -71,6 +83,12 @@ ESTIMATE_COLUMNS = {
     "cell": "Number of the cell in the histogram",
     "count": "Estimated count; cells with count 0 are left out",
 }
+
+CELLS_AT_A_TIME = 2**20
+"""With each further so many counts of parents, the next families are estimated. A family is not divided."""
+
+_PLACES_AT_A_TIME = 8192
+"""So many finest places are added up to answers of the levels above at a time."""
 
 _ESTIMATES = pa.schema(
     [("histogram", pa.string()), ("number", pa.int64()), ("cell", pa.int64()), ("count", pa.int64())]
@@ -117,31 +135,35 @@ class Given:
     def list_reads(self) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
         return list_reads(self.plan, self.level, self.held, self.parents, self.above)
 
+    def list_families(self) -> Iterator[tuple[int, int, int, NDArray[np.int64], NDArray[np.int64] | None]]:
+        return list_families(self.plan, self.held, self.parents, self.above)
 
-class ReadDigest:
-    """The SHA-256 of all answers that the estimation of a histogram at a level reads, in the order in which they are
-    read first; a second pass reads some of them again."""
 
-    def __init__(self) -> None:
-        self._digest, self._seen = sha256(), set[tuple[str, str, int, int]]()
+@dataclass(frozen=True)
+class Span:
+    """Families of a scope that are measured and estimated together: those of the parents from `first` up to `last` in
+    the level above. At the root, which has no parent, these are 0 and 1."""
 
-    def add(self, of: tuple[str, str, int, int], cells: NDArray[np.int64], answers: NDArray[np.int64]) -> None:
-        if of not in self._seen:
-            self._seen.add(of)
-            self._digest.update(f"{of} {len(cells)}".encode())
-            for values in (cells, answers):
-                self._digest.update(np.ascontiguousarray(values, dtype="<i8").data)
+    scope: Scope
+    first: int
+    last: int
 
-    def hexdigest(self) -> str:
-        return self._digest.hexdigest()
+    def cut(self, release: DHCRelease, tree: Tree) -> list[tuple[int, int]]:
+        """By level from that of the scope, the first place of these families, or below them, and the one after the
+        last."""
+        depth = release.levels.index(self.scope.level)
+        places = np.searchsorted(tree.parents[depth - 1], [self.first, self.last]).tolist() if depth else (0, 1)
+        return tree.extend_below(self.scope.level, *places)
 
 
 @dataclass(frozen=True)
 class _Digested:
-    """The answers of a level, added to a digest as they are read."""
+    """The answers of a level, all of which are added to a digest, SHA-256, in the order in which they are read first; a
+    second pass reads some of them again."""
 
     answers: Answering
-    digest: ReadDigest
+    digest: Any
+    seen: set[tuple[str, int, int]] = field(default_factory=set)
 
     @property
     def schema(self) -> Schema:
@@ -153,29 +175,41 @@ class _Digested:
 
     def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
         found = self.answers.read(query, first, last, cells)
-        self.digest.add((self.level.name, query, first, last), cells, found)
+        if (query, first, last) not in self.seen:
+            self.seen.add((query, first, last))
+            of = self.level.name, query, self.level.first + first, self.level.first + last
+            self.digest.update(f"{of} {len(cells)}".encode())
+            for values in (cells, found):
+                self.digest.update(np.ascontiguousarray(values, dtype="<i8").data)
         return found
+
+
+def digest_all(answers: Sequence[Answering], digest: Any) -> list[Answering]:
+    """The answers of several levels, which are added to a digest, SHA-256, as they are read."""
+    return [_Digested(each, digest) for each in answers]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that the measurement and the estimation of one level read, in memory.
+    """All that the measurement and the estimation of a span read, in memory. At each level, its places are counted from
+    0.
 
     Attributes:
         given: by histogram.
-        parents: of this level's places and of those of all levels below.
-        levels: by histogram, this level and all below.
-        exact: the exact counts of these levels, if the session reads them.
+        parents: of the span's places and of those at all levels below that are read.
+        levels: by histogram, these levels.
+        exact: their exact counts, if the session reads them.
         full: whether places are estimated from the answers at and below them.
         occupancy: occupied and vacant units, and facilities by type, shape (places, 26).
         quarters: the limits of persons.
         householders: those of households, if they lie within persons.
     """
 
+    span: Span
     given: Mapping[str, Given]
     parents: Sequence[NDArray[np.int64]]
     levels: Mapping[str, Sequence[Level]]
-    exact: Mapping[str, Sequence[Counts]]
+    exact: Mapping[str, Sequence[Exact]]
     full: bool
     occupancy: NDArray[np.int64]
     quarters: Quarters | None
@@ -186,34 +220,49 @@ class Inputs:
         schema, counts = SCHEMAS[histogram], self.exact[histogram]
         return [Measuring(schema, *of, key) for of in zip(self.levels[histogram], counts, strict=True)]
 
-    def digest(self, answers: Sequence[Answering], digest: ReadDigest) -> Reading:
-        """The answers of this level and of those below, as the estimation reads them, added to a digest."""
-        return read_all([_Digested(each, digest) for each in answers], self.parents, self.full)[0]
+    def read(self, answers: Sequence[Answering]) -> Reading:
+        """The answers of these levels as the estimation reads them."""
+        return read_all(answers, self.parents, self.full)[0]
 
-    def read_again(self, given: Given, answers: Sequence[Answering]) -> str:
-        """Read what the estimation of a histogram read; return its digest."""
-        digest = ReadDigest()
-        reading = self.digest(answers, digest)
+    def read_again(self, given: Given, answers: Sequence[Answering]) -> None:
+        """Read what the estimation of a histogram read."""
+        reading = self.read(answers)
         for query, first, last, cells in given.list_reads():
             reading.read(query, first, last, cells)
-        return digest.hexdigest()
+
+
+def list_scopes(release: DHCRelease, states: Sequence[str]) -> list[Scope]:
+    """What is estimated and stored together, in order."""
+    return [
+        Scope(level, state)
+        for level in release.levels
+        for state in (states if release.is_by_state(level) else [""])
+    ]  # fmt: skip
 
 
 def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) -> dg.AssetsDefinition:
-    level, stage = release.levels[depth], release.level(release.levels[depth])
+    level, stage = release.levels[depth], release.estimates(release.levels[depth])
     above = release.levels[depth - 1] if depth else ""
+    by_state = release.is_by_state(level)
 
     @release_stage(
         release,
         stage,
         StageKind.DRAW,
-        TEXTS("level", level=words(level), above=words(above) if above else ""),
-        [HISTOGRAMS, CHARGE, *([release.level(above)] if above else [])],
+        TEXTS("level", level=words(level), above=words(above) if above else "", by_state=by_state),
+        [HISTOGRAMS, CHARGE, *([release.estimates(above)] if depth else [])],
         kinds={"duckdb", "numba", "highs"},
+        **({"partitions_def": state_partitions(release).definition, "pool": PARTITIONS_POOL} if by_state else {}),
     )
-    def estimates(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
-        made = make_level(method, release, release.adapt(warehouse), custody, ledger, level)
-        table = release.public(stage)
+    def estimates(
+        context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
+    ) -> dg.MaterializeResult:
+        scope = Scope(level, context.partition_key if by_state else "")
+        made = make_level(method, release, release.adapt(warehouse), custody, ledger, scope)
+        table, _ = scope.tables(release)
+        if level == level_of_states(release.levels):
+            with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+                keep_keys(context, release, keep_states(session, release))
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)
             schema = table_schema(session.columns(table), ESTIMATE_COLUMNS)
@@ -238,43 +287,48 @@ def make_level(
     warehouse: Warehouse,
     custody: Custody,
     ledger: Ledger,
-    level: str,
+    scope: Scope,
 ) -> Made:
-    """Measure and estimate all places of a level, and store their histograms, unless current ones are stored already.
+    """Measure and estimate all places of a scope, and store their histograms, unless current ones are stored already.
 
     Raises:
         UnchargedDrawError, CustodyError: as `assets.charge.drawing.open_charged_key`.
         StaleInputError: if the level above is not that of this draw, or the draw's inputs are replaced meanwhile.
         NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names the parent.
     """
-    table, account = release.public(release.level(level)), release.public(f"{release.level(level)}_made")
+    table, account = scope.tables(release)
+    zones = [Zone.CONFIDENTIAL, Zone.PUBLIC]
     with warehouse.private_folder() as folder:
-        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        with warehouse.session(reads=zones) as session:
             draw = method.describe(session, custody)
-            above = _require_above(session, custody, release, level, draw.draw_id)
-            stored = read_made(session, custody, release, level)
+            above = _require_above(session, custody, release, scope, draw.draw_id)
+            stored = read_made(session, custody, release, scope)
             if stored and (stored.draw_id, stored.above) == (draw.draw_id, above):
                 return stored
             drawing = make_output(method, session, draw, custody, ledger)
-            inputs = read_inputs(session, release, read_tree(session, release), level)
-        found, read = _estimate(inputs, drawing.key)
-        path = folder / "estimates.parquet"
-        _write_estimates(path, found)
+            tree = read_tree(session, release)
+            spans = list_spans(session, release, tree, scope)
+        with closing(_Results(folder)) as results:
+            for span in spans:
+                with warehouse.session(reads=zones) as session:
+                    inputs = read_inputs(session, release, tree, span)
+                results.add(inputs, _estimate(inputs, drawing.key, results.read))
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
-            if method.describe(session, custody).draw_id != draw.draw_id:
+            of_draw = method.describe(session, custody).draw_id == draw.draw_id
+            if not of_draw or _require_above(session, custody, release, scope, draw.draw_id) != above:
                 raise StaleInputError(
-                    f"{release.schema}: an input of the draw was replaced while {level} was estimated; nothing was "
+                    f"{release.schema}: an input of the draw was replaced while {scope} was estimated; nothing was "
                     f"stored; materialize {CHARGE} again"
                 )
-            store_parts(session, table, [path])
+            store_parts(session, table, results.paths)
             made = Made(
                 draw_id=draw.draw_id,
                 above=above,
-                read=json.dumps(read),
+                read=json.dumps({name: digest.hexdigest() for name, digest in results.read.items()}),
                 content=session.sorted_version(table, custody.seal_key()),
-                places=len(inputs.parents[0]),
-                gap=max(each.gap for each in found.values()),
-                violation=max(each.violation for each in found.values()),
+                places=results.places,
+                gap=results.gap,
+                violation=results.violation,
             )
             row = session.register("made", pa.Table.from_pylist([vars(made)]))
             session.create(account, "warehouse/all", source=row)
@@ -282,9 +336,31 @@ def make_level(
             return made
 
 
-def read_made(session: Session, custody: Custody, release: DHCRelease, level: str) -> Made | None:
-    """How the stored estimates of a level were made; None if there are none, or they or their account were altered."""
-    table, account = release.public(release.level(level)), release.public(f"{release.level(level)}_made")
+class _Results:
+    """The estimates of spans, written to a file for each histogram as they come, and by histogram the digest of the
+    answers that were read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = [folder / f"{histogram}.parquet" for histogram in SCHEMAS]
+        self._writers = [open_part(path, _ESTIMATES) for path in self.paths]
+        self.read = {histogram: sha256() for histogram in SCHEMAS}
+        self.places, self.gap, self.violation = 0, 0.0, 0.0
+
+    def add(self, inputs: Inputs, found: Mapping[str, Estimated]) -> None:
+        for (histogram, given), writer in zip(inputs.given.items(), self._writers, strict=True):
+            own = found[histogram]
+            writer.write_table(to_rows(histogram, own.counts.shift(given.level.first)))
+            self.gap, self.violation = max(self.gap, own.gap), max(self.violation, own.violation)
+        self.places += len(inputs.parents[0])
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+
+def read_made(session: Session, custody: Custody, release: DHCRelease, scope: Scope) -> Made | None:
+    """How the stored estimates of a scope were made; None if there are none, or they or their account were altered."""
+    table, account = scope.tables(release)
     if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
         return None
     (row,) = session.arrow("warehouse/all", source=account).to_pylist()
@@ -294,95 +370,214 @@ def read_made(session: Session, custody: Custody, release: DHCRelease, level: st
 
 def find_wrong_levels(
     session: Session, custody: Custody, release: DHCRelease, draw_id: str
-) -> tuple[list[str], dict[str, dict[str, str]]]:
-    """The levels whose estimates were altered or not made by this draw from the estimates above; and by level and
-    histogram, the digests of the answers as they were read."""
-    wrong, read, above = [], dict[str, dict[str, str]](), ""
-    for level in release.levels:
-        made = read_made(session, custody, release, level)
-        if made is None or (made.draw_id, made.above) != (draw_id, above):
-            wrong.append(level)
-        if made is None:
-            break
-        read[level] = json.loads(made.read)
-        above = made.content
-    return wrong, read
+) -> tuple[list[Scope], dict[Scope, dict[str, str]]]:
+    """The scopes whose estimates are missing, were altered, or were not made by this draw from the estimates above; and
+    by scope and histogram, the digests of the answers as they were read. Scopes below one without an account are left
+    out."""
+    wrong, known = [], dict[Scope | None, Made]()
+    for scope in list_scopes(release, read_partitions(session, release)):
+        above = scope.above(release)
+        if above and above not in known:
+            continue
+        made = read_made(session, custody, release, scope)
+        due = known[above].content if above else ""
+        if made is None or (made.draw_id, made.above) != (draw_id, due):
+            wrong.append(scope)
+        if made:
+            known[scope] = made
+    return wrong, {scope: json.loads(made.read) for scope, made in known.items() if scope}
 
 
-def _require_above(session: Session, custody: Custody, release: DHCRelease, level: str, draw_id: str) -> str:
-    """The content of the estimates of the level above; "" at the root."""
-    depth = release.levels.index(level)
-    if not depth:
+def read_partitions(session: Session, release: DHCRelease) -> list[str]:
+    """The codes of the states if they are apart."""
+    return read_states(session, release) if release.partitioned else []
+
+
+def keep_states(session: Session, release: DHCRelease) -> list[str]:
+    """Drop the estimates of places in states that the spine does not have, or in other parts than now; return the codes
+    of the states if they are apart."""
+    states = read_partitions(session, release)
+    due = {scope.tables(release)[0].name for scope in list_scopes(release, states)}
+    of_levels = set(map(release.estimates, release.levels))
+    for name in session.tables(Zone.PUBLIC, release.schema):
+        own = name.removesuffix("_seal").removesuffix("_made")
+        if own not in due and own.split("__")[0] in of_levels:
+            session.drop(release.public(name))
+    return states
+
+
+def estimates_of(session: Session, release: DHCRelease, level: str) -> Table | Fragment:
+    """The estimates of a level, of all states. Raises StaleInputError if some are missing."""
+    scopes = [scope for scope in list_scopes(release, read_partitions(session, release)) if scope.level == level]
+    tables = [scope.tables(release)[0] for scope in scopes]
+    for scope in scopes:
+        require_estimated(session, release, scope)
+    if len(tables) == 1:
+        return tables[0]
+    return session.stage(f"all_of_{level.lower()}", "topdown/united", tables=tables, columns=_ESTIMATES.names)
+
+
+def _require_above(session: Session, custody: Custody, release: DHCRelease, scope: Scope, draw_id: str) -> str:
+    """The content of the estimates above a scope; "" at the root."""
+    above = scope.above(release)
+    if above is None:
         return ""
-    above = release.levels[depth - 1]
     made = read_made(session, custody, release, above)
     if made is None or made.draw_id != draw_id:
         raise StaleInputError(missing_estimates(release, above))
     return made.content
 
 
-def missing_estimates(release: DHCRelease, level: str) -> str:
+def missing_estimates(release: DHCRelease, scope: Scope) -> str:
     return (
-        f"{release.schema}: the estimates of {level} are missing, altered, or not of this draw; materialize "
-        f"{release.level(level)} again"
+        f"{release.schema}: the estimates of {scope} are missing, altered, or not of this draw; materialize "
+        f"{release.estimates(scope.level)} again"
     )
 
 
-def require_estimated(session: Session, release: DHCRelease, level: str) -> None:
-    """Raise StaleInputError if there are no estimates of a level."""
-    if not session.columns(release.public(release.level(level))):
-        stage = release.level(level)
-        raise StaleInputError(f"{release.schema}: {level} is not estimated yet; materialize {stage} first")
+def require_estimated(session: Session, release: DHCRelease, scope: Scope) -> None:
+    """Raise StaleInputError if there are no estimates of a scope."""
+    if not session.columns(scope.tables(release)[0]):
+        stage = release.estimates(scope.level)
+        raise StaleInputError(f"{release.schema}: {scope} is not estimated yet; materialize {stage} first")
 
 
-def read_inputs(session: Session, release: DHCRelease, tree: Tree, level: str, *, listing: bool = False) -> Inputs:
-    """What a level is measured and estimated from; for `listing` what it reads, without exact counts below the root and
-    limits of group quarters. What holds of households is known once its units are estimated; it is 0 until then.
-    `hold_homes` has it."""
-    places, depth = tree.places(release.finest), release.levels.index(level)
-    if depth:
-        require_estimated(session, release, release.levels[depth - 1])
-    parents = [np.zeros(1, dtype=np.int64), *tree.parents]
-    exact, ancestry = dict[str, list[Counts]](), stage_ancestry(session, release)
-    for histogram in SCHEMAS if Zone.CONFIDENTIAL in session.zones and not (listing and depth) else ():
-        exact[histogram] = [
-            read_counts(session, stage_level(session, release, histogram, below, ancestry))
-            for below in release.levels[depth:]
-        ]
-    persons, units = read_persons(session, release), read_units(session, release, places)
-    quarters, householders = None, None
-    if not listing:
-        quarters = count_quarters(persons, read_facilities(session, release, places))
-    if release.design.householders_among_persons:
-        householders = count_householders(persons, units[:, 0])
-    for below in parents[:depth:-1]:
-        persons, units = add_answers(persons, below), add_answers(units, below)
-        quarters = quarters and quarters.add_up(below)
-        householders = householders and householders.add_up(below)
+def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope) -> list[Span]:
+    """The spans of a scope, which follow from the estimates of the level above."""
+    above = scope.above(release)
+    if above is None:
+        return [Span(scope, 0, 1)]
+    first, last = 0, tree.places(above.level)
+    if scope.state:
+        state = read_states(session, release).index(scope.state)
+        first, last = tree.range_within(above.level, level_of_states(release.levels), state)
+    rows = session.arrow("dhc/cells_of_places", {"first": first, "last": last}, estimates=above.tables(release)[0])
+    cells = np.zeros(last - first, dtype=np.int64)
+    cells[rows["number"].to_numpy() - first] = rows["cells"].to_numpy()
+    spans = np.maximum(np.cumsum(cells) - 1, 0) // CELLS_AT_A_TIME
+    ends = np.append(np.flatnonzero(np.diff(spans)) + 1, last - first) + first
+    return [Span(scope, *of) for of in pairwise([first, *ends.tolist()])]
+
+
+def read_inputs(session: Session, release: DHCRelease, tree: Tree, span: Span, *, listing: bool = False) -> Inputs:
+    """What a span is measured and estimated from; for `listing` what it reads, without exact counts and limits, and
+    below the root without what holds. What holds of households is known once their units are estimated; it is 0 until
+    then. `hold_homes` has it."""
+    design, depth = release.design, release.levels.index(span.scope.level)
+    every, ranges = list_parents(tree), span.cut(release, tree)
+    ranges = ranges if design.full else ranges[:1]
+    firsts = [span.first, *(first for first, _ in ranges)]
+    parents = [of[slice(*own)] - above for of, own, above in zip(every[depth:], ranges, firsts, strict=False)]
     levels = {
-        histogram: plan_levels(allocation, parents, release.design.complete)[depth:]
-        for histogram, allocation in release.design.allocations.items()
+        histogram: [
+            level.take(*own)
+            for level, own in zip(plan_levels(allocation, every, design.complete)[depth:], ranges, strict=False)
+        ]
+        for histogram, allocation in design.allocations.items()
     }
-    above = dict[str, Counts | None](dict.fromkeys(SCHEMAS))
-    if depth:
-        table = release.public(release.level(release.levels[depth - 1]))
-        above = {histogram: read_counts(session, table, histogram=histogram) for histogram in SCHEMAS}
-    held: dict[str, Held | NDArray[np.int64]] = {
-        PERSONS.name: persons,
-        UNITS.name: units,
-        HOUSEHOLDS.name: np.zeros((len(units), 3), np.int64),
-    }
+    exact: dict[str, Sequence[Exact]] = {}
+    if not listing:
+        exact = {name: _read_exact(session, release, tree, name, own, parents) for name, own in levels.items()}
+    places = len(parents[0])
+    unknown = np.zeros((places, 0), dtype=np.int64)
+    held: dict[str, Held | NDArray[np.int64]] = dict.fromkeys(SCHEMAS, unknown)
+    occupancy, quarters, householders = unknown, None, None
+    if not listing or not depth:
+        persons, occupancy, quarters, householders = _read_held(session, release, tree, span)
+        held = {PERSONS.name: persons, UNITS.name: occupancy, HOUSEHOLDS.name: np.zeros((places, 3), np.int64)}
     given = {
         histogram: Given(
-            release.design.plans[histogram],
+            design.plans[histogram],
             levels[histogram][0],
             held[histogram],
-            parents[depth],
-            above[histogram],
+            parents[0],
+            read_above(session, release, span.scope, histogram, span.first, span.last),
         )
         for histogram in SCHEMAS
     }
-    return Inputs(given, parents[depth:], levels, exact, release.design.full, units, quarters, householders)
+    return Inputs(span, given, parents, levels, exact, design.full, occupancy, quarters, householders)
+
+
+def read_above(
+    session: Session, release: DHCRelease, scope: Scope, histogram: str, first: int, last: int
+) -> Counts | None:
+    """The estimates of the places from `first` up to `last` of the level above a scope, which are then counted from 0;
+    None at the root."""
+    above = scope.above(release)
+    if above is None:
+        return None
+    return read_counts(session, above.tables(release)[0], first, last, histogram=histogram).shift(-first)
+
+
+def list_parents(tree: Tree) -> list[NDArray[np.int64]]:
+    return [np.zeros(1, dtype=np.int64), *tree.parents]
+
+
+def read_exact(session: Session, release: DHCRelease, tree: Tree, histogram: str, level: Level) -> Counts:
+    """The exact counts of some places of a level, which are counted from 0."""
+    last = level.first + len(level.runs)
+    begin, end = tree.extend_below(level.name, level.first, last)[-1]
+    places = np.arange(begin, end)
+    for parents in reversed(tree.parents[release.levels.index(level.name) :]):
+        places = parents[places]
+    own = pa.table({"finest": np.arange(begin, end), "number": places - level.first})
+    rows = session.arrow(
+        "dhc/exact_counts",
+        {"histogram": histogram, "first": begin, "last": end},
+        histograms=release.confidential(HISTOGRAMS),
+        places=session.register("places_of_span", own),
+    )
+    return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
+
+
+def _read_exact(
+    session: Session,
+    release: DHCRelease,
+    tree: Tree,
+    histogram: str,
+    levels: Sequence[Level],
+    parents: Sequence[NDArray[np.int64]],
+) -> list[Exact]:
+    """The exact counts of a span's places and of the places one level below; further below, the answers to queries with
+    few answers."""
+    exact: list[Exact] = [read_exact(session, release, tree, histogram, level) for level in levels[:2]]
+    if len(levels) > 2:
+        finest, schema = levels[-1], SCHEMAS[histogram]
+        queries = list_coarse(schema, finest)
+        answers = {query: list[NDArray[np.int32]]() for query in queries}
+        for begin in range(0, len(finest.runs), _PLACES_AT_A_TIME):
+            end = min(begin + _PLACES_AT_A_TIME, len(finest.runs))
+            table, first = release.confidential(HISTOGRAMS), finest.first
+            counts = read_counts(session, table, first + begin, first + end, histogram=histogram).shift(-first)
+            for query in queries:
+                answers[query].append(counts.answer(schema.marginal(query), begin, end).astype(np.int32))
+        below = {query: np.concatenate(parts) for query, parts in answers.items()}
+        coarse = [Coarse(below)]
+        for above in parents[:2:-1]:
+            below = {query: add_answers(own, above) for query, own in below.items()}
+            coarse.insert(0, Coarse(below))
+        exact += coarse
+    return exact
+
+
+def _read_held(
+    session: Session, release: DHCRelease, tree: Tree, span: Span
+) -> tuple[Held, NDArray[np.int64], Quarters | None, Householders | None]:
+    """What holds of the persons and of the units of a span's places, and the limits of persons and of households."""
+    parents, depth = list_parents(tree), release.levels.index(span.scope.level)
+    ranges = span.cut(release, tree)
+    first, last = ranges[-1]
+    persons = read_persons(session, release, first, last)
+    units = read_units(session, release, last - first, first)
+    quarters = count_quarters(persons, units[:, 2:])
+    householders = None
+    if release.design.householders_among_persons:
+        householders = count_householders(persons, units[:, 0])
+    for below, (begin, end), (above, _) in zip(parents[:depth:-1], ranges[:0:-1], ranges[-2::-1], strict=True):
+        own = below[begin:end] - above
+        persons, units, quarters = add_answers(persons, own), add_answers(units, own), quarters.add_up(own)
+        householders = householders and householders.add_up(own)
+    return persons, units, quarters, householders
 
 
 def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given, Given]:
@@ -394,47 +589,41 @@ def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given
     return replace(of_units, held=held), replace(of_households, held=inputs.occupancy[:, :1])
 
 
-def _estimate(inputs: Inputs, key: bytes) -> tuple[dict[str, Estimated], dict[str, str]]:
-    """The estimated histograms, and by histogram the digest of the answers. Persons, and units with households after
+def _estimate(inputs: Inputs, key: bytes, digests: Mapping[str, Any]) -> dict[str, Estimated]:
+    """The estimated histograms; the answers are added to digests by histogram. Persons, and units with households after
     them, do not depend on each other: this process reads the answers of both at a time, and others, which have neither
     key nor exact counts, estimate families."""
 
     processes = count_cores() if inputs.parents[0][-1] else 1
 
-    def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated, str]]:
+    def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated]]:
         def perform(work: Callable[[Task], Estimated], tasks: Iterator[Task]) -> Iterator[Estimated]:
-            return in_processes(work, takewhile(lambda _: not stopped(), tasks), processes, attrgetter("bytes"))
+            named = (replace(task, parent=task.parent + inputs.span.first) for task in tasks)
+            return in_processes(work, takewhile(lambda _: not stopped(), named), processes, attrgetter("bytes"))
 
-        def read(given: Given) -> tuple[Reading, ReadDigest]:
-            digest = ReadDigest()
-            return inputs.digest(inputs.measure(given.histogram, key), digest), digest
+        def read(given: Given) -> Reading:
+            measured = inputs.measure(given.histogram, key)
+            return inputs.read(digest_all(measured, digests[given.histogram]))
 
         given = inputs.given[histogram]
-        reading, digest = read(given)
         if histogram == PERSONS.name:
             found = estimate_level(
-                given.plan, reading, given.held, given.parents, given.above, inputs.quarters, perform=perform
+                given.plan, read(given), given.held, given.parents, given.above, inputs.quarters, perform=perform
             )
-            return [(histogram, found, digest.hexdigest())]
+            return [(histogram, found)]
         households = inputs.given[HOUSEHOLDS.name]
-        other, digest_of_other = read(households)
-        above = given.above, households.above
         own, others = estimate_homes(
-            reading, other, inputs.occupancy, given.parents, above, inputs.householders, perform=perform
+            read(given),
+            read(households),
+            inputs.occupancy,
+            given.parents,
+            (given.above, households.above),
+            inputs.householders,
+            perform=perform,
         )
-        return [
-            (histogram, own, digest.hexdigest()),
-            (HOUSEHOLDS.name, others, digest_of_other.hexdigest()),
-        ]
+        return [(histogram, own), (HOUSEHOLDS.name, others)]
 
-    results = [each for part in run_in_threads(work, [PERSONS.name, UNITS.name], 0) for each in part]
-    return {name: found for name, found, _ in results}, {name: digest for name, _, digest in results}
-
-
-def _write_estimates(path: Path, found: Mapping[str, Estimated]) -> None:
-    with open_part(path, _ESTIMATES) as writer:
-        for histogram in SCHEMAS:
-            writer.write_table(to_rows(histogram, found[histogram].counts))
+    return dict(each for part in run_in_threads(work, [PERSONS.name, UNITS.name], 0) for each in part)
 
 
 def to_rows(histogram: str, counts: Counts) -> pa.Table:

@@ -5,31 +5,64 @@ answers for them. Each answer's noise is a function of the draw's key, the query
 so that these answers are those of the complete measurement of all cells, of which only they are ever made. Siblings
 have the same cells, those of their parent.
 
-The version of measurements is a hash over the digests of all queries of all histograms at all levels.
+The version of measurements is a hash over the digests of all queries of all histograms at all levels. Answers are made,
+written and read for a few families at a time, as `levels` estimates them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from hashlib import sha256
+from itertools import groupby, pairwise, product
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, GridError
-from assets.topdown.dhc.levels import Given, Inputs, hold_homes, read_inputs, require_estimated
+from assets.topdown.dhc.levels import (
+    Given,
+    Inputs,
+    Span,
+    digest_all,
+    hold_homes,
+    list_parents,
+    list_scopes,
+    list_spans,
+    read_above,
+    read_exact,
+    read_inputs,
+    read_partitions,
+    require_estimated,
+)
 from assets.topdown.dhc.release import DHCRelease
 from assets.topdown.histograms import read_counts
-from assets.topdown.spine import read_tree
+from assets.topdown.reading import Scope
+from assets.topdown.release import SPINE
+from assets.topdown.spine import Tree, read_tree
 from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
-from mechanisms.topdown.dhc.levels import Level, Listing, Measuring
+from mechanisms.topdown.dhc.levels import (
+    Level,
+    Listing,
+    Measuring,
+    list_coarse,
+    list_nothing,
+    plan_levels,
+    reach_cells,
+)
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.schema import Counts, Schema
+from resources.statements import Zone
 from resources.warehouse import Session, open_part
 
 COLUMNS = {
@@ -61,6 +94,35 @@ EMPTY = Counts(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
 
 
 @dataclass(frozen=True)
+class Batch:
+    """What is measured of a histogram in the places of a span, which are counted from 0.
+
+    Attributes:
+        listing: whose estimation reads which answers.
+        parents: shape (places,): the position of each place's parent among those of the span.
+        exact: the exact counts, if the session reads them.
+        reach: the marginal cells of a query that are read in the estimation of a level of the children of a parent.
+    """
+
+    listing: Listing
+    parents: NDArray[np.int64]
+    exact: Counts
+    reach: Callable[[str, int, int], NDArray[np.int64]]
+
+    @property
+    def label(self) -> tuple[str, str]:
+        return self.listing.schema.name, self.listing.level.name
+
+    def list_reads(self) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
+        """By query and place: the query, the first of some siblings and the one after the last, and marginal cells."""
+        starts = np.flatnonzero(np.diff(self.parents, prepend=-1, append=-1))
+        for query, readers in sorted(self.listing.readers.items()):
+            for first, last in pairwise(starts.tolist()):
+                if readers[first] >= 0:
+                    yield query, first, last, self.reach(query, int(readers[first]), int(self.parents[first]))
+
+
+@dataclass(frozen=True)
 class Drawing:
     """The output of a draw, which is not made before it is asked for, in a session that reads both zones. If the
     measurements are made in parts, it has their version and files, in the order in which they are stored."""
@@ -76,77 +138,134 @@ class Drawing:
         return self.version or hash_answers(self._make())
 
     def in_parts(self, folder: Path) -> "Drawing":
-        files = list[Path]()
+        with closing(_Parts(folder)) as parts:
+            version = hash_answers((batch, parts.write(batch, answers)) for batch, answers in self._make())
+        return replace(self, version=version, files=tuple(parts.list_files()))
 
-        def write() -> Iterator[tuple[Listing, Answers]]:
-            for listing, answers in self._make():
-                files.append(folder / f"{len(files)}.parquet")
-                yield listing, _write(files[-1], listing, answers)
-
-        return replace(self, version=hash_answers(write()), files=tuple(files))
-
-    def _make(self) -> Iterator[tuple[Listing, Answers]]:
-        for listing, exact in list_measured(self.session, self.release):
-            yield listing, make_answers(listing, exact, self.key)
+    def _make(self) -> Iterator[tuple[Batch, Answers]]:
+        for batch in list_measured(self.session, self.release):
+            yield batch, make_answers(batch, self.key)
 
 
-def make_answers(listing: Listing, exact: Counts, key: bytes) -> Answers:
-    measuring = Measuring(listing.schema, listing.level, exact, key)
-    for query, first, last, cells in listing.list_reads():
+def make_answers(batch: Batch, key: bytes) -> Answers:
+    measuring = Measuring(batch.listing.schema, batch.listing.level, batch.exact, key)
+    for query, first, last, cells in batch.list_reads():
         yield query, first, last, cells, measuring.read(query, first, last, cells)
 
 
-def list_measured(session: Session, release: DHCRelease) -> Iterator[tuple[Listing, Counts]]:
-    """By level from the root and by histogram: which answers the estimation reads, and the exact counts, if the session
-    reads them."""
-    exact: Mapping[str, Sequence[Counts]] = {}
-    listings = dict[str, list[Listing]]()
-    for depth, (inputs, of_level) in enumerate(list_inputs(session, release)):
-        if not depth:
-            exact = inputs.exact
-            listings = {name: [Listing(SCHEMAS[name], each) for each in own] for name, own in inputs.levels.items()}
-        for given in of_level:
-            inputs.read_again(given, listings[given.histogram][depth:])
-    for depth, _ in enumerate(release.levels):
-        for histogram in SCHEMAS:
-            yield listings[histogram][depth], exact[histogram][depth] if exact else EMPTY
+def list_measured(session: Session, release: DHCRelease) -> Iterator[Batch]:
+    """By level from the root, by histogram and by span: which answers the estimation reads, and the exact counts, if
+    the session reads them."""
+    tree, states = read_tree(session, release), read_partitions(session, release)
+    listings, roots = session.compute_once(("readers", release.schema), lambda: _list_readers(session, release, tree))
+    scopes = list_scopes(release, states)
+    for (depth, level), histogram in product(enumerate(release.levels), SCHEMAS):
+        for scope in scopes:
+            if scope.level == level:
+                for span in list_spans(session, release, tree, scope):
+                    yield _read_batch(session, release, tree, span, listings[histogram][depth], roots[histogram])
+
+
+def _read_batch(
+    session: Session, release: DHCRelease, tree: Tree, span: Span, listing: Listing, root: NDArray[np.int64]
+) -> Batch:
+    schema, level = listing.schema, span.scope.level
+    depth, ((first, last), *_) = release.levels.index(level), span.cut(release, tree)
+    own = listing.take(first, last, depth)
+    exact = EMPTY
+    if Zone.CONFIDENTIAL in session.zones:
+        exact = read_exact(session, release, tree, schema.name, own.level)
+    parents = list_parents(tree)
+    # The span's parents and all places above them, and what is estimated together with the level below these.
+    ancestors, scope = np.arange(span.first, span.last), span.scope
+    lineage, scopes = dict[int, NDArray[np.int64]](), {depth: scope}
+    for above in range(depth - 1, -1, -1):
+        lineage[above], ancestors = ancestors, parents[above][ancestors]
+        scopes[above] = scope = scope.above(release) or scope
+
+    @cache
+    def read_level(reader: int) -> tuple[int, Counts]:
+        """The estimates that the estimation of a level reads, in the ancestors of the span, and the first of these."""
+        begin, end = lineage[reader - 1][[0, -1]].tolist()
+        counts = read_above(session, release, scopes[reader], schema.name, begin, end + 1)
+        assert counts is not None
+        return begin, counts
+
+    @lru_cache(maxsize=len(listing.readers))
+    def find_cells(query: str, reader: int, place: int) -> NDArray[np.int64]:
+        if not reader:
+            return reach_cells(schema, listing.level, query, root)
+        begin, counts = read_level(reader)
+        of_place = slice(*np.searchsorted(counts.number, [place - begin, place - begin + 1]))
+        return reach_cells(schema, listing.level, query, counts.cell[of_place])
+
+    def reach(query: str, reader: int, parent: int) -> NDArray[np.int64]:
+        return find_cells(query, reader, int(lineage[reader - 1][parent]) if reader else 0)
+
+    return Batch(own, parents[depth][first:last] - span.first, exact, reach)
+
+
+def _list_readers(
+    session: Session, release: DHCRelease, tree: Tree
+) -> tuple[dict[str, list[Listing]], dict[str, NDArray[np.int64]]]:
+    """By histogram and level: which answers the estimation of which level reads first; and by histogram, the cells that
+    are read at the root."""
+    every, roots = list_parents(tree), dict[str, NDArray[np.int64]]()
+    listings = {
+        name: [list_nothing(SCHEMAS[name], level) for level in plan_levels(allocation, every, release.design.complete)]
+        for name, allocation in release.design.allocations.items()
+    }
+    for inputs, of_span in list_inputs(session, release):
+        depth = release.levels.index(inputs.span.scope.level)
+        for given in of_span:
+            if not depth:
+                ((_, _, _, roots[given.histogram], _),) = given.list_families()
+            levels = zip(listings[given.histogram][depth:], inputs.span.cut(release, tree), strict=True)
+            answers = [listing.take(*own, depth) for listing, own in levels][: len(inputs.parents)]
+            inputs.read_again(given, answers)
+    return listings, roots
 
 
 def list_inputs(session: Session, release: DHCRelease) -> Iterator[tuple[Inputs, Sequence[Given]]]:
-    """By level from the root: what it is estimated from, and the same of each histogram."""
+    """By level from the root and by span: what it is estimated from, and the same of each histogram."""
     tree = read_tree(session, release)
-    for level in release.levels:
-        inputs = read_inputs(session, release, tree, level, listing=True)
-        require_estimated(session, release, level)
-        table = release.public(release.level(level))
-        homes = [read_counts(session, table, histogram=name) for name in (UNITS.name, HOUSEHOLDS.name)]
-        yield inputs, (inputs.given[PERSONS.name], *hold_homes(inputs, *homes))
+    for scope in list_scopes(release, read_partitions(session, release)):
+        require_estimated(session, release, scope)
+        for span in list_spans(session, release, tree, scope):
+            inputs = read_inputs(session, release, tree, span, listing=True)
+            homes = inputs.given[UNITS.name], inputs.given[HOUSEHOLDS.name]
+            if scope.above(release) is None:
+                table, _ = scope.tables(release)
+                homes = hold_homes(inputs, *(read_counts(session, table, histogram=each.histogram) for each in homes))
+            yield inputs, (inputs.given[PERSONS.name], *homes)
 
 
-def hash_answers(answers: Iterable[tuple[Listing, Answers]]) -> str:
+def hash_answers(answers: Iterable[tuple[Batch, Answers]]) -> str:
     """The version of all answers, which are read to the end."""
-    version = sha256()
-    for listing, of_level in answers:
-        version.update(_label(listing).encode())
-        for query, first, last, cells, values in of_level:
-            version.update(f"{query} {first} {last} {len(cells)}".encode())
+    digests = dict[tuple[str, str, str], Any]()
+    for batch, of_batch in answers:
+        begin = batch.listing.level.first
+        for query, first, last, cells, values in of_batch:
+            digest = digests.setdefault((*batch.label, query), sha256())
+            digest.update(f"{begin + first} {begin + last} {len(cells)}".encode())
             for numbers in (cells, values):
-                version.update(np.ascontiguousarray(numbers, dtype="<i8").data)
-    return version.hexdigest()
-
-
-def _label(listing: Listing) -> str:
-    return f"{listing.schema.name} {listing.level.name}"
+                digest.update(np.ascontiguousarray(numbers, dtype="<i8").data)
+    of_queries = [[*of, digest.hexdigest()] for of, digest in sorted(digests.items())]
+    return sha256(json.dumps(of_queries).encode()).hexdigest()
 
 
 class Stored:
-    """The stored answers of a histogram at a level. Raises GridError for answers that are not stored as numbers in
-    lists, or are stored twice."""
+    """The stored answers of a histogram at a level, or in some of its places, which are then counted from 0; to some
+    queries, or to all. Raises GridError for answers that are not stored as numbers in lists, or are stored twice."""
 
-    def __init__(self, session: Session, release: DHCRelease, schema: Schema, level: Level) -> None:
+    def __init__(
+        self, session: Session, release: DHCRelease, schema: Schema, level: Level, queries: Sequence[str] = ()
+    ) -> None:
         self.schema, self.level = schema, level
-        values = {"histogram": schema.name, "level": level.name}
-        rows = session.arrow("dhc/answers", values, measurements=release.public(MEASUREMENTS))
+        values: dict[str, Any] = {"histogram": schema.name, "level": level.name}
+        values |= {"first": level.first, "last": level.first + len(level.runs)}
+        values |= {"queries": list(queries)} if queries else {}
+        rows = session.arrow("dhc/answers", values, measurements=release.public(MEASUREMENTS), chosen=bool(queries))
         self.wrong = GridError(
             f"{release.schema}: {schema.name} {level.name}: not every place is measured once in the cells that are read"
         )
@@ -155,7 +274,8 @@ class Stored:
             raise self.wrong
         self._starts = [each.offsets.to_numpy() for each in lists]
         self._numbers = [each.values.to_numpy() for each in lists]
-        keys = zip(rows["query"].to_pylist(), rows["number"].to_pylist(), strict=True)
+        numbers = (number - level.first for number in rows["number"].to_pylist())
+        keys = zip(rows["query"].to_pylist(), numbers, strict=True)
         self._place = {key: position for position, key in enumerate(keys)}
         if len(self._place) != len(rows):
             raise self.wrong
@@ -188,11 +308,11 @@ class Stored:
         return found
 
 
-def read_answers(session: Session, release: DHCRelease, listing: Listing) -> Answers:
-    """The stored answers of a histogram at a level, in the order in which they are made. Raises GridError unless every
-    place has the answers that are read once, and no others."""
-    stored, read = Stored(session, release, listing.schema, listing.level), 0
-    for query, first, last, cells in listing.list_reads():
+def read_answers(session: Session, release: DHCRelease, batch: Batch) -> Answers:
+    """The stored answers of a batch, in the order in which they are made. Raises GridError unless every place has the
+    answers that are read once, and no others."""
+    stored, read = Stored(session, release, batch.listing.schema, batch.listing.level), 0
+    for query, first, last, cells in batch.list_reads():
         found = list[NDArray[np.int32]]()
         for number in range(first, last):
             own, answers = stored.find(query, number)
@@ -207,25 +327,20 @@ def read_answers(session: Session, release: DHCRelease, listing: Listing) -> Ans
 
 def compute_stored_version(session: Session, release: DHCRelease) -> str:
     """Raises GridError as `read_answers`."""
-    measured = list_measured(session, release)
-    return hash_answers((listing, read_answers(session, release, listing)) for listing, _ in measured)
+    return hash_answers((batch, read_answers(session, release, batch)) for batch in list_measured(session, release))
 
 
-def read_again(session: Session, release: DHCRelease) -> dict[str, dict[str, str]]:
-    """By level and histogram, the digest of the stored answers, read as the estimation reads them."""
-    digests = dict[str, dict[str, str]]()
-    stored = dict[tuple[str, str], Stored]()
-    for level, (inputs, of_level) in zip(release.levels, list_inputs(session, release), strict=True):
-        digests[level] = {}
-        for given in of_level:
-            answers = []
-            for below in inputs.levels[given.histogram]:
-                key = given.histogram, below.name
-                if key not in stored:
-                    stored[key] = Stored(session, release, given.plan.schema, below)
-                answers.append(stored[key])
-            digests[level][given.histogram] = inputs.read_again(given, answers)
-    return digests
+def read_again(session: Session, release: DHCRelease) -> dict[Scope, dict[str, str]]:
+    """By scope and histogram, the digest of the stored answers, read as the estimation reads them."""
+    digests = dict[Scope, dict[str, Any]]()
+    for inputs, of_span in list_inputs(session, release):
+        own = digests.setdefault(inputs.span.scope, {histogram: sha256() for histogram in SCHEMAS})
+        for given in of_span:
+            schema, levels = given.plan.schema, inputs.levels[given.histogram]
+            queries = [(), (), *(list_coarse(schema, level) for level in levels[2:])]
+            stored = [Stored(session, release, schema, *each) for each in zip(levels, queries, strict=False)]
+            inputs.read_again(given, digest_all(stored, own[given.histogram]))
+    return {scope: {name: digest.hexdigest() for name, digest in own.items()} for scope, own in digests.items()}
 
 
 def find_unmeasured(session: Session, release: DHCRelease) -> list[str]:
@@ -234,9 +349,10 @@ def find_unmeasured(session: Session, release: DHCRelease) -> list[str]:
         compute_stored_version(session, release)
     except GridError as error:
         return [str(error)]
-    due = {"histograms": list(SCHEMAS), "levels": list(release.levels)}
-    (other,) = session.row("dhc/other_answers", due, measurements=release.public(MEASUREMENTS))
-    return count_problem(other, "measurements of other histograms or levels")
+    due = {"histograms": list(SCHEMAS)}
+    names = {"measurements": release.public(MEASUREMENTS), "spine": release.public(SPINE)}
+    (other,) = session.row("dhc/other_answers", due, **names)
+    return count_problem(other, "measurements of other histograms or places")
 
 
 def find_wrong_noise(session: Session, release: DHCRelease) -> tuple[list[str], str]:
@@ -244,45 +360,75 @@ def find_wrong_noise(session: Session, release: DHCRelease) -> tuple[list[str], 
     level, queries of places with the budgets of only children below them are queries of their own."""
     noise: dict[str, BinCounts] = {}
 
-    def bin_noise(listing: Listing, exact: Counts) -> Answers:
-        for query, first, last, cells, answers in read_answers(session, release, listing):
+    def bin_noise(batch: Batch) -> Answers:
+        listing = batch.listing
+        for query, first, last, cells, answers in read_answers(session, release, batch):
             marginal, runs = listing.schema.marginal(query), listing.level.runs[first:last]
-            differences = answers - exact.answer_cells(marginal, first, last, cells)
+            differences = answers - batch.exact.answer_cells(marginal, first, last, cells)
             for run in np.unique(runs).tolist():
-                label = f"{_label(listing)} {query}" + (f", {run} only children" if run else "")
+                label = f"{' '.join(batch.label)} {query}" + (f", {run} only children" if run else "")
                 variance = listing.level.variances[query] / listing.level.scales[run]
                 own = bin_draws(differences[runs == run].ravel(), DiscreteGaussian(variance))
                 noise[label] = noise[label] + own if label in noise else own
             yield query, first, last, cells, answers
 
-    version = hash_answers((each, bin_noise(each, exact)) for each, exact in list_measured(session, release))
+    version = hash_answers((batch, bin_noise(batch)) for batch in list_measured(session, release))
     return find_misfits(noise), version
 
 
-def _write(path: Path, listing: Listing, answers: Answers) -> Answers:
-    with open_part(path, SCHEMA) as writer:
-        rows, size = list[pa.Table](), 0
-        for query, first, last, cells, values in answers:
-            if np.abs(values).max() > _LARGEST:
-                raise GridError(f"{_label(listing)} {query}: answers beyond 2^31")
-            places = last - first
-            offsets = pa.array(np.arange(places + 1, dtype=np.int32) * len(cells))
-            lists = (np.tile(cells, places), values.ravel())
-            columns = {
-                "histogram": pa.repeat(listing.schema.name, places),
-                "level": pa.repeat(listing.level.name, places),
-                "query": pa.repeat(query, places),
-                "number": np.arange(first, last),
-                **{
-                    name: pa.ListArray.from_arrays(offsets, pa.array(own.astype(np.int32)))
-                    for name, own in zip(("cells", "answers"), lists, strict=True)
-                },
-            }
-            rows.append(pa.table(columns, schema=SCHEMA))
-            size += values.size
-            if size >= _WRITTEN:
-                writer.write_table(pa.concat_tables(rows).combine_chunks())
-                rows, size = [], 0
-            yield query, first, last, cells, values
-        if rows:
-            writer.write_table(pa.concat_tables(rows).combine_chunks())
+class _Parts:
+    """The files of answers, one for each query of a histogram at a level, of which those of one level are open."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._writers = folder, dict[str, pq.ParquetWriter]()
+        self._files = dict[tuple[str, str], dict[str, Path]]()
+
+    def write(self, batch: Batch, answers: Answers) -> Answers:
+        """Write the answers of a batch as they are made. Those of a histogram at a level follow each other."""
+        if batch.label not in self._files:
+            self.close()
+        of_label = self._files.setdefault(batch.label, {})
+        for query, of_query in groupby(answers, itemgetter(0)):
+            if query not in self._writers:
+                of_label[query] = self._folder / f"{len(self._files)}_{len(of_label)}.parquet"
+                self._writers[query] = open_part(of_label[query], SCHEMA)
+            rows, size = list[pa.Table](), 0
+            for _, first, last, cells, values in of_query:
+                if np.abs(values).max(initial=0) > _LARGEST:
+                    raise GridError(f"{' '.join(batch.label)} {query}: answers beyond 2^31")
+                rows.append(_to_rows(batch, query, first, last, cells, values))
+                size += values.size
+                if size >= _WRITTEN:
+                    self._writers[query].write_table(pa.concat_tables(rows).combine_chunks())
+                    rows, size = [], 0
+                yield query, first, last, cells, values
+            if rows:
+                self._writers[query].write_table(pa.concat_tables(rows).combine_chunks())
+
+    def list_files(self) -> list[Path]:
+        """Those of each histogram at a level in order of queries."""
+        return [of_label[query] for of_label in self._files.values() for query in sorted(of_label)]
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}
+
+
+def _to_rows(
+    batch: Batch, query: str, first: int, last: int, cells: NDArray[np.int64], values: NDArray[np.int64]
+) -> pa.Table:
+    places, begin = last - first, batch.listing.level.first
+    offsets = pa.array(np.arange(places + 1, dtype=np.int32) * len(cells))
+    lists = (np.tile(cells, places), values.ravel())
+    columns = {
+        "histogram": pa.repeat(batch.label[0], places),
+        "level": pa.repeat(batch.label[1], places),
+        "query": pa.repeat(query, places),
+        "number": np.arange(begin + first, begin + last),
+        **{
+            name: pa.ListArray.from_arrays(offsets, pa.array(own.astype(np.int32)))
+            for name, own in zip(("cells", "answers"), lists, strict=True)
+        },
+    }
+    return pa.table(columns, schema=SCHEMA)

@@ -15,7 +15,7 @@ from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs, StaleInputError
-from assets.release.method import CHARGE, Fact, release_hook, session_hook, statement_hook
+from assets.release.method import CHARGE, Fact, Partitions, release_hook, session_hook, statement_hook
 from assets.release.microdata import Microdata
 from assets.release.release import Release
 from assets.release.seal import compute_content
@@ -41,6 +41,7 @@ from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICROD
 from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.dhc.statement import dhc_statement
 from assets.topdown.dhc.uncertainty import build_dhc_uncertainty, list_first_tables
+from assets.topdown.partitions import state_partitions
 from assets.topdown.plan import allocations_for
 from assets.topdown.release import INTERVALS, PLACES, REPLICATES, SPINE, UNCERTAINTY, SpineError
 from assets.topdown.replicates import build_replicates
@@ -81,7 +82,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
 
     @property
     def _levels(self) -> Sequence[str]:
-        return [self.release.level(level) for level in self.release.levels]
+        return [self.release.estimates(level) for level in self.release.levels]
 
     @property
     def stages(self) -> Sequence[str]:
@@ -184,6 +185,10 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
         contents = "".join(compute_content(session, custody, schema, *part) for part in parts)
         places = hmac.new(self.release.version_key(custody), contents.encode(), sha256).hexdigest()
         return Inputs({**super().inputs(session, custody).versions, PLACES: places})
+
+    @property
+    def partitions(self) -> Partitions | None:
+        return state_partitions(self.release) if self.release.partitioned else None
 
     @property
     def replicates(self) -> int:

@@ -21,10 +21,11 @@ from assets.tabulation.asset import build_tables
 from assets.topdown.declaration import PRODUCTION_SPINE
 from assets.topdown.dhc.declaration import TABLES
 from assets.topdown.dhc.given import read_facilities
+from assets.topdown.dhc.levels import estimates_of
 from assets.topdown.dhc.release import ESTIMATES, MICRODATA, TEXTS, DHCRelease
 from assets.topdown.histograms import read_counts
 from assets.topdown.release import SPINE
-from assets.topdown.spine import read_tree
+from assets.topdown.spine import read_tree, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
@@ -39,7 +40,6 @@ from mechanisms.topdown.dhc.tables import (
     find_median_ages,
     find_population,
 )
-from mechanisms.topdown.dhc.tree import add_counts, climb
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import Counts, Schema
 from resources.statements import Table
@@ -74,7 +74,7 @@ def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
         ESTIMATES,
         StageKind.POSTPROCESSING,
         TEXTS("estimates", finest=words(release.finest)),
-        [release.level(release.finest), MEASUREMENTS],
+        [release.estimates(release.finest), MEASUREMENTS],
         lambda session: estimates_recipes(session, release),
         ESTIMATE_COLUMNS,
         metadata=describe,
@@ -84,26 +84,20 @@ def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
 def fill(session: Session, release: DHCRelease) -> tuple[Counts, int]:
     """Persons of the finest level with all facilities filled, where that is found; and the number of places in which
     one stays empty."""
-    table, places = release.public(release.level(release.finest)), read_tree(session, release).places(release.finest)
-    persons = read_counts(session, table, histogram=PERSONS.name)
+    places = read_tree(session, release).places(release.finest)
+    persons = read_counts(session, estimates_of(session, release, release.finest), histogram=PERSONS.name)
     return fill_facilities(persons, read_facilities(session, release, places))
 
 
 def estimates_recipes(session: Session, release: DHCRelease) -> dict[Table, Recipe]:
-    tree = read_tree(session, release)
-    parents = [np.zeros(1, dtype=np.int64), *tree.parents]
-    finest = release.public(release.level(release.finest))
-    parts = []
-    for histogram in SCHEMAS:
-        if histogram == PERSONS.name:
-            counts, _ = fill(session, release)
-        else:
-            counts = read_counts(session, finest, histogram=histogram)
-        for level, own in zip(release.levels, climb(counts, parents, add_counts), strict=True):
-            columns = {"level": pa.repeat(level, len(own.cell)), "histogram": pa.repeat(histogram, len(own.cell))}
-            parts.append(pa.table(columns | {"number": own.number, "cell": own.cell, "count": own.count}))
-    source = session.register("estimates_of_all_levels", pa.concat_tables(parts))
-    return {release.public(ESTIMATES): ("warehouse/all", {}, {"source": source})}
+    persons, _ = fill(session, release)
+    names = {
+        "estimates": estimates_of(session, release, release.finest),
+        "persons": session.register("filled_persons", pa.table(vars(persons))),
+        "ancestry": stage_ancestry(session, release),
+    }
+    values = {"of_persons": PERSONS.name, "histograms": list(SCHEMAS), "levels": list(release.levels)}
+    return {release.public(ESTIMATES): ("dhc/estimates_of_all_levels", values, names)}
 
 
 def read_estimates(session: Session, release: DHCRelease, histogram: str, level: str) -> Counts:

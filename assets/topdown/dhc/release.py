@@ -109,7 +109,3 @@ class DHCRelease(TreeRelease):
     def tables_of_intervals(self) -> list[str]:
         """The products of which some cell can have an interval: iterations by race and origin have none."""
         return [name for name in self.products if name in DHC_TABLES and name[-1] not in ITERATIONS]
-
-    def level(self, level: str) -> str:
-        """The name of the stage that measures and estimates a level."""
-        return f"level_{level.lower()}"

@@ -11,10 +11,10 @@ answers are read of the children alone, as deeper places have the more answers t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ from mechanisms.topdown.dhc.quarters import Quarters
 from mechanisms.topdown.dhc.tree import Held, add_counts, climb
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
-from mechanisms.topdown.schema import Counts, Schema, add_up
+from mechanisms.topdown.schema import Counts, Marginal, Schema, add_up
 
 _WORTH = 0.05
 """The part of a place's own precision that answers of the places below add at least, or they are not read."""
@@ -60,6 +60,7 @@ class Level:
         runs: shape (places,): how many only children lie below the place, one below the other; -1 for an only child.
         scales: by such a number, how many times ρ of the level the place has.
         complete: whether queries with few answers are read in full, also where nobody is estimated to be.
+        first: the number of the first place in the level, if these are not all of its places.
     """
 
     name: str
@@ -67,6 +68,11 @@ class Level:
     runs: NDArray[np.int64]
     scales: tuple[Fraction, ...]
     complete: bool = False
+    first: int = 0
+
+    def take(self, first: int, last: int) -> "Level":
+        """The places from `first` up to `last`, which are then counted from 0."""
+        return replace(self, runs=self.runs[first:last], first=self.first + first)
 
 
 def plan_levels(
@@ -108,11 +114,34 @@ ReadBeside = Callable[[int, int, NDArray[np.int64]], tuple[NDArray[np.float64], 
 """As `Reading.read`, of one query."""
 
 
+class Exact(Protocol):
+    """The exact counts of a level."""
+
+    def answer_cells(self, marginal: Marginal, first: int, last: int, cells: NDArray[np.int64], /) -> NDArray[np.int64]:
+        """As `Counts.answer_cells`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """The exact answers of a level to some queries, shape (places, answers)."""
+
+    of_query: Mapping[str, NDArray[np.integer[Any]]]
+
+    def answer_cells(self, marginal: Marginal, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.of_query[marginal.query][first:last, cells].astype(np.int64)
+
+
+def list_coarse(schema: Schema, level: Level) -> list[str]:
+    """The queries of a level that the estimation of all levels above reads; the others are read of the next one."""
+    return [query for query in level.variances if schema.marginal(query).size <= COMPLETE_SIZE]
+
+
 class Measuring:
     """The noisy answers of a level, of which only those are made that are read. An answer is that of the complete draw,
     in which every measured place answers every query: it depends on the query, the place and the marginal cell."""
 
-    def __init__(self, schema: Schema, level: Level, exact: Counts, key: bytes, purpose: str = "") -> None:
+    def __init__(self, schema: Schema, level: Level, exact: Exact, key: bytes, purpose: str = "") -> None:
         self.schema, self.level, self._exact = schema, level, exact
         self._noise = [
             NumberedNoise(
@@ -129,39 +158,46 @@ class Measuring:
         marginal = self.schema.marginal(query)
         runs = self.level.runs[first:last]
         if (runs < 0).any():
-            place = first + int(runs.argmin())
+            place = self.level.first + first + int(runs.argmin())
             raise ValueError(f"{self.level.name}: the place {place} is an only child, which is not measured")
         answers = self._exact.answer_cells(marginal, first, last, cells)
         for run in np.unique(runs).tolist():
             places = np.flatnonzero(runs == run)
-            numbers = (first + places)[:, None] * marginal.size + cells
+            numbers = (self.level.first + first + places)[:, None] * marginal.size + cells
             answers[places] += self._noise[run].at(query, numbers.ravel()).reshape(numbers.shape)
         return answers
 
 
+@dataclass(frozen=True)
 class Listing:
-    """Which answers of a level are read, without answers: what is read is noted, and is 0. Levels are read from the
-    root down, and a place's cells are among its parent's, so that its first reading has the cells of all others."""
+    """Which answers of a level are read, without answers, all of which are 0: for each place, by query, the level whose
+    estimation reads them first, counted from the root as 0; -1 if none does. Levels are read from the root down, and a
+    place's cells are among its parent's, so that its first reading has the cells of all others.
 
-    def __init__(self, schema: Schema, level: Level) -> None:
-        self.schema, self.level = schema, level
-        self._read: dict[str, list[tuple[int, int, NDArray[np.int64]]]] = {}
-        self._known: dict[str, NDArray[np.bool_]] = {}
+    Attributes:
+        readers: by query, shape (places,).
+        reader: the level that is estimated.
+    """
+
+    schema: Schema
+    level: Level
+    readers: Mapping[str, NDArray[np.int8]]
+    reader: int = 0
+
+    def take(self, first: int, last: int, reader: int) -> "Listing":
+        """The places from `first` up to `last`, for the estimation of a level; what is read is noted here too."""
+        own = {query: readers[first:last] for query, readers in self.readers.items()}
+        return Listing(self.schema, self.level.take(first, last), own, reader)
 
     def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        known = self._known.setdefault(query, np.zeros(len(self.level.runs), dtype=np.bool_))
-        new = first + np.flatnonzero(~known[first:last])
-        for span in np.split(new, np.flatnonzero(np.diff(new) > 1) + 1):
-            if span.size:
-                self._read.setdefault(query, []).append((int(span[0]), int(span[-1]) + 1, cells))
-        known[first:last] = True
+        readers = self.readers[query][first:last]
+        readers[readers < 0] = self.reader
         return np.zeros((last - first, len(cells)), dtype=np.int64)
 
-    def list_reads(self) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
-        """By query and place: the query, the first of some places and the one after the last, and marginal cells."""
-        for query, spans in sorted(self._read.items()):
-            for first, last, cells in sorted(spans, key=lambda span: span[0]):
-                yield query, first, last, cells
+
+def list_nothing(schema: Schema, level: Level) -> Listing:
+    unread = {query: np.full(len(level.runs), -1, dtype=np.int8) for query in level.variances}
+    return Listing(schema, level, unread)
 
 
 class Reading:
@@ -305,7 +341,7 @@ def estimate_level(
     reading = reading if isinstance(reading, Reading) else Reading(reading)
 
     def list_tasks() -> Iterator[Task]:
-        for parent, first, last, own, sums in _list_families(plan, held, parents, above):
+        for parent, first, last, own, sums in list_families(plan, held, parents, above):
             answers = {}
             if sums is None or last - first > 1:
                 answers = _read(plan, reading, beside or {}, first, last, own)
@@ -398,8 +434,8 @@ def read_tenures(
     two kinds, so that variances are 1, 1 and 2 times that of an answer; their mean stands for each."""
     tenure = UNITS.marginal("tenure_3lev")
     answers, precisions = np.zeros((len(parents), tenure.size)), np.zeros(len(parents))
-    for _, first, last, own, sums in _list_families(UNIT_PLAN_AFTER_HOUSEHOLDS, occupancy, parents, above):
-        for query, cells in _list_cells(UNIT_PLAN, units.level, own) if sums is None or last - first > 1 else ():
+    for _, first, last, own, sums in list_families(UNIT_PLAN_AFTER_HOUSEHOLDS, occupancy, parents, above):
+        for query, cells in list_cells(UNIT_PLAN, units.level, own) if sums is None or last - first > 1 else ():
             found, precisions[first:last] = units.read(query, first, last, cells)
             known = np.isin(cells, own)
             answers[first:last] = add_up(found[:, known], tenure.find(cells[known]), tenure.size)
@@ -430,7 +466,7 @@ def _read(
     last: int,
     own: NDArray[np.int64],
 ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
-    listed = _list_cells(plan, reading.level, own)
+    listed = list_cells(plan, reading.level, own)
     answers = {query: (cells, *reading.read(query, first, last, cells)) for query, cells in listed}
     for query, read in beside.items():
         if own.size:
@@ -439,14 +475,22 @@ def _read(
     return answers
 
 
-def _list_cells(plan: Plan, level: Level, own: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
+def list_cells(plan: Plan, level: Level, own: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """What is read of siblings whose parent has some cells: each query with its marginal cells, ascending."""
     for query in list_queries(plan):
-        marginal = plan.schema.marginal(query)
-        if level.complete and marginal.size <= COMPLETE_SIZE:
-            yield query, np.arange(marginal.size)
-        elif own.size:
-            yield query, marginal.reach(own)
+        if own.size or is_complete(plan.schema, level, query):
+            yield query, reach_cells(plan.schema, level, query, own)
+
+
+def is_complete(schema: Schema, level: Level, query: str) -> bool:
+    """Whether all answers to a query are read, wherever anybody is estimated to be."""
+    return level.complete and schema.marginal(query).size <= COMPLETE_SIZE
+
+
+def reach_cells(schema: Schema, level: Level, query: str, own: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The marginal cells that are read of siblings whose parent has some cells, ascending."""
+    marginal = schema.marginal(query)
+    return np.arange(marginal.size) if is_complete(schema, level, query) else marginal.reach(own)
 
 
 def list_reads(
@@ -455,13 +499,13 @@ def list_reads(
     """What estimation reads of the own answers of a level, in order: a query, the first of some siblings and the one
     after the last, and marginal cells, ascending. These follow from the level above, and at the root from what is
     held."""
-    for _, first, last, own, _ in _list_families(plan, held, parents, above):
+    for _, first, last, own, _ in list_families(plan, held, parents, above):
         if (level.runs[first:last] >= 0).all():
-            for query, cells in _list_cells(plan, level, own):
+            for query, cells in list_cells(plan, level, own):
                 yield query, first, last, cells
 
 
-def _list_families(
+def list_families(
     plan: Plan, held: Held | NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
 ) -> Iterator[tuple[int, int, int, NDArray[np.int64], NDArray[np.int64] | None]]:
     """Each parent's number, the first and the last of its children, its cells and its counts."""

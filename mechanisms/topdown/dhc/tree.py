@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from mechanisms.topdown.schema import Counts
 
 Numbers = NDArray[np.int64]
 Of = TypeVar("Of")
+Integers = TypeVar("Integers", bound=NDArray[np.integer[Any]])
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,10 @@ def add_counts(below: Counts, above: Numbers) -> Counts:
 @overload
 def add_answers(below: Held, above: Numbers) -> Held: ...
 @overload
-def add_answers(below: Numbers, above: Numbers) -> Numbers: ...
-def add_answers(below: Held | Numbers, above: Numbers) -> Held | Numbers:
+def add_answers(below: Integers, above: Numbers) -> Integers: ...
+def add_answers(below: Held | Integers, above: Numbers) -> Held | Integers:
     """Answers of shape (places, answers)."""
     if isinstance(below, Held):
         return Held(add_counts(below.counts, above), below.answers)
-    return np.add.reduceat(below, np.searchsorted(above, np.arange(above[-1] + 1)), axis=0)
+    starts = np.searchsorted(above, np.arange(above[-1] + 1))
+    return np.add.reduceat(below, starts, axis=0)  # type: ignore[return-value]

@@ -70,7 +70,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     refusal = deployment.refusal("level_county")
     with deployment.opened() as connection:
         connection.execute("UPDATE level_state SET count = count - 1 WHERE histogram = 'units'")
-    deployment.run("level_county", "level_block")
+    # Other numbers of counts and places in memory than those of the draw and of the gates.
+    with patch.object(levels, "CELLS_AT_A_TIME", 100), patch.object(levels, "_PLACES_AT_A_TIME", 7):
+        deployment.run("level_county", "level_block")
     with deployment.opened() as connection:
         connection.execute("UPDATE level_county SET cell = cell + 1 WHERE histogram = 'persons'")
     undrawn = deployment.refusal("noisy_measurements")
@@ -142,9 +144,10 @@ def test_the_published_answers_are_those_of_a_complete_draw_cell_by_cell(publish
         commitment = published.context.ledger.read().find_reservation(draw.draw_id).commitment  # type: ignore[union-attr]
         key = published.context.custody.open_key(draw.draw_id, published.release.custody, commitment)
         measured = {}
-        for listing, exact in list_measured(session, published.release):
-            stored = list(read_answers(session, published.release, listing))
-            measured[listing.schema.name, listing.level.name] = len(stored)
+        for batch in list_measured(session, published.release):
+            listing, exact = batch.listing, batch.exact
+            stored = list(read_answers(session, published.release, batch))
+            measured[batch.label] = len(stored)
             small = [each for each in stored if count_cells(listing, each[0]) < MANY_CELLS]
             assert small or not stored
             for query, first, last, cells, answers in small[:2]:
@@ -497,6 +500,9 @@ def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path)
     men = dict(truth)
     inside = [lower <= men.get(number, 0) <= upper for number, (lower, upper) in enumerate(blocks.to_numpy())]
     assert np.mean(inside) > 0.8
+    both = [deployment.release.public(name) for name in ("redistricting", "redistricting_linear")]
+    with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert deployment.versions()["redistricting"] == session.content_version(both), "so that Dagster sees a change"
     keep(deployment)
     executes("UPDATE p12_intervals SET P12_002N_linear_upper = P12_002N_linear_upper + 1")(deployment)
     assert "intervals_as_made" in failing(deployment)

@@ -27,13 +27,16 @@ from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.householders import Householders, HouseholdersError, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, ORIGIN_AND_RACE, TENURE, UNITS
 from mechanisms.topdown.dhc.levels import (
+    Coarse,
     Estimated,
+    Exact,
     Level,
     Measuring,
     Reading,
     Task,
     estimate_homes,
     estimate_level,
+    list_coarse,
     plan_levels,
     read_all,
 )
@@ -125,6 +128,32 @@ def test_families_are_the_same_wherever_they_are_estimated(processes: int) -> No
     assert len(sent) == len(np.unique(parents)) > 2
     assert not any(KEY in each for each in sent)
     assert max(map(len, sent)) < 2**17
+
+
+def test_answers_in_some_places_are_those_of_all_places() -> None:
+    """Told apart from: noise and budgets by a place's number among those in memory; and small queries, of which only
+    answers are in memory below the next level, that are left out or read of other places."""
+    country = draw_country(4, 3, 2, 3)
+    levels, exact = plan_levels(lower_levels(PERSON_ALLOCATION, 4), country.parents), country.persons
+    measured = [Measuring(PERSONS, *of, KEY) for of in zip(levels, exact, strict=True)]
+    whole = read_all(measured, country.parents)[1]
+    ranges, parents, some = [(1, 3)], [np.zeros(2, dtype=np.int64)], list[Measuring]()
+    for above in country.parents[2:]:
+        first, last = np.searchsorted(above, ranges[-1]).tolist()
+        parents.append(above[first:last] - ranges[-1][0])
+        ranges.append((first, last))
+    for level, counts, (first, last) in zip(levels[1:], exact[1:], ranges, strict=True):
+        own, inside = level.take(first, last), (first <= counts.number) & (counts.number < last)
+        known: Exact = Counts(*(each[inside] for each in vars(counts).values())).shift(-first)
+        if level is levels[-1]:
+            marginals = [PERSONS.marginal(query) for query in list_coarse(PERSONS, own)]
+            known = Coarse({each.query: counts.answer(each, first, last).astype(np.int32) for each in marginals})
+        some.append(Measuring(PERSONS, own, known, KEY))
+    reading = read_all(some, parents)[0]
+    for query in levels[1].variances:
+        cells = PERSONS.marginal(query).reach(exact[0].cell)
+        for due, found in zip(whole.read(query, 1, 3, cells), reading.read(query, 0, 2, cells), strict=True):
+            assert np.array_equal(due, found)
 
 
 def test_without_the_limits_of_types_somebody_lives_where_there_is_no_facility() -> None:

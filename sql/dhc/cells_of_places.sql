@@ -1,0 +1,5 @@
+-- How many counts the places from one to another have, of all histograms together.
+SELECT number, count(*) AS cells
+FROM {{ estimates }}
+WHERE number >= $first AND number < $last
+GROUP BY number

@@ -1,0 +1,1 @@
+SELECT number, type, count FROM {{ facilities }} WHERE number >= $first AND number < $last
