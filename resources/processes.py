@@ -26,6 +26,9 @@ AHEAD = 4
 _LARGE = 2**25
 """A task of twice as many bytes, or more, counts as several."""
 
+_PATIENCE = 1.0
+"""After how many seconds it is looked whether tasks that are waited for will never end."""
+
 _LOCK = threading.Lock()
 """Threads that begin at the same time share one pool."""
 
@@ -66,7 +69,13 @@ def in_processes(
     finally:
         for future in submitted:
             future.cancel()
-        wait(submitted)
+        while wait(submitted, timeout=_PATIENCE).not_done:
+            if pool._broken:
+                # Its thread has ended at the first cancelled task, and left other tasks and processes as they were.
+                for process in (pool._processes or {}).values():
+                    process.kill()
+                _start_pool.cache_clear()
+                break
 
 
 def order_results(
