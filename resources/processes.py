@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import active_children, connection, get_context, parent_process
 from typing import Any, TypeVar
 
 from mechanisms.refusal import RefusedError
@@ -70,9 +70,11 @@ def in_processes(
         for future in submitted:
             future.cancel()
         while wait(submitted, timeout=_PATIENCE).not_done:
-            if pool._broken:
+            try:
+                pool.submit(os.getpid)
+            except BrokenProcessPool:
                 # Its thread has ended at the first cancelled task, and left other tasks and processes as they were.
-                for process in (pool._processes or {}).values():
+                for process in active_children():
                     process.kill()
                 _start_pool.cache_clear()
                 break
