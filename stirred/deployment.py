@@ -127,7 +127,7 @@ class Deployment:
             per: another release, whose counts or weights the sums are divided by.
             median, quantile: a variable whose median is asked, or a variable and another share, such as 0.9.
             summary: means, standard deviations and correlations of all variables of moments.
-            correlate: two variables of moments. `regress` is one of them, on others, `on`.
+            correlate: two variables of moments. `regress` is one of them, regressed on others, `on`.
             kind: "pandas", "arrow" or "duckdb".
         """
         import pyarrow as pa

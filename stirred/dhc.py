@@ -2,7 +2,7 @@
 detail, within a redistricting file's counts.
 
 Everything is in memory. Histograms list the cells that are not zero. Only the noisy answers that estimation reads are
-drawn; each is that of the complete draw.
+drawn; each equals the same answer of the complete draw.
 """
 
 from collections.abc import Mapping, Sequence
@@ -140,7 +140,7 @@ def measure_persons(
     estimation: _Estimation = "full",
     name: str = "the data",
 ) -> Estimated:
-    """Measure persons, and estimate their histograms from the root down, within a redistricting file's.
+    """Measure persons, and estimate their histograms from the root down, within a redistricting file's counts.
 
     One person's move may leave one householder alone and join another: the squared L2 distance of a query that tells
     householders who live alone from others is up to 6 instead of 2, and its ρ counts three times.
@@ -203,7 +203,8 @@ def measure_homes(
     persons: ArrayLike | None = None,
     name: str = "the data",
 ) -> Estimated:
-    """Measure units and households, and estimate their histograms from the root down, within a redistricting file's.
+    """Measure units and households, and estimate their histograms from the root down, within a redistricting file's
+    counts.
 
     One person's move changes two units, of which one becomes vacant and the other occupied: the squared L2 distance of
     a query is 4 instead of 2, and ρ of units counts twice. The two households may change alike, so that the distance,
@@ -216,8 +217,8 @@ def measure_homes(
         households: a row for each occupied unit, with the column `block` and codes of `HOUSEHOLDS`.
         redistricting: the published occupied and vacant units of each block, shape (blocks, 2).
         estimation: as of `measure_persons`.
-        persons: the redistricting file's persons, as of `measure_persons`. With them, no more households of a block
-            have a householder of an origin and race than persons of it live in households there.
+        persons: the redistricting file's persons, as of `measure_persons`. With them, a block has at most as many
+            householders of an origin and race as persons of that origin and race in households.
 
     Raises as `measure_persons`, ValueError if the redistricting file has another number of units in a block, and
     HouseholdersError if it has more occupied units than persons in households.

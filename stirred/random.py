@@ -13,8 +13,9 @@ class Randomness:
     """A secret key of 32 bytes, of which every draw takes the next subkey. So no two draws share their noise, and the
     same key gives the same draws if the same calls are made in the same order.
 
-    Who knows the key can remove all noise. It is neither printed nor part of a result. Randomness is neither copied nor
-    pickled, and is of no use in another process, such as a fork of this one: the copy would draw the same noise again.
+    Anyone who knows the key can remove all noise. It is neither printed nor part of a result. Randomness is neither
+    copied nor pickled, and is of no use in another process, such as a fork of this one: the copy would draw the same
+    noise again.
     """
 
     def __init__(self, key: bytes, source: str) -> None:

@@ -62,7 +62,7 @@ class Reconstruction:
 
     @cached_property
     def provable(self) -> int:
-        """The number of records that every solution has: an integer program for each kind that could change."""
+        """The number of records that every solution has, by an integer program for each kind that could change."""
         return self._system.count_provable(*self._solutions)
 
     def measure_agreement(self, records: Frame) -> float:
@@ -171,9 +171,9 @@ def match(persons: Frame, records: Frame, *, known: Sequence[str], wanted: str) 
 
 
 def guess_by_mode(records: Frame, *, place: Sequence[str], wanted: str) -> NDArray[np.float64]:
-    """For each record, the probability that a guess is right, which is the most frequent wanted value among the others
-    of its place: a baseline of an attacker who knows all other records. Ties are broken at random; a record that is
-    alone gets the mode of all others. Raises KeyError for a missing column."""
+    """For each record, the probability that a guess of the most frequent wanted value among the others of its place is
+    right: a baseline of an attacker who knows all other records. Ties are broken at random; a record that is alone gets
+    the mode of all others. Raises KeyError for a missing column."""
     return baselines.guess_by_mode(*_encode(records, place, wanted))
 
 

@@ -78,8 +78,8 @@ def measure_groups(
 
     Args:
         counts: the exact counts, shape (regions, iterations, 46): for each sex, in 23 age groups (`AGES[3]`).
-        thresholds: the least noisy totals of details 1, 2 and 3, not decreasing.
-        stability: Δ, the most groups of all that a person is in.
+        thresholds: the minimum of the noisy total for details 1, 2 and 3, not decreasing.
+        stability: Δ, the greatest number of groups that one person is in.
         rho, epsilon: the budget for a person added or removed, of Gaussian or Laplace noise; one of them is given.
         stage_1_share: γ, the part of the budget that determines the detail.
         zero_suppression_chance: the least chance that the total of an empty group is left out.
@@ -136,8 +136,8 @@ def measure_households(
         totals: the published totals of the groups, shape (groups,), such as those that SafeTab-P measured. They are
             public: exact ones would add a loss that is not in the specification.
         budgets: by family, `T3` (household types) or `T4` (tenures), ρ or ε for a household added or removed.
-        thresholds: by family, the least totals of details 1, 2 and 3, or of detail 1 (T4).
-        stability: Δ, the most groups of all that a household is in.
+        thresholds: by family, the minimum totals for details 1, 2 and 3, or for detail 1 (T4).
+        stability: Δ, the greatest number of groups that one household is in.
         noise: "gaussian", or "laplace" if budgets are ε.
 
     Raises DesignError for numbers that are out of range, ValueError for counts of another shape, and TypeError if they

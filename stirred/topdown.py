@@ -1,6 +1,6 @@
 """TopDown on small trees: noisy marginals of every place, and histograms of whole numbers that agree with each other.
 
-Everything is in memory, as arrays; a release of a nation is a deployment's.
+Everything is in memory, as arrays; a release of a nation needs a deployment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,7 +94,7 @@ class Estimated(Draw):
 
 @dataclass(frozen=True)
 class Histograms:
-    """Histograms by level, and the certificate of their real-valued steps, as of `Estimated`."""
+    """Histograms by level, and the certificate of their real-valued steps, as in `Estimated`."""
 
     histograms: Mapping[str, NDArray[np.int64]]
     gap: float
@@ -112,10 +112,10 @@ def estimate(
 
     Args:
         total_first: the levels at which a separate pass determines the totals.
-        types_first: estimate with full information, every place from all measurements at and below it, and down to this
-            level, which is above the finest, decide the counts of groups before single cells.
-        units: with full information, the numbers of housing units that the finest places lean on; persons whose first
-            group is households are then counted.
+        types_first: a level above the finest. Every place is estimated from all measurements at and below it (full
+            information), and down to this level, the counts of groups before single cells.
+        units: with `types_first`, for persons whose first group is households: the number of housing units of each of
+            the finest places, toward which the estimates of persons in households lean.
 
     Raises NotSolvedError or NotRoundedError if a parent's children cannot be estimated, and ValueError for impossible
     levels or units.

@@ -104,7 +104,7 @@ def _section(name: str, command: click.Command) -> str:
     context = click.Context(command, info_name=name)
     usage = " ".join(command.collect_usage_pieces(context))
     paragraphs = (command.help or "").replace("\b", "").split("\n\n")
-    text = "\n\n".join(" ".join(paragraph.split()).replace("<", "&lt;") for paragraph in paragraphs)
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     options = [
         (f"`{option.get_help_record(context)[0]}`", format_cell(option.help or ""))  # type: ignore[index]
         for option in command.params

@@ -37,8 +37,8 @@ def launch(
 ) -> None:
     """Make RELEASE (dataset/release), from its source to its publication.
 
-    A new draw on a dataset that asks is refused with its price (exit code 3). Launch it again with --authorize, --draw
-    and --by as the refusal states them.
+    A new draw that needs an authorization is refused with its price (exit code 3). Launch it again with --authorize,
+    --draw and --by as the refusal states them.
     """
     if not as_json:
         # What this command needs takes seconds to load.

@@ -31,7 +31,10 @@ from orchestration.cli.releases import RELEASE
     help="For --posterior: the probability of one of the values before the publication.",
 )
 @click.option(
-    "--largest-stratum", type=int, help="In swapping: b, if no edition with the same invariants is published."
+    "--largest-stratum",
+    type=int,
+    help="In swapping: b, the size of the largest stratum whose records differ, if no edition with the same invariants "
+    "is published.",
 )
 @click.option(
     "--records",

@@ -56,8 +56,8 @@ def table(
     standard errors and 90% intervals.
 
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
-    hypercubes, the one answers whose numbers have the least variance. Quantiles, correlations and regressions have the
-    standard error of the sample beside that of the noise.
+    hypercubes, the one with the least variance answers. Quantiles, correlations and regressions have the standard error
+    of the sample beside that of the noise.
     """
     from orchestration.components import TableBuilder
     from orchestration.deployment import Deployment
@@ -285,7 +285,7 @@ def verify(folder: Path, key: Path, authority: Path | None) -> None:
 def audit(to: Path | None, as_json: bool) -> None:
     """Check again every claim that can be proved, and write a report. Charges nothing.
 
-    Ephemeral keys of settled and withdrawn draws that killed processes left are deleted, and nothing else is changed.
+    If killed processes left ephemeral keys of settled or withdrawn draws, these keys are deleted; nothing else changes.
     """
     from assets.confidentiality import list_nodes
     from assets.publication import audit as audits

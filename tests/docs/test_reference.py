@@ -87,6 +87,8 @@ def test_every_command_and_option_is_listed() -> None:
 
     context = click.Context(cli.main)
     assert look(cli.main, "stirred") == len(shown)
+    # Markdown shows the entity of a character in code as it is written.
+    assert "`source <(stirred completion bash)`" in shown["stirred completion"]
 
 
 def shown_commands(text: str) -> Iterator[list[str]]:
