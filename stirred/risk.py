@@ -1,7 +1,7 @@
 """What an attacker learns from tables of counts: reconstruction, matching, guessers, and the gain from one record.
 
 `reconstruct` and `match` are attacks, which read tables and what the attacker knows. All other measures compare with
-the true records. They are for evaluations: their results have no DP guarantee, so do not publish them of confidential
+the true records. They are for evaluations: their results have no DP guarantee, so do not publish them for confidential
 records. The component `Laboratory` runs these attacks on many draws of many methods.
 """
 

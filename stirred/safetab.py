@@ -55,7 +55,7 @@ class Groups(TableDraw):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Households(TableDraw):
-    """Noisy counts of households: a row for each data cell, with the place of its group, the table that the group has
+    """Noisy counts of households: a row for each data cell, with the place of its group, the table that the group
     got, the label of the cell, and the count: a measured one, or the sum of measured ones."""
 
     design: SafeTabHDesign
