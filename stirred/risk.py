@@ -76,7 +76,7 @@ class Reconstruction:
     def __repr__(self) -> str:
         return (
             f"{self.records:,} records of {self.arrow.num_rows:,} kinds; "
-            f"others with the same counts differ in up to {self.variability:.0%}"
+            f"other solutions differ in up to {self.variability:.0%} of them"
         )
 
 
