@@ -62,6 +62,24 @@ THREE_LEVELS: dict[str, Any] = {
 }
 """The same with a level of states, which has partitions below it."""
 
+FOUR_LEVELS: dict[str, Any] = {
+    "spine": {
+        "US": [],
+        "State": ["TABBLKST"],
+        "County": ["TABBLKST", "TABBLKCOU"],
+        "Block": ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"],
+    },
+    **{
+        kind: TWO_LEVELS[kind]
+        | {
+            "levels": {"US": "1/8", "State": "1/8", "County": "1/4", "Block": "1/2"},
+            "queries": dict.fromkeys(("US", "State", "County", "Block"), TWO_LEVELS[kind]["queries"]["Block"]),
+        }
+        for kind in ("persons", "units")
+    },
+}
+"""With two levels below that of the states, of which the second has its parents in the same partition."""
+
 TWO_LEVELS_TO_PUBLICATION = (
     *TO_DRAW, "level_nation", "level_block", "microdata", "tables", "publication",
 )  # fmt: skip

@@ -22,9 +22,8 @@ import yaml
 from assets.release.method import Partitions
 from orchestration import automation
 from orchestration.launch import BY_COMMAND
-from tests.assets.topdown.test_partitions import FIRST, LAST, QUIET, STATES, data_files, execute, states_of
+from tests.assets.topdown.test_partitions import FIRST, LAST, QUIET, STATES, data_files, execute
 from tests.topdown_deployments import topdown_deployment
-from tests.whole_repository import known
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,39 +46,6 @@ def eventually(found: Callable[[], T], seconds: float = 900) -> T:
             return value
         time.sleep(0.2)
     raise AssertionError("it did not happen")
-
-
-def followed(deployment: Any, instance: dg.DagsterInstance) -> list[tuple[str | None, str | None, str | None]]:
-    """What the sensor launches: job, partition and run key."""
-    sensor = deployment.definitions.get_repository_def().get_sensor_def("town__redistricting__states")
-    answer: Any = sensor(dg.build_sensor_context(instance=instance))
-    requests = getattr(answer, "run_requests", None) or []
-    return [(each.job_name, each.partition_key, each.run_key) for each in requests]
-
-
-@pytest.mark.deep
-def test_the_sensor_launches_states_and_then_the_publication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
-    deployment = topdown_deployment(tmp_path / "town", partitions="state")
-    instance = deployment.instance
-    assert followed(deployment, instance) == []
-    first = execute(deployment, FIRST)
-    states = states_of(deployment)
-    launched = followed(deployment, instance)
-    assert launched == [(STATES, state, f"{first.run_id}/{state}") for state in states]
-    assert followed(deployment, instance) == launched, "run keys keep them from being launched twice"
-    execute(deployment, STATES, state=states[0])
-    assert followed(deployment, instance) == launched[1:]
-    for state in states[1:]:
-        execute(deployment, STATES, state=state)
-    assert followed(deployment, instance) == [(LAST, None, f"{first.run_id}/publication")]
-    # Another run of the release's job: every state is made anew, though nothing has changed.
-    second = execute(deployment, FIRST)
-    assert followed(deployment, instance) == [(STATES, state, f"{second.run_id}/{state}") for state in states]
-    repository = deployment.definitions.get_repository_def()
-    with known(repository):
-        repository.get_job(FIRST).execute_in_process(run_config=QUIET, instance=instance, tags={BY_COMMAND: "x"})
-    assert followed(deployment, instance) == [], "the command line launches what follows"
 
 
 def begin(

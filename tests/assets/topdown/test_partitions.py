@@ -1,10 +1,12 @@
 """Estimates made state by state, each state in a run of its own: the same as in one run, and refused if incomplete."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import duckdb
 import pyarrow as pa
 import pytest
@@ -21,15 +23,15 @@ from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 from tests.assets.topdown.table_oracle import Country, custody_of, release_of, village, write_measurements, written
 from tests.deployments import Deployment
-from tests.gates import failing
 from tests.lake import make_lake
-from tests.phsafe_deployments import census
-from tests.topdown_deployments import TWO_LEVELS, redeclared, topdown_deployment, with_quarters
+from tests.topdown_deployments import FOUR_LEVELS, TWO_LEVELS, redeclared, topdown_deployment
 from tests.whole_repository import known
+
+OF_STATES = {"records_of_states", "tables_of_states"}
+"""The gates of partitions alone."""
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 FIRST, STATES, LAST = ("town__redistricting", "states__town__redistricting", "publication__town__redistricting")
-BELOW = ("level_county", "level_tract", "level_block_group", "level_block")
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +42,33 @@ def key() -> Iterator[None]:
 
 
 def execute(deployment: Deployment[Any], job: str, *, state: str | None = None, raises: bool = True) -> Any:
+    """Run a job. Unless it may fail, every check that it evaluates must pass."""
     repository = deployment.definitions.get_repository_def()
     with known(repository):
-        return repository.get_job(job).execute_in_process(
+        result = repository.get_job(job).execute_in_process(
             run_config=QUIET, instance=deployment.instance, partition_key=state, raise_on_error=raises
         )
+    assert not raises or failed_checks(result) == set()
+    return result
+
+
+def failed_checks(result: dg.ExecuteInProcessResult) -> set[str]:
+    """The checks that a run evaluated, and that did not pass."""
+    return {each.check_name for each in result.get_asset_check_evaluations() if not each.passed}
 
 
 def states_of(deployment: Deployment[Any]) -> list[str]:
     return sorted(deployment.instance.get_dynamic_partitions("town__redistricting__states"))
+
+
+def follow(
+    deployment: Deployment[Any], instance: dg.DagsterInstance
+) -> list[tuple[str | None, str | None, str | None]]:
+    """What the sensor launches: job, partition and run key."""
+    sensor = deployment.definitions.get_repository_def().get_sensor_def("town__redistricting__states")
+    answer: Any = sensor(dg.build_sensor_context(instance=instance))
+    requests = getattr(answer, "run_requests", None) or []
+    return [(each.job_name, each.partition_key, each.run_key) for each in requests]
 
 
 def made_by_state(deployment: Deployment[Any]) -> Deployment[Any]:
@@ -68,14 +88,88 @@ def failure(result: Any) -> str:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[TopDownRelease]:
-    deployment = topdown_deployment(tmp_path_factory.mktemp("plain"))
+    deployment = topdown_deployment(tmp_path_factory.mktemp("plain"), **FOUR_LEVELS)
     execute(deployment, FIRST)
     return deployment
 
 
+@dataclass
+class Parted:
+    """A release that was estimated by state, and what happened on the way.
+
+    Attributes:
+        first: the state that was missing at first.
+        launched: what the sensor launches before all runs, and after those that are named.
+        runs: the ids of the two runs of the release's job.
+        refused: what publishing said as a state was missing, and as there were tables of a state that there is not.
+        surplus: the tables of that state after the next run of the release's job.
+        failed: the checks that failed after an alteration, by the gate that must be among them.
+        published: whether anything was published before the end.
+    """
+
+    deployment: Deployment[TopDownRelease]
+    first: str = ""
+    launched: dict[str, list[tuple[str | None, str | None, str | None]]] = field(default_factory=dict)
+    runs: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    surplus: set[str] = field(default_factory=set)
+    failed: dict[str, set[str]] = field(default_factory=dict)
+    published: bool = False
+
+
 @pytest.fixture(scope="module")
-def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[TopDownRelease]:
-    return made_by_state(topdown_deployment(tmp_path_factory.mktemp("parted"), partitions="state"))
+def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
+    """In the runs that the sensor launches, the first state last; publishing is tried too early, and after
+    alterations."""
+    deployment = topdown_deployment(tmp_path_factory.mktemp("parted"), partitions="state", **FOUR_LEVELS)
+    made = Parted(deployment)
+
+    def launch(after: str) -> None:
+        made.launched[after] = follow(deployment, deployment.instance)
+
+    def publish_too_early() -> Any:
+        result = execute(deployment, LAST, raises=False)
+        made.published |= deployment.published() != {}
+        return result
+
+    launch("nothing")
+    made.runs.append(execute(deployment, FIRST).run_id)
+    made.first, *others = states_of(deployment)
+    launch("the release's job")
+    launch("the same")
+    for state in others:
+        execute(deployment, STATES, state=state)
+    launch("the other states")
+    made.refused["missing"] = failure(publish_too_early())
+    execute(deployment, STATES, state=made.first)
+    launch("the first state")
+    with deployment.opened() as connection:
+        for name in ("level_block", "persons"):
+            connection.execute(f'CREATE TABLE "{name}__zz" AS FROM "{name}__{made.first}"')
+    made.refused["surplus"] = failure(publish_too_early())
+    made.runs.append(execute(deployment, FIRST).run_id)
+    launch("the release's job again")
+    with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        made.surplus = {name for name in session.tables(Zone.PUBLIC, deployment.release.schema) if "__zz" in name}
+    for gate, table, change in ALTERATIONS:
+        with deployment.opened() as connection:
+            connection.execute(f'UPDATE "{table}__{made.first}" SET {change}')
+        made.failed[gate] = failed_checks(publish_too_early())
+    execute(deployment, STATES, state=made.first)
+    execute(deployment, LAST)
+    return made
+
+
+ALTERATIONS = (
+    ("tables_as_made", "p1", "p0010001 = p0010001 + 1 WHERE level = 'Block'"),
+    (
+        "microdata_of_estimates",
+        "persons",
+        "hispanic = CASE hispanic WHEN '1' THEN '2' ELSE '1' END WHERE record = 1",
+    ),
+    ("estimates_as_made", "level_block", "count = count + 1 WHERE number = 0"),
+)
+"""By gate, a table of a state, and what is altered in it."""
 
 
 def data_files(deployment: Deployment[Any]) -> dict[str, bytes]:
@@ -92,32 +186,60 @@ def require_same(one: Deployment[Any], other: Deployment[Any]) -> None:
 
 
 @pytest.mark.deep
-def test_estimates_by_state_are_those_of_one_run(
-    plain: Deployment[TopDownRelease], parted: Deployment[TopDownRelease]
-) -> None:
+def test_estimates_by_state_are_those_of_one_run(plain: Deployment[TopDownRelease], parted: Parted) -> None:
     """Told apart from: a program that numbers the records of each state from 1."""
-    require_same(plain, parted)
-    assert len(states_of(parted)) > 1
-    release = parted.release
+    require_same(plain, parted.deployment)
+    assert len(states_of(parted.deployment)) > 1
+    release = parted.deployment.release
     for level in release.levels:
         found = []
-        for deployment in (plain, parted):
+        for deployment in (plain, parted.deployment):
             with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
                 found.append(session.content_version([release.public(release.estimates(level))]))
         assert found[0] == found[1]
 
 
 @pytest.mark.deep
-def test_gates_and_the_walk_over_zones_hold_over_partitions(
-    plain: Deployment[TopDownRelease], parted: Deployment[TopDownRelease]
-) -> None:
-    assert find_leaks(parted.context.nodes, parted.key("publication")) == []
-    for gate in all_gates(parted.context.method):
-        assert gate.evaluate(parted.context) == [], gate.name
-    names = [{gate.name for gate in all_gates(each.context.method)} for each in (plain, parted)]
-    assert names[1] - names[0] == {"records_of_states", "tables_of_states"}
+def test_gates_and_the_walk_over_zones_hold_over_partitions(plain: Deployment[TopDownRelease], parted: Parted) -> None:
+    """The publication has evaluated every gate."""
+    assert find_leaks(parted.deployment.context.nodes, parted.deployment.key("publication")) == []
+    names = [{gate.name for gate in all_gates(each.context.method)} for each in (plain, parted.deployment)]
+    assert names[1] - names[0] == OF_STATES
     assert names[0] < names[1]
-    assert [entry.kind for entry in parted.ledger] == ["reserve", "settle"]
+    assert [entry.kind for entry in parted.deployment.ledger] == ["reserve", "settle"]
+
+
+@pytest.mark.deep
+def test_the_sensor_launches_states_and_then_the_publication(parted: Parted) -> None:
+    first, *others = states = states_of(parted.deployment)
+    run, again = parted.runs
+    launched = parted.launched
+    assert launched["nothing"] == []
+    assert launched["the release's job"] == [(STATES, state, f"{run}/{state}") for state in states]
+    assert launched["the same"] == launched["the release's job"], "run keys keep them from being launched twice"
+    assert others
+    assert launched["the other states"] == [(STATES, first, f"{run}/{first}")]
+    assert launched["the first state"] == [(LAST, None, f"{run}/publication")]
+    # Another run of the release's job: every state is made anew, though nothing has changed.
+    assert launched["the release's job again"] == [(STATES, state, f"{again}/{state}") for state in states]
+
+
+@pytest.mark.deep
+def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> None:
+    """A missing state, tables of another state, altered tables, records and estimates."""
+    missing = parted.refused["missing"]
+    assert "2 parts of the estimates are missing" in missing or f"County in {parted.first}" in missing
+    assert "states that the spine does not have (level_block__zz)" in parted.refused["surplus"]
+    assert parted.surplus == set()
+    for gate, failed in parted.failed.items():
+        assert gate in failed
+    assert not parted.published
+    deployment = parted.deployment
+    with deployment.opened() as connection:
+        connection.execute(f'UPDATE "records__{parted.first}_made" SET made_of = reverse(made_of)')
+        connection.execute(f"UPDATE \"p1__{parted.first}\" SET level = '0' WHERE level = 'State'")
+    gates = [gate for gate in all_gates(deployment.context.method) if gate.name in OF_STATES]
+    assert {gate.name for gate in gates if gate.evaluate(deployment.context)} == OF_STATES
 
 
 @pytest.mark.prove
@@ -127,7 +249,7 @@ def test_estimates_by_state_in_a_lake_are_those_on_files(
     lake = make_lake(postgres, tmp_path / "kept")
     lake.name_services(monkeypatch)
     monkeypatch.setattr("tests.deployments.Warehouse", partial(Warehouse, lake=lake.data))
-    require_same(plain, made_by_state(topdown_deployment(tmp_path / "lake", partitions="state")))
+    require_same(plain, made_by_state(topdown_deployment(tmp_path / "lake", partitions="state", **FOUR_LEVELS)))
 
 
 Village = tuple[Country, TopDownRelease, Warehouse]
@@ -201,51 +323,6 @@ def test_a_state_of_another_draw_is_not_united_with_the_others(incomplete: Villa
         unite_microdata(release, warehouse)
 
 
-@pytest.mark.deep
-def test_incomplete_altered_and_surplus_states_are_refused(tmp_path: Path, key: None) -> None:
-    """On the way there are a missing state, tables of another state, altered records, and altered estimates."""
-    files = with_quarters(census())
-    deployment = topdown_deployment(tmp_path / "town", files=files, partitions="state")
-    release, warehouse = deployment.release, deployment.context.warehouse
-    execute(deployment, FIRST)
-    first, *others = states_of(deployment)
-    for state in others:
-        execute(deployment, STATES, state=state)
-    said = failure(execute(deployment, LAST, raises=False))
-    assert "4 parts of the estimates are missing" in said or f"County in {first}" in said
-    assert deployment.published() == {}
-    execute(deployment, STATES, state=first)
-    with deployment.opened() as connection:
-        for name in ("level_block", "persons"):
-            connection.execute(f'CREATE TABLE "{name}__zz" AS FROM "{name}__{first}"')
-    assert "states that the spine does not have (level_block__zz)" in failure(execute(deployment, LAST, raises=False))
-    execute(deployment, FIRST)
-    with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        assert not any(name.endswith("__zz") for name in session.tables(Zone.PUBLIC, release.schema))
-    for table, change, gate in (
-        (f"p1__{first}", "p0010001 = p0010001 + 1 WHERE level = 'Block'", "tables_as_made"),
-        (
-            f"persons__{first}",
-            "hispanic = CASE hispanic WHEN '1' THEN '2' ELSE '1' END WHERE record = 1",
-            "microdata_of_estimates",
-        ),
-        (f"level_block__{first}", "count = count + 1 WHERE number = 0", "estimates_as_made"),
-    ):
-        with deployment.opened() as connection:
-            connection.execute(f'UPDATE "{table}" SET {change}')
-        result = execute(deployment, LAST, raises=False)
-        failed = {each.check_name for each in result.get_asset_check_evaluations() if not each.passed}
-        assert gate in failed
-        assert deployment.published() == {}
-    execute(deployment, STATES, state=first)
-    execute(deployment, LAST)
-    assert deployment.published() != {}
-    with deployment.opened() as connection:
-        connection.execute(f'UPDATE "records__{first}_made" SET made_of = reverse(made_of)')
-        connection.execute(f"UPDATE \"p1__{first}\" SET level = '0' WHERE level = 'State'")
-    assert {"records_of_states", "tables_of_states"} <= failing(deployment)
-
-
 @pytest.mark.prove
 def test_a_release_changes_between_partitions_and_none(tmp_path: Path, key: None) -> None:
     folder = tmp_path / "town"
@@ -304,19 +381,21 @@ def test_only_views_that_put_tables_together_are_read(tmp_path: Path, text: str 
 def test_full_estimation_by_state_is_that_of_one_run_and_passes_every_check(tmp_path: Path, key: None) -> None:
     """From source files to publication. Wrong programs: units estimated with the states' levels, before other states
     have persons; information that a partition makes for itself."""
+    products = ["P1", "H1", "persons", "units", "noisy_measurements"]
     plain, parted = (
-        topdown_deployment(tmp_path / name, estimation="full", **changes)
+        topdown_deployment(tmp_path / name, estimation="full", products=products, **FOUR_LEVELS, **changes)
         for name, changes in (("plain", {}), ("parted", {"partitions": "state"}))
     )
     execute(plain, FIRST)
-    require_same(plain, made_by_state(parted))
-    assert "p1_intervals.csv" in data_files(parted)
-    first, *_ = states_of(parted)
+    execute(parted, FIRST)
+    first, other = states_of(parted)
     with parted.opened() as connection:
-        connection.execute(f'CREATE TABLE "h1__{first}" AS FROM h1')
+        # Of the time when the release's levels were estimated by themselves, and units state by state.
+        connection.execute(f'CREATE TABLE "h1__{first}" AS FROM spine')
+    execute(parted, STATES, state=other)
     execute(parted, STATES, state=first)
-    with parted.opened() as connection:
-        assert not connection.execute(
-            f"SELECT table_name FROM duckdb_tables() WHERE table_name = 'h1__{first}'"
-        ).fetchall()
-    assert plain.failed_checks() | parted.failed_checks() <= {"shown_as_charged"}, "a page that these jobs do not make"
+    execute(parted, LAST)
+    require_same(plain, parted)
+    assert "p1_intervals.csv" in data_files(parted)
+    with parted.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert f"h1__{first}" not in session.tables(Zone.PUBLIC, parted.release.schema)
