@@ -23,6 +23,10 @@ from tests.templates import VARIABLE, template_folder
 if TYPE_CHECKING:
     from tests.postgres import Server
 
+# The matrices are small: a second thread of OpenBLAS mostly waits for the first, in a loop that keeps a core busy.
+# NumPy reads this when it is first imported, here and in every process that a test starts.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 settings.register_profile("whole", deadline=None, derandomize=True, max_examples=WHOLE)
 settings.register_profile("quick", settings.get_profile("whole"), max_examples=QUICK)
 
