@@ -7,6 +7,7 @@ to the asset graph, without running anything.
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -685,24 +686,26 @@ def _changed(attributes: dict[str, Any], path: Path_, value: Any) -> dict[str, A
     return changed
 
 
-def _generated() -> Iterator[Bad]:
+@cache
+def make_bad(kind: type[Any]) -> tuple[Bad, ...]:
+    """All bad declarations of a kind. They are not made as this module is imported, which every test process does."""
+    return tuple(_generate(kind))
+
+
+def _generate(kind: type[Any]) -> Iterator[Bad]:
+    attributes = VALID[kind]
     for fields in (NUMBERS, OTHERS):
-        for kind, by_path in fields.items():
-            for path, values in by_path.items():
-                for value in values:
-                    yield Bad(kind, str(path[0]), _changed(VALID[kind], path, value))
-    for kind, attributes in VALID.items():
-        for field in attributes:
-            text = yaml.safe_dump(attributes, sort_keys=False)
-            doubled = text + yaml.safe_dump({field: attributes[field]}, sort_keys=False)
-            yield Bad(kind, field, attributes, doubled)
-        for required in [
-            field for field in attributes if field in kind.get_model_cls().model_json_schema().get("required", [])
-        ]:
-            yield Bad(kind, required, {name: value for name, value in attributes.items() if name != required})
-
-
-BAD = tuple(_generated())
+        for path, values in fields.get(kind, {}).items():
+            for value in values:
+                yield Bad(kind, str(path[0]), _changed(attributes, path, value))
+    text = yaml.safe_dump(attributes, sort_keys=False)
+    for field in attributes:
+        doubled = text + yaml.safe_dump({field: attributes[field]}, sort_keys=False)
+        yield Bad(kind, field, attributes, doubled)
+    required = kind.get_model_cls().model_json_schema().get("required", [])
+    for field in attributes:
+        if field in required:
+            yield Bad(kind, field, {name: value for name, value in attributes.items() if name != field})
 
 
 def _datasets(root: Path) -> list[Any]:

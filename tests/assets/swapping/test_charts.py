@@ -26,13 +26,13 @@ def _chunks(png: bytes) -> dict[bytes, bytes]:
     return chunks
 
 
-@pytest.mark.parametrize("picture", [draw_boxplots(ERRORS, "Error"), draw_epsilon(RELEASE)])
-def test_a_chart_is_a_png_1080_pixels_wide_that_names_no_program_and_no_time(picture: bytes) -> None:
-    chunks = _chunks(picture)
-    width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
-    assert width == 1080
-    assert 600 <= height <= 900
-    assert not {b"tEXt", b"iTXt", b"zTXt", b"tIME", b"eXIf"} & chunks.keys()
+def test_a_chart_is_a_png_1080_pixels_wide_that_names_no_program_and_no_time() -> None:
+    for picture in (draw_boxplots(ERRORS, "Error"), draw_epsilon(RELEASE)):
+        chunks = _chunks(picture)
+        width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
+        assert width == 1080
+        assert 600 <= height <= 900
+        assert not {b"tEXt", b"iTXt", b"zTXt", b"tIME", b"eXIf"} & chunks.keys()
 
 
 def test_the_same_figures_give_the_same_bytes_in_concurrent_threads() -> None:
