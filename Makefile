@@ -6,6 +6,8 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 # Without compiled modules, every process of the tests and every command would compile all of them again.
 unexport PYTHONDONTWRITEBYTECODE
+# Python compiles what is imported, less than half of what is installed. pip would compile all of it, in one process.
+export PIP_NO_COMPILE := 1
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
 .PHONY: demo showcase explore test test-deep prove faults ui bench pictures docs docs-check lint lock clean
