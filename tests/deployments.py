@@ -114,9 +114,16 @@ class Deployment(Generic[R]):
     def release(self) -> R:
         return self.context.release
 
-    def run(self, *stages: str, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
-        """Run the whole release, or the assets of some stages, with their checks."""
-        return self.run_assets(*(self.key(stage) for stage in stages), raise_on_error=raise_on_error)
+    def run(self, *stages: str, raise_on_error: bool = True, checks: bool | None = None) -> dg.ExecuteInProcessResult:
+        """Run the whole release, or the assets of some stages.
+
+        Args:
+            checks: whether the checks of the assets run; by default those of a whole release, and of stages in a run
+                that may fail. A publication evaluates every gate, whether or not its check ran.
+        """
+        if checks is None:
+            checks = not (stages and raise_on_error)
+        return self.run_assets(*map(self.key, stages), raise_on_error=raise_on_error, checks=checks)
 
     def reach(self, *stages: str) -> None:
         """Have the files as after a run of these stages, or of all: copied from a first run of another test, if any.
@@ -134,9 +141,11 @@ class Deployment(Generic[R]):
 
         self.reached = reuse(self.root, repr((self.declared, stages, self.authorization)), make)
 
-    def run_assets(self, *keys: dg.AssetKey, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
-        """Run some assets with their checks, of this release or of another one in the deployment."""
-        return self._execute("release", list(keys), raise_on_error)
+    def run_assets(
+        self, *keys: dg.AssetKey, raise_on_error: bool = True, checks: bool = True
+    ) -> dg.ExecuteInProcessResult:
+        """Run some assets, with their checks or without, of this release or of another one in the deployment."""
+        return self._execute("release", keys, raise_on_error, checks)
 
     def failed_checks(self) -> set[str]:
         """Run every asset check separately on the stored tables. Returns the names of those that fail."""
@@ -149,15 +158,20 @@ class Deployment(Generic[R]):
     def _checks(self) -> list[dg.AssetCheckKey]:
         return sorted(self.definitions.resolve_asset_graph().asset_check_keys)
 
-    def _execute(self, job: str, keys: list[dg.AssetKey], raise_on_error: bool) -> dg.ExecuteInProcessResult:
+    def _execute(
+        self, job: str, keys: Sequence[dg.AssetKey], raise_on_error: bool, checks: bool = True
+    ) -> dg.ExecuteInProcessResult:
         repository = self.definitions.get_repository_def()
         op = "__".join(self.release.key("charge").path)
         given = {"ops": {op: {"config": dict(self.authorization)}}} if self.authorization else {}
+        definition = repository.get_job(job)
+        if not checks:
+            definition = definition.get_subset(asset_selection=set(keys), asset_check_selection=set())
         with known(repository):
-            return repository.get_job(job).execute_in_process(
+            return definition.execute_in_process(
                 run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **given},
                 instance=self.instance,
-                asset_selection=keys or None,
+                asset_selection=list(keys) if keys and checks else None,
                 raise_on_error=raise_on_error,
             )
 

@@ -79,7 +79,7 @@ def dhc_deployment(
     dataset: Mapping[str, Any] | None = None,
     repeated: int = 0,
     full: bool = False,
-    homes: int = 800,
+    homes: int = 300,
     measured: bool = False,
     states: Sequence[str] = ("10",),
     **changes: Any,

@@ -97,7 +97,9 @@ def published(
 
 
 def run(deployment: Deployment[Any]) -> None:
-    deployment.run(*to_publication(deployment.context.method))
+    """Run the stages of a publication, all of whose checks must pass."""
+    result = deployment.run(*to_publication(deployment.context.method), checks=True)
+    assert all(each.passed for each in result.get_asset_check_evaluations())
 
 
 @deep_cases(1)
@@ -461,7 +463,7 @@ def imitated(kind: Kind, root: Path, guess: int, custody: Path | None = None) ->
     deployment = kind.build(root, guess=guess)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STIRRED_TEST_MASTER_KEY", (custody / "master.key").read_text().strip() if custody else HIS_KEY)
-        deployment.run(*before_draw(deployment.context.method))
+        deployment.run(*before_draw(deployment.context.method), checks=True)
     return hashes_shown(deployment)
 
 
@@ -482,7 +484,7 @@ def with_paths(changes: Any, root: Path) -> dict[str, Any]:
 @pytest.mark.deep
 def test_a_release_without_invariants_says_so_and_rests_on_none(tmp_path: Path) -> None:
     deployment = laplace(tmp_path)
-    deployment.run(*to_publication(deployment.context.method), *SHOWN)
+    deployment.run(*to_publication(deployment.context.method), *SHOWN, checks=True)
     certificate = json.loads(deployment.published()["certificate.json"])
     page = deployment.published()["certificate.html"].decode()
     assert certificate["invariants"]["held_fixed"] == []

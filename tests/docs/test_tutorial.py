@@ -69,9 +69,15 @@ def spent() -> float:
 
 
 class Reader:
-    """Someone who follows the page in a copy of the project."""
+    """Someone who follows the page in a copy of the project.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: where the copy is made.
+        asks: whether the first launch is refused until somebody authorizes it.
+    """
+
+    def __init__(self, folder: Path, *, asks: bool = True) -> None:
+        self.asks = asks
         self.project = folder / "project"
         self.project.mkdir()
         for part in PARTS:
@@ -114,7 +120,7 @@ class Reader:
             given = next(line for line in self.refusal.splitlines() if "--authorize" in line)
             assert shape(given) == shape(command)
             command = given
-        refused = command.startswith("stirred launch") and not self.tried["launch"]
+        refused = self.asks and command.startswith("stirred launch") and not self.tried["launch"]
         done = subprocess.run(
             ["bash", "-c", command.replace("<your name>", "Ada Lovelace")],
             cwd=self.project, env=self.environment, text=True, check=False,
@@ -164,7 +170,7 @@ attributes:
   reader: csv
   record_name: person
   cap: 10000
-  charging: ask
+  charging: automatic
   units:
     path: data/enquete.csv
     csv: {separator: ";", encoding: windows-1252, decimal: ",", dates: DD/MM/YYYY}
@@ -198,7 +204,7 @@ def test_a_file_as_spreadsheets_write_it_becomes_a_certificate(tmp_path: Path) -
 
     The sums are exact. Wrong programs: one that takes 1 for 01, 4 March for 3 April, or 99999999 for an income.
     """
-    reader, draw, sums = Reader(tmp_path), random.Random(1), Counter[tuple[str, ...]]()
+    reader, draw, sums = Reader(tmp_path, asks=False), random.Random(1), Counter[tuple[str, ...]]()
     (reader.project / "data").mkdir()
     with (reader.project / "data" / "enquete.csv").open("w", encoding="cp1252", newline="") as file:
         rows = csv.writer(file, delimiter=";", quoting=csv.QUOTE_NONNUMERIC)
@@ -220,7 +226,6 @@ def test_a_file_as_spreadsheets_write_it_becomes_a_certificate(tmp_path: Path) -
     reader.types("stirred new release enquete --kind tables --name tables")
     reader.reads("yaml", HYPERCUBES)
     reader.types("stirred launch enquete/tables")
-    reader.types(next(line for line in reader.refusal.splitlines() if "--authorize" in line))
     assert reader.published("enquete/tables_incomes")
     with (reader.project / "published" / "enquete" / "tables_incomes" / "hypercube.csv").open(newline="") as file:
         found = {

@@ -66,7 +66,7 @@ pytestmark = pytest.mark.deep
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
     """The deployment under attack, after a whole run."""
     deployment = build(tmp_path_factory.mktemp("deployment"), RACES[TRUTH])
-    deployment.run(*TO_PUBLICATION)
+    deployment.run(*TO_PUBLICATION, checks=True)
     return deployment
 
 
@@ -81,7 +81,7 @@ def candidates(tmp_path_factory: pytest.TempPathFactory) -> list[PHSafeDeploymen
     deployments = []
     for race in RACES:
         deployment = phsafe_deployment(tmp_path_factory.mktemp("candidate"), files=guessed(race), runs=FEW)
-        deployment.run(*TO_COUNTS)
+        deployment.run(*TO_COUNTS, checks=True)
         deployments.append(deployment)
     return deployments
 
@@ -145,7 +145,7 @@ def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
     keyed = Session.content_version
     monkeypatch.setattr(Session, "content_version", lambda self, tables, key=None: keyed(self, tables))
     careless = build(tmp_path, RACES[TRUTH])
-    careless.run(*TO_DRAW)
+    careless.run(*TO_DRAW, checks=True)
     monkeypatch.undo()
     assert Attack(hashes_shown(careless), candidates).suspects([None]) == [TRUTH]
 
@@ -170,7 +170,7 @@ def imitated(root: Path, race: str, key: str | None, custody: Path | None = None
         deployment = phsafe_deployment(root, files=guessed(race), runs=FEW)
         if custody:
             patch.setenv("STIRRED_TEST_MASTER_KEY", (custody / "master.key").read_text().strip())
-        deployment.run("plan", *TO_DRAW)
+        deployment.run("plan", *TO_DRAW, checks=True)
     return hashes_shown(deployment)
 
 
@@ -230,7 +230,7 @@ def test_nothing_that_is_shown_before_the_draw_depends_on_the_records(tmp_path: 
     shown = []
     for number, files in enumerate((census(), other_records())):
         deployment = phsafe_deployment(tmp_path / str(number), files=files, runs=FEW)
-        deployment.run(*TO_COUNTS, "charge", "plan")
+        deployment.run(*TO_COUNTS, "charge", "plan", checks=True)
         shown.append(said_before_the_draw(deployment))
     assert len(shown[0]) > 30
     assert shown[0] == shown[1]
@@ -244,7 +244,7 @@ def test_the_truncation_report_is_shown_of_synthetic_records_only(deployment: PH
     assert sum(row[2] for row in report) > 0, "there is something to be shown"
     assert "truncation report" not in in_the_open(deployment)
     synthetic = phsafe_deployment(tmp_path, files=guessed(RACES[TRUTH]), runs=FEW, dataset={"synthetic": True})
-    synthetic.run(*TO_COUNTS[:2])
+    synthetic.run(*TO_COUNTS[:2], checks=True)
     event = synthetic.instance.get_latest_materialization_event(synthetic.key("truncated_join"))
     assert event
     assert event.asset_materialization

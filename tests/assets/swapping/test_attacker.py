@@ -122,7 +122,7 @@ def candidates(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Deployment
     deployments = {}
     for number, candidate in enumerate(CANDIDATES):
         deployment = small_deployment(tmp_path_factory.mktemp("candidate"), units=[*KNOWN, candidate])
-        deployment.run("cef", "invariants")
+        deployment.run("cef", "invariants", checks=True)
         deployments[number] = deployment
     return deployments
 
@@ -166,7 +166,7 @@ def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
         monkeypatch.setattr(Session, "content_version", lambda self, tables, key=None: keyed(self, tables))
     careless = build(tmp_path, [*KNOWN, TRUTH])
     careless.context.custody.establish()
-    careless.run(*TO_PUBLICATION)
+    careless.run(*TO_PUBLICATION, checks=True)
     monkeypatch.undo()
     assert Attack(hashes_shown(careless), careless, candidates).suspects([None, *GUESSED_KEYS]) == [LAST_AT]
 
@@ -218,7 +218,7 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STIRRED_TEST_MASTER_KEY", VICTIMS_KEY)
         deployment = build(tmp_path_factory.mktemp("victim"), ordered(universe(False)))
-        deployment.run(*TO_PUBLICATION)
+        deployment.run(*TO_PUBLICATION, checks=True)
         yield deployment
 
 
@@ -227,7 +227,7 @@ def imitated(root: Path, key: str, exchanged: bool) -> set[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STIRRED_TEST_MASTER_KEY", key)
         deployment = small_deployment(root, units=ordered(universe(exchanged)))
-        deployment.run(*TO_PUBLICATION)
+        deployment.run(*TO_PUBLICATION, checks=True)
     return hashes_shown(deployment)
 
 
@@ -284,7 +284,7 @@ def test_nothing_in_the_utilitys_metadata_depends_on_the_joint_table(tmp_path: P
     shown = []
     for exchanged in (False, True):
         deployment = small_deployment(tmp_path / str(exchanged), units=ordered(universe(exchanged)))
-        deployment.run("cef", "invariants", "charge", "swapped", "utility")
+        deployment.run("cef", "invariants", "charge", "swapped", "utility", checks=True)
         event = deployment.instance.get_latest_materialization_event(deployment.key("utility"))
         assert event
         assert event.asset_materialization

@@ -62,7 +62,7 @@ def build(root: Path, guess: int, given: bool) -> Deployment[HypercubeRelease]:
 @pytest.fixture(scope="module", params=[False, True], ids=["keys of the draw", "keys of the data"])
 def victim(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Deployment[HypercubeRelease]:
     made = build(tmp_path_factory.mktemp("victim") / "release", 1, request.param)
-    made.run(*to_publication(made.context.method))
+    made.run(*to_publication(made.context.method), checks=True)
     return made
 
 
@@ -72,7 +72,7 @@ def imitated(root: Path, guess: int, given: bool, custody: Path | None) -> Deplo
     with pytest.MonkeyPatch.context() as patch:
         key = (custody / "master.key").read_text().strip() if custody else HIS_KEY
         patch.setenv("STIRRED_TEST_MASTER_KEY", key)
-        made.run(*before_draw(made.context.method))
+        made.run(*before_draw(made.context.method), checks=True)
     return made
 
 
@@ -139,15 +139,15 @@ def test_an_edition_of_other_records_with_the_same_counts_is_another_draw(
     """
     deployment = build(tmp_path / "release", 1, victim.release.cube.record_keys is not None)
     every = [*to_publication(deployment.context.method), *SHOWN]
-    deployment.run(*every)
-    deployment.run(*every)
+    deployment.run(*every, checks=True)
+    deployment.run(*every, checks=True)
     assert [entry.kind for entry in deployment.ledger] == ["reserve", "settle"]
     rows = units(1)
     one, other = rows[0], next(row for row in rows if row["county"] != rows[0]["county"])
     for name in ("serial", "record_key"):
         one[name], other[name] = other[name], one[name]
     write_csv(deployment.root / "units.csv", rows)
-    deployment.run(*every)
+    deployment.run(*every, checks=True)
     reserved = [entry for entry in deployment.ledger if entry.kind == "reserve"]
     assert len({entry.draw_id for entry in reserved}) == len({entry.commitment for entry in reserved}) == 2
     assert deployment.failed_checks() == set()

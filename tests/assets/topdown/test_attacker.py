@@ -85,7 +85,7 @@ pytestmark = pytest.mark.deep
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> TopDownDeployment:
     """The deployment under attack, after a whole run."""
     deployment = build(tmp_path_factory.mktemp("deployment"), guessed(RACES[TRUTH]))
-    deployment.run(*TWO_LEVELS_TO_PUBLICATION, "accuracy")
+    deployment.run(*TWO_LEVELS_TO_PUBLICATION, "accuracy", checks=True)
     return deployment
 
 
@@ -102,7 +102,7 @@ def imitated(root: Path, files: Files, custody: Path | None = None) -> TopDownDe
             patch.setenv("STIRRED_TEST_MASTER_KEY", (custody / "master.key").read_text().strip())
         else:
             patch.setenv("STIRRED_TEST_MASTER_KEY", HIS_KEY)
-        deployment.run(*TO_CHARGE)
+        deployment.run(*TO_CHARGE, checks=True)
     return deployment
 
 
@@ -187,7 +187,7 @@ def test_in_a_deployment_that_forgot_a_key_the_attacker_finds_the_record(
     keyed = getattr(Session, version)
     monkeypatch.setattr(Session, version, lambda self, tables, key=None: keyed(self, tables))
     careless = build(tmp_path, guessed(RACES[TRUTH]))
-    careless.run(*TO_CHARGE)
+    careless.run(*TO_CHARGE, checks=True)
     monkeypatch.undo()
     assert Attack(hashes_shown(careless), candidates).suspects([None]) == [TRUTH]
 
@@ -345,7 +345,7 @@ def test_accuracy_is_shown_of_synthetic_records_only(deployment: TopDownDeployme
     assert not [figure for figure in figures if tells(shown, figure)]
     shutil.copytree(deployment.root, tmp_path, dirs_exist_ok=True)
     synthetic = topdown_deployment(tmp_path, files=guessed(RACES[TRUTH]), dataset={"synthetic": True}, **DECLARED)
-    synthetic.run("accuracy")
+    synthetic.run("accuracy", checks=True)
     event = synthetic.instance.get_latest_materialization_event(synthetic.key("accuracy"))
     assert event
     assert event.asset_materialization

@@ -58,7 +58,6 @@ from tests.assets.topdown.table_oracle import (
     write_spine,
     written,
 )
-from tests.deployments import SHOWN
 from tests.depth import examples, quick_cases
 from tests.phsafe_deployments import census
 from tests.topdown_deployments import TO_PUBLICATION, redeclared, topdown_deployment, with_quarters
@@ -273,8 +272,9 @@ def test_a_census_with_all_invariants_in_blocks_is_published(tmp_path: Path, mon
     """From source files to publication; every block has in P1 as many persons as the files have."""
     monkeypatch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
     files = with_quarters(census())
-    deployment = topdown_deployment(tmp_path / "deployment", files=files, invariants=ALL_IN_BLOCKS)
-    deployment.run(*TO_PUBLICATION, *SHOWN)
+    products = ["P1", "persons", "units"]
+    deployment = topdown_deployment(tmp_path / "deployment", files=files, invariants=ALL_IN_BLOCKS, products=products)
+    deployment.run(*TO_PUBLICATION)
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         limits = derive_all_limits(session, deployment.release)["persons"]
     assert all(each.sets is not None for each in limits[:-1])
@@ -283,7 +283,6 @@ def test_a_census_with_all_invariants_in_blocks_is_published(tmp_path: Path, mon
     persons = dict.fromkeys(block_of.values(), 0) | Counter(block_of[row["MAFID"]] for row in files["persons"])
     table = csv.DictReader(io.StringIO(deployment.published()["p1.csv"].decode()))
     assert {row["geoid"]: int(row["P0010001"]) for row in table if row["level"] == "Block"} == persons
-    assert deployment.failed_checks() == set()
 
 
 @pytest.mark.deep
