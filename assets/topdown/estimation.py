@@ -43,6 +43,7 @@ from assets.topdown.information import (
 from assets.topdown.reading import (
     Reading,
     Scope,
+    StateLimits,
     count_processes,
     hash_facts,
     list_scopes,
@@ -177,9 +178,10 @@ def estimate_levels(
         return made
     with warehouse.private_folder() as folder:
         counts: Mapping[str, Counts] = {}
+        known = StateLimits()
         results = list[_Results]()
         for number, each in enumerate(due):
-            each.reading.above = counts
+            each.reading.above, each.reading.known = counts, known
             results.append(_estimate(release, each, folder / str(number), report, keep=number + 1 < len(due)))
             counts = results[-1].counts()
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():

@@ -3,8 +3,8 @@
 `mechanisms.topdown.information` has the mathematics, `reading` reads, and `workers` computes; `estimation` uses the
 result for every level but the finest, whose places have nothing below them. From the finest places up, the information
 about the places of a level, or of those in one state, is stored in a table of its own, with an account of how it was
-made, in a table of all accounts that is sealed under the custody. One transaction stores a few thousand places of one
-level, or one table. A run that was killed continues with the tables that are missing.
+made, in a table of all accounts that is sealed under the custody. One transaction stores a few thousand places, of one
+or several levels, or one table. A run that was killed continues with the tables that are missing.
 
 Answers are hashed as they are read, and so is the information when it is read for the level above or for estimates.
 Only public tables are read, so nothing is charged.
@@ -30,6 +30,8 @@ from assets.topdown.reading import (
     InformationDigest,
     Reading,
     Scope,
+    StateLimits,
+    concatenate,
     count_processes,
     flatten,
     hash_facts,
@@ -42,6 +44,7 @@ from assets.topdown.reading import (
 from assets.topdown.release import INFORMATION, TEXTS, TopDownRelease
 from assets.topdown.spine import Tree, read_states, read_tree
 from assets.topdown.workers import Informed, inform_task, perform
+from mechanisms.topdown.decomposition import Information
 from mechanisms.topdown.design import SCHEMAS, level_of_states
 from resources.custody import Custody
 from resources.processes import WorkerError
@@ -155,21 +158,21 @@ def make_information(
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             for name in surplus:
                 session.drop(release.public(name))
-    made: dict[Key, Account] = {}
+    made, known = dict[Key, Account](), StateLimits()
     with warehouse.in_turns() as turns:
         for together in _divide(release, tree, keys):
-            missing = dict[Key, Sequence[Account]]()
-            for key in together:
-                below = [made[each] for each in _below(release, key, states)]
-                own = None if key in wrong else stored.get(key)
-                if own and own.made_of == _made_of(release, draw_id, key, own.held, below):
+            with turns.private_folder() as folder:
+                making = _Making(turns, folder, release, draw_id, tree, states, known)
+                for key in together:
+                    further = key != together[-1]
+                    below = [made[each] for each in _below(release, key, states)]
+                    own = None if key in wrong else stored.get(key)
+                    if own is None or own.made_of != _made_of(release, draw_id, key, own.held, below):
+                        own = making.make(key, below, further)
                     made[key] = own
-                else:
-                    missing[key] = below
-            if missing:
-                made |= _make(turns, custody, release, draw_id, tree, states, missing)
-            for key in missing:
-                report(f"{to_scope(key, states)}: {made[key].places:,} places")
+                making.store(custody)
+            for key, account in making.made.items():
+                report(f"{to_scope(key, states)}: {account.places:,} places")
     return made
 
 
@@ -235,61 +238,74 @@ def hash_regions(session: Session, release: TopDownRelease, tree: Tree) -> list[
     return [region.digest for region in read_regions(session, release, tree, Scope(release.levels[0]))]
 
 
-def _make(
-    warehouse: Warehouse,
-    custody: Custody,
-    release: TopDownRelease,
-    draw_id: str,
-    tree: Tree,
-    states: Sequence[str],
-    due: Mapping[Key, Sequence[Account]],
-) -> dict[Key, Account]:
-    """Make what is due, each from the information below, and store it in one transaction."""
-    made: dict[Key, tuple[Account, Sequence[Path]]] = {}
-    with warehouse.private_folder() as folder:
-        for key, below in due.items():
-            scope = _scope_below(release, key, states)
-            with warehouse.session(reads=[Zone.PUBLIC]) as session:
-                contents = [account.contents for account in below]
-                reading = Reading(session, warehouse, release, scope, tree, draw_id, contents, "up")
-            processes = min(count_processes(release), reading.parents)
-            outcomes = perform(inform_task, reading.tasks(), processes, release.scheduler)
-            with closing(_Results(folder, len(made))) as results, closing(outcomes):
-                for outcome in outcomes:
-                    results.add(outcome)
-            if results.places != reading.parents:
-                raise WorkerError(f"{scope}: {results.places:,} of {reading.parents:,} parents; nothing was stored")
-            held = hash_facts(reading.regions)
-            account = Account(
-                made_of=_made_of(release, draw_id, key, held, below),
-                read=json.dumps(reading.answers.by_label()),
-                content=json.dumps({name: digest.hexdigest() for name, digest in results.digests.items()}),
-                places=results.places,
-                seconds=results.seconds,
-                held=held,
-                draw_id=draw_id,
-            )
-            made[key] = account, results.paths
-        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
-            require_draw(session, release, draw_id, scope)
-            accounts = _read_stored(session, custody, release)
-            for key, (account, paths) in made.items():
-                store_parts(session, information_table(release, *key), paths)
-                accounts[key] = account
-            keys = _list_keys(release, states)
+class _Making:
+    """What is stored in one transaction, each from the information below, which is in memory if it is made here too."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        folder: Path,
+        release: TopDownRelease,
+        draw_id: str,
+        tree: Tree,
+        states: Sequence[str],
+        known: StateLimits,
+    ) -> None:
+        self._warehouse, self._folder, self._release, self._draw_id = warehouse, folder, release, draw_id
+        self._tree, self._states, self._known = tree, states, known
+        self.made, self._results = dict[Key, Account](), dict[Key, _Results]()
+
+    def make(self, key: Key, below: Sequence[Account], keep: bool) -> Account:
+        """Make the information, and keep it in memory if others may need it."""
+        release, scope = self._release, _scope_below(self._release, key, self._states)
+        with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+            contents = [account.contents for account in below]
+            reading = Reading(session, self._warehouse, release, scope, self._tree, self._draw_id, contents, "up")
+        of_parts = enumerate(_below(release, key, self._states))
+        reading.known = self._known
+        reading.information = {number: self._results[part].join() for number, part in of_parts if part in self.made}
+        processes = min(count_processes(release), reading.parents)
+        outcomes = perform(inform_task, reading.tasks(), processes, release.scheduler)
+        with closing(_Results(self._folder, len(self.made), keep)) as results, closing(outcomes):
+            for outcome in outcomes:
+                results.add(outcome)
+        if results.places != reading.parents:
+            raise WorkerError(f"{scope}: {results.places:,} of {reading.parents:,} parents; nothing was stored")
+        held = hash_facts(reading.regions)
+        self._results[key] = results
+        self.made[key] = Account(
+            made_of=_made_of(release, self._draw_id, key, held, below),
+            read=json.dumps(reading.answers.by_label()),
+            content=json.dumps({name: digest.hexdigest() for name, digest in results.digests.items()}),
+            places=results.places,
+            seconds=results.seconds,
+            held=held,
+            draw_id=self._draw_id,
+        )
+        return self.made[key]
+
+    def store(self, custody: Custody) -> None:
+        release = self._release
+        if not self.made:
+            return
+        with self._warehouse.session(writes=Zone.PUBLIC, folder=self._folder) as session, session.transaction():
+            require_draw(session, release, self._draw_id, Scope(next(iter(self.made))[0]))
+            accounts = _read_stored(session, custody, release) | self.made
+            for key, results in self._results.items():
+                store_parts(session, information_table(release, *key), results.paths)
+            keys = _list_keys(release, self._states)
             rows = [{"level": each[0], "state": each[1], **vars(own)} for each, own in accounts.items() if each in keys]
             source = session.register("made", pa.Table.from_pylist(rows, schema=_ACCOUNTS))
             session.create(_accounts_table(release), "warehouse/all", source=source)
             seal_stage(session, custody, release.schema, INFORMATION, [_accounts_table(release)])
-    return {key: account for key, (account, _) in made.items()}
 
 
 def _divide(release: TopDownRelease, tree: Tree, keys: Iterable[Key]) -> Iterator[list[Key]]:
-    """What is stored together: of one level, and a few thousand places if these are of several states."""
+    """What is stored together: a few thousand places if these are of several levels or states."""
     together, places = list[Key](), 0
     for level, number in keys:
         first, last = tree.range_within(level, level_of_states(release.levels), number)
-        if together and (together[0][0] != level or places + last - first > PLACES_AT_A_TIME):
+        if together and places + last - first > PLACES_AT_A_TIME:
             yield together
             together, places = [], 0
         together.append((level, number))
@@ -369,16 +385,19 @@ def _is_surplus(name: str, due: set[str]) -> bool:
 class _Results:
     """The results of tasks, written to a file for each histogram as they come, in order of places."""
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path, number: int, keep: bool) -> None:
         self.paths = [folder / f"{histogram}-{number}.parquet" for histogram in SCHEMAS]
         self._writers = [open_part(path, _ROWS) for path in self.paths]
         self.digests = {histogram: InformationDigest() for histogram in SCHEMAS}
+        self._kept: dict[str, list[Information]] = {histogram: [] for histogram in SCHEMAS if keep}
         self.places, self.seconds = 0, 0.0
 
     def add(self, outcome: Informed) -> None:
         for (histogram, digest), writer in zip(self.digests.items(), self._writers, strict=True):
             own = outcome.information[histogram]
             digest.add(own)
+            if histogram in self._kept:
+                self._kept[histogram].append(own)
             places = len(own.present)
             columns: list[Any] = [pa.repeat(histogram, places), np.arange(outcome.first, outcome.first + places)]
             for counts, values in flatten(own):
@@ -387,6 +406,10 @@ class _Results:
             writer.write_table(pa.table(columns, schema=_ROWS))
         self.places += places
         self.seconds += outcome.seconds
+
+    def join(self) -> dict[str, Information]:
+        """By histogram, all that was kept."""
+        return {histogram: concatenate(own) for histogram, own in self._kept.items()}
 
     def close(self) -> None:
         for writer in self._writers:

@@ -30,6 +30,7 @@ from assets.topdown.reading import (
     Reading,
     Scope,
     StateLimits,
+    concatenate,
     count_processes,
     hash_facts,
     read_draw_id,
@@ -293,8 +294,8 @@ def _join_parents(tasks: Iterator[Task], above: Mapping[str, Linear]) -> Iterato
 
 
 def _concatenate(parts: Sequence[Linear]) -> Linear:
-    arrays = zip(*(vars(part.information).values() for part in parts), strict=True)
-    return Linear(Information(*map(np.concatenate, arrays)), np.concatenate([part.most for part in parts]))
+    information = concatenate([part.information for part in parts])
+    return Linear(information, np.concatenate([part.most for part in parts]))
 
 
 def _read_accounts(session: Session, custody: Custody, release: TopDownRelease) -> Accounts:

@@ -42,6 +42,9 @@ PLACES_OF_A_TASK = 400
 """The number of places given to a process at a time; fewer if a level has few. A parent's children are never split."""
 
 
+PLACES_KNOWN = 100_000
+"""The places of the finest level whose limits are kept for what is read next: about 30 MB."""
+
 StateLimits = dict[int, tuple[str, Mapping[str, Sequence[Limits]]]]
 """By number of a state, the digest of its region and the limits of its places, by histogram and level."""
 
@@ -99,11 +102,12 @@ class Part:
 class Reading:
     """What is read of a scope, with the hashes of answers and regions as they were read.
 
-    `contents` are the hashes of the information that the scope needs, by histogram for each part. Downwards, the
-    parents' estimates are read with the families of their children, unless they are in memory (`above`, by histogram);
-    upwards, the parents' measurements; otherwise neither. `spreads` are the τ² of children that lean on their housing
-    units, by number of the state, once they are estimated. `known` are the limits of the state that was read last,
-    which another reading of both histograms can be given.
+    `contents` are the hashes of the information that the scope needs, by histogram for each part; it is read, unless it
+    is in memory (`information`, by number of the part and histogram). Downwards, the parents' estimates are read with
+    the families of their children, unless they are in memory (`above`, by histogram); upwards, the parents'
+    measurements; otherwise neither. `spreads` are the τ² of children that lean on their housing units, by number of the
+    state, once they are estimated. `known` are the limits of the states that were read last, which another reading of
+    the same histograms can be given.
     """
 
     def __init__(
@@ -121,6 +125,7 @@ class Reading:
         self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
         self._contents, self._direction, self.spreads = contents, direction, dict[int, float]()
         self.above: Mapping[str, Counts] = {}
+        self.information: Mapping[int, Mapping[str, Information]] = {}
         self.known: StateLimits = {}
         self._leans = direction == "down" and release.design.leans(scope.histogram, scope.level)
         self.histograms = [scope.histogram] if scope.histogram else list(SCHEMAS)
@@ -173,7 +178,7 @@ class Reading:
         if not first:
             self._limits = self._read_limits(session, part)
             self._read = {histogram: InformationDigest() for histogram in self.histograms}
-        families = self._read_families(session, part, first, last)
+        families = self._read_families(session, number, first, last)
         above = {
             name: self._read_measurements(session, self._above, name, part.parent + first, part.parent + last)
             for name in families
@@ -190,7 +195,7 @@ class Reading:
                 units = self._limits[UNITS.name].totals[slice(*(part.starts[[begin, end]] - part.starts[0]))]
                 task = replace(task, units=units, state=part.state, spread=self.spreads.get(part.state))
             yield task
-        if self._informed and last == len(part.starts) - 1:
+        if self._informed and number not in self.information and last == len(part.starts) - 1:
             for name, digest in self._read.items():
                 if digest.hexdigest() != self._contents[number][name]:
                     raise StaleInputError(
@@ -214,21 +219,25 @@ class Reading:
         release, tree = self._release, self._tree
         depth, top = (release.levels.index(level) for level in (self.scope.level, level_of_states(release.levels)))
         if part.state is not None:
-            if part.state not in self.known:
-                region = read_state_region(session, release, tree, part.state)
-                self.known.clear()
-                self.known[part.state] = region.digest, self._derive_limits(session, region, part.state)
-            digest, limits = self.known[part.state]
-            self.regions.append(digest)
+            limits = self._know_limits(session, part.state)
             return {name: levels[depth - top] for name, levels in limits.items()}
-        regions = read_regions(session, release, tree, self.scope)
-        upper, states = next(regions), []
+        upper = read_upper_region(session, release, tree)
         self.regions.append(upper.digest)
-        for number, region in enumerate(regions):
-            self.regions.append(region.digest)
-            states.append(take_highest(self._derive_limits(session, region, number)))
-        limits = derive_limits(release, upper, states)
-        return {name: levels[depth] for name, levels in limits.items()}
+        numbers = _states(session, release, tree, self.scope)
+        states = [take_highest(self._know_limits(session, number)) for number in numbers]
+        return {name: levels[depth] for name, levels in derive_limits(release, upper, states).items()}
+
+    def _know_limits(self, session: Session, state: int) -> Mapping[str, Sequence[Limits]]:
+        if state not in self.known:
+            region = read_state_region(session, self._release, self._tree, state)
+            limits = self._derive_limits(session, region, state)
+            places = [len(next(iter(own.values()))[-1].totals) for _, own in [*self.known.values(), ("", limits)]]
+            if sum(places) > PLACES_KNOWN:
+                self.known.clear()
+            self.known[state] = region.digest, limits
+        digest, limits = self.known[state]
+        self.regions.append(digest)
+        return limits
 
     def _derive_limits(self, session: Session, region: Region, number: int) -> Mapping[str, Sequence[Limits]]:
         """The limits of a state; those of units by the persons in households, if these are estimated before."""
@@ -240,8 +249,9 @@ class Reading:
             households = read_households(session, table, first, last)
         return derive_limits(release, region, None, households)
 
-    def _read_families(self, session: Session, part: Part, begin: int, end: int) -> dict[str, Families]:
+    def _read_families(self, session: Session, number: int, begin: int, end: int) -> dict[str, Families]:
         """By histogram, the parents of a part from `begin` up to `end`, with what their children are estimated from."""
+        part = self._parts[number]
         release, level, above = self._release, self.scope.level, self.scope.above(self._release)
         first, last = (int(start) for start in part.starts[[begin, end]])
         origin = int(part.starts[0])
@@ -258,7 +268,9 @@ class Reading:
                 if counts is None:
                     counts = read_counts(session, above.tables(release)[0], *parents, histogram=histogram)
                 histograms = counts.answer(schema.marginal(DETAILED), *parents)
-            if self._informed:
+            if number in self.information:
+                information = self.information[number][histogram].between(first - origin, last - origin)
+            elif self._informed:
                 table = information_table(release, level, part.state)
                 information = read_information(session, table, schema, first, last, self._read[histogram])
             families[histogram] = Families(
@@ -288,6 +300,11 @@ class Reading:
         answers = read_answers(session, self._release, list(own), first, last)
         self.answers.add({stream: answers[query] for query, stream in own.items()})
         return tuple(Measurement(query.query, query.variance, answers[query]) for query in own)
+
+
+def concatenate(parts: Sequence[Information]) -> Information:
+    """The information about the places of all parts."""
+    return Information(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 class InformationDigest:

@@ -108,10 +108,20 @@ def test_the_parquet_file_has_the_same_rows_in_the_same_order(counts: Warehouse,
     assert [tuple(row.values()) for row in table.to_pylist()] == COUNTS
 
 
-def test_parquet_has_the_double_nearest_to_each_decimal(fill: Fill, tmp_path: Path) -> None:
-    """A cast of the decimal itself, as DuckDB has it, misses the first in the last bit; pandas would load an object."""
-    texts = ["0.074459630207677839", "0.1", "9007199254740993.000000000000000001", "-0.29"]
-    table = fill("id INTEGER, value DECIMAL(38,18)", list(enumerate(map(Decimal, texts))))
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("DECIMAL(38,18)", ["0.074459630207677839", "0.1", "9007199254740993.000000000000000001", "-0.29"]),
+        ("DECIMAL(18,2)", ["0.29", "-90071992547409.92", "9792032885558753.06", "9538184898883021.02"]),
+        ("DECIMAL(38,30)", ["0.000000000000000000000000000007", "0.000000000000006881352221994076"]),
+    ],
+)
+def test_parquet_has_the_double_nearest_to_each_decimal(
+    fill: Fill, tmp_path: Path, kind: str, texts: Sequence[str]
+) -> None:
+    """A cast of the decimal itself, as DuckDB has it, misses some of each kind in the last bit, because the digits or
+    the power of ten are inexact in doubles; pandas would load an object."""
+    table = fill(f"id INTEGER, value {kind}", list(enumerate(map(Decimal, texts))))
     columns = (PublishedColumn("id", "integer"), PublishedColumn("value", "decimal"))
     _write(table, tmp_path / "out", [_tenure(columns=columns, primary_key=("id",))])
     frame = pd.read_parquet(tmp_path / "out" / "tenure_by_county.parquet")
