@@ -53,12 +53,12 @@ class Deployment:
     folder: Path
 
     def releases(self) -> list[dict[str, Any]]:
-        """A record for each declared release: its name, title, editions, charges, whether it is published, and its last
-        run."""
+        """A dictionary for each declared release: its name, title, editions, charges, whether it is published, and its
+        last run."""
         return list(self._ask("status")["releases"])
 
     def budgets(self) -> list[dict[str, Any]]:
-        """A record for each population: its total charge, its cap, and the rest of the cap."""
+        """A dictionary for each population: its total charge, its cap, and the rest of the cap."""
         return list(self._ask("status")["populations"])
 
     def plan(
@@ -86,7 +86,7 @@ class Deployment:
         return dict(self._ask("plan", release, *options))
 
     def preflight(self, release: str) -> Any:
-        """The charge of a launch and its reason: a record, or one for each release declared under the name. It reads
+        """The charge of a launch and its reason: a dictionary, or one for each release declared under the name. Reads
         records, without a draw or a charge."""
         return self._ask("preflight", release)
 
@@ -216,7 +216,7 @@ class Publication:
         return {Path(each["path"]).stem: each["title"] for each in resources if each["path"].endswith(".parquet")}
 
     def table(self, name: str, kind: str = "pandas") -> Any:
-        """A published table, with the columns of its errors. Raises KeyError if there is none of the name."""
+        """A published table, with the columns of its errors. Raises KeyError for an unknown name."""
         import pyarrow.parquet as pq
 
         if name not in (tables := self.tables):

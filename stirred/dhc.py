@@ -104,15 +104,15 @@ class Estimated(Draw):
 
     def table(self, histogram: str, level: str) -> Any:
         """A histogram of a level: the position of the place, the code of each attribute, and the count, a row for each
-        cell that is not zero. Raises KeyError for one that there is not."""
+        cell that is not zero. Raises KeyError for an unknown histogram or level."""
         counts, schema = self._histograms[level][histogram], self._schemas[histogram]
         codes = {part.name: schema.marginal(part.name).find(counts.cell) for part in schema.attributes}
         return write_frame(pa.table({"place": counts.number, **codes, "count": counts.count}), self._kind)
 
     def tabulate(self, name: str, level: str) -> Any:
         """A table of all places of a level, such as `P12` or `P12A`: the position of the place, and a column for each
-        cell, by its name. P13 has median ages as floats, null where there is nobody. Raises KeyError for a table or a
-        level that there is not, or one of another histogram."""
+        cell, by its name. P13 has median ages as floats, null where there is nobody. Raises KeyError for an unknown
+        table or level, or a table of another histogram."""
         places, histograms = self._places[level], self._histograms[level]
         if name in MEDIAN_AGES:
             population = find_population(name[3:], PERSONS) if name[3:] else None

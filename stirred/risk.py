@@ -42,8 +42,8 @@ class Reconstruction:
     """Records that have all published counts: in `table`, one row for each kind that occurs, with its `count`.
 
     Attributes:
-        variability: the share of the records, from 0 to 1, that other records with the same counts can change at most;
-            if it is 0, the tables determine the records.
+        variability: the greatest share of the records, from 0 to 1, in which another solution differs; if it is 0, the
+            tables determine the records.
     """
 
     arrow: pa.Table

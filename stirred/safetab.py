@@ -47,16 +47,16 @@ _HOUSEHOLDS = pa.schema([(name, _WORDS.get(name, pa.int64())) for name in ("grou
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Groups(TableDraw):
-    """Noisy counts of groups: a row for each published cell, with the places of its region and iteration, the detail in
-    which the group was measured (0: its total, 3: sex by 23 ages), sex and ages (null for a total), and the count."""
+    """Noisy counts of groups: a row for each published cell, with the positions of its region and iteration, the
+    group's detail (0: its total, 3: sex by 23 ages), sex and ages (null for a total), and the count."""
 
     design: SafeTabPDesign
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Households(TableDraw):
-    """Noisy counts of households: a row for each data cell, with the place of its group, the table that the group
-    got, the label of the cell, and the count: a measured one, or the sum of measured ones."""
+    """Noisy counts of households: a row for each data cell, with the position of its group, the table that the
+    group got, the label of the cell, and the count: a measured one, or the sum of measured ones."""
 
     design: SafeTabHDesign
 

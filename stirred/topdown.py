@@ -170,7 +170,7 @@ def estimate_published(
     types_first: str | None = None,
     lean_on_housing_units: bool = False,
 ) -> dict[str, Histograms]:
-    """Persons and units anew, from the noisy measurements of a published release alone, or from those that
+    """Estimate persons and units anew from the noisy measurements of a published release, or from those that
     `read_published` or `read_bureau` gave, without a charge. `total_first` and `types_first` are as of `estimate`, for
     persons. With full information, units are estimated after persons and agree with them, and the finest places may
     lean on their number of housing units, if it is exact. Raises PlacesError as `read_published`, and ValueError for
