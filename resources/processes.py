@@ -108,7 +108,9 @@ def _start_pool(processes: int) -> ProcessPoolExecutor:
 
 
 def _start_process() -> None:
-    """Ignore interrupts, which the parent process handles, and end when the parent process ends."""
+    """Ignore interrupts, which the parent process handles, and end when the parent process ends. NumPy, which the work
+    imports later, gets one thread: there is a process for each core, and further threads of OpenBLAS wait actively."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
