@@ -528,7 +528,7 @@ def list_formulas(session: Session, tables: Iterable[PublishedTable]) -> list[st
         texts = [column.name for column in table.columns if column.type == "string"]
         if not table.has_lists and (
             any(is_formula(column.name) for column in table.columns)
-            or session.row("publication/count_formulas", values, table=table.table, columns=texts)[0]
+            or (texts and session.row("publication/count_formulas", values, table=table.table, columns=texts)[0])
         ):
             found.append(f"{table.name}.csv")
     return found

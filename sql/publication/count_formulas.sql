@@ -1,4 +1,4 @@
--- The number of rows in which one of the text columns, if there are any, begins with a sign of a formula and is no number.
+-- The number of rows in which one of the text columns begins with a sign of a formula and is no number.
 SELECT count(*)
 FROM {{ table }}
 WHERE

@@ -566,13 +566,14 @@ def test_the_lines_of_the_readme_read_every_code_as_text(
 def test_the_readme_names_files_in_which_a_spreadsheet_would_find_formulas(
     fill: Fill, tmp_path: Path, name: str, code: str | None, named: bool
 ) -> None:
-    """It fails if publications without such texts get another README, and so another data version."""
+    """It fails if publications without such texts, or without any text, get another README, and so another data
+    version."""
     columns = (PublishedColumn(name, "string", required=False), PublishedColumn("count", "integer"))
     table = _tenure(columns=columns, primary_key=(name,))
     warehouse = fill(f'"{name}" VARCHAR, count BIGINT', [("a", 1), (code, 2)])
     files = _write(warehouse, tmp_path / "out", [table])
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        formulas = list_formulas(session, [table])
+        formulas = list_formulas(session, [table, replace(table, columns=columns[1:], primary_key=("count",))])
     assert formulas == (["tenure_by_county.csv"] if named else [])
     text = readme(_release(), [table], files, formulas).decode()
     assert ("In tenure_by_county.csv, a text begins with =, +, - or @, and a spreadsheet" in text) == named
