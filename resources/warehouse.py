@@ -311,17 +311,22 @@ class Session:
         """Another connection to the same content, such as for another thread, without this one's temporary tables.
 
         It reads these zones of the session; None for all. It notes what it reads, by default where this session does.
+        If the block raises, a statement that another thread still runs is ended.
         """
         with closing(self._connection.cursor()) as connection:
-            yield Session(
-                connection,
-                self.zones if zones is None else zones,
-                self._results,
-                shared=self.shared,
-                on_servers=self._on_servers,
-                attached=self._attached,
-                reads=self._reads if reads is None else reads,
-            )
+            try:
+                yield Session(
+                    connection,
+                    self.zones if zones is None else zones,
+                    self._results,
+                    shared=self.shared,
+                    on_servers=self._on_servers,
+                    attached=self._attached,
+                    reads=self._reads if reads is None else reads,
+                )
+            except BaseException:
+                connection.interrupt()
+                raise
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

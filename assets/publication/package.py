@@ -125,10 +125,10 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
     for published in tables:
         _require_declared_columns(session, published)
     rows = {published.name: session.count(published.table) for published in tables}
-    # One thread packs lists, while DuckDB writes the other tables.
-    with ThreadPoolExecutor(1) as packing:
+    # One thread packs lists, while DuckDB writes the other tables. If that fails, the thread cannot read on.
+    with ThreadPoolExecutor(1) as packing, session.open_sibling() as reading:
         packed = {
-            published.name: packing.submit(_write_lists, session, folder, published, rows[published.name])
+            published.name: packing.submit(_write_lists, reading, folder, published, rows[published.name])
             for published in tables
             if published.has_lists
         }
@@ -325,11 +325,6 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
     Rows that differ only in the key's last column are a group. Groups that are stored in order, as they are unless
     somebody copied the table, are read as they are stored: lists take long to sort.
     """
-    with session.open_sibling() as reading:
-        return _pack_lists(reading, folder, published, rows)
-
-
-def _pack_lists(session: Session, folder: Path, published: PublishedTable, rows: int) -> DataFile:
     path = folder / f"{published.name}.parquet"
     columns = _parquet_columns(session, published)
     *grouped, last = published.primary_key

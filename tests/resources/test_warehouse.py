@@ -663,6 +663,19 @@ def test_a_version_that_another_session_has_computed_is_told_to_nobody_who_does_
                 other.content_version([UNITS], KEY)
 
 
+def test_what_a_sibling_still_reads_is_ended_when_its_block_raises(warehouse):
+    """Rows that were read ahead are closed too, which closing the connection alone does not do."""
+    make(warehouse, "SELECT i FROM range(20_000) AS r(i)")
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        with pytest.raises(KeyboardInterrupt), session.open_sibling() as sibling:
+            batches = sibling.batches("warehouse/all", 2048, source=UNITS)
+            next(batches)
+            raise KeyboardInterrupt
+        with pytest.raises(WarehouseError, match="statement warehouse/all failed"):
+            next(batches)
+        assert session.count(UNITS) == 20_000
+
+
 def test_the_version_of_a_sorted_table_does_not_depend_on_order_storage_or_batches(warehouse, monkeypatch):
     rows = "SELECT i, i % 7 AS code, CASE WHEN i % 5 > 0 THEN 'v' || i END AS text FROM range(5000) AS r(i)"
     found = set()

@@ -6,15 +6,18 @@ import io
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import duckdb
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from frictionless import Package, validate
@@ -382,6 +385,38 @@ def test_only_the_key_determines_the_order_of_lists(fill: Fill, tmp_path: Path) 
     (file,) = _write(warehouse, tmp_path / "out", [_lists(primary_key=("query", "place"))])
     rows = pq.read_table(tmp_path / "out" / file.path).to_pylist()
     assert [tuple(row.values()) for row in rows] == sorted(ANSWERS, key=lambda row: (row[1], row[0]))
+
+
+def test_lists_are_not_packed_on_when_another_file_cannot_be_written(
+    fill: Fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The groups are of places: while the first one is packed, writing fails. A wrong program packs the second too."""
+    warehouse, packed = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS), list[int]()
+    begun, ending = Event(), Event()
+    pack, end = module._row_groups, ThreadPoolExecutor.shutdown
+
+    def wait(batches: Iterable[pa.RecordBatch], lists: Sequence[str]) -> Iterator[pa.Table]:
+        for group in pack(batches, lists):
+            begun.set()
+            assert ending.wait(60)
+            packed.append(len(group))
+            yield group
+
+    def fail(*_: object) -> None:
+        assert begun.wait(60)
+        raise OSError("disk full")
+
+    def shut_down(pool: ThreadPoolExecutor, **how: bool) -> None:
+        ending.set()
+        end(pool, **how)
+
+    monkeypatch.setattr(module, "_row_groups", wait)
+    monkeypatch.setattr(module, "_write_rows", fail)
+    monkeypatch.setattr(module, "_require_declared_columns", lambda *_: None)
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shut_down)
+    with pytest.raises(OSError, match="disk full"):
+        _write(warehouse, tmp_path / "out", [_lists(), _tenure(name="others")])
+    assert packed == [2]
 
 
 @pytest.mark.parametrize(
