@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,7 +213,7 @@ def measure_baselines(truth: Truth) -> Iterator[Measure]:
         for name, shares in right.items():
             yield Measure(BASELINE, subset, size, name, float(shares[chosen].mean()), int(chosen.sum()))
     persons = int(truth.counts.sum())
-    for name, value in _agree_by_chance(truth.counts).items():
+    for name, value in _agree_by_chance(truth.coarse).items():
         yield Measure(BASELINE, ALL, ANY_SIZE, name, value, persons)
 
 
@@ -268,13 +269,21 @@ def measure_differences(
 
 def measure_posteriors(truth: Truth, targets: NDArray[np.int64], published: Publication, law: Law) -> Iterator[Measure]:
     """The same under a law: the posterior probability of the true category, and its ratio to the one before, the same
-    for all categories that others of the block group have. Tables of the tract are left out."""
+    for all categories that others of the block group have."""
     tract, tier = truth.tract, truth.tract.tier
     types = np.arange(np.prod(tier.shape)).reshape(tier.shape)
-    exact, tables = truth.counts.reshape(len(truth.counts), -1), [(types.ravel(), np.ones_like(types.ravel()))]
-    if not published.by_type:
-        exact, tables = tier.tabulate(truth.counts), list(zip(tier.cells, tier.weight, strict=True))
-    counts, group = published.counts.reshape(exact.shape), tract.block_group[tract.place]
+    kinds = types.reshape(1, -1)
+    # Counts and true ones by block, the cell of each type in each table, and its weight there.
+    sums: list[tuple[Counts, Counts, NDArray[Any], Counts]] = []
+    if published.by_type:
+        shape = len(truth.counts), types.size
+        sums.append((published.counts.reshape(shape), truth.counts.reshape(shape), kinds, np.ones_like(kinds)))
+    else:
+        sums.append((published.counts, tier.tabulate(truth.counts), tier.cells, tier.weight))
+    if tier.of_tract is not None and published.around is not None and truth.around is not None:
+        tables, around = tier.of_tract.tables, np.broadcast_to(truth.around, published.around.shape)
+        sums.append((published.around, around, tables.cells, tables.weight))
+    group = tract.block_group[tract.place]
     right, ratios = np.zeros(len(targets)), np.zeros(len(targets))
     for number, target in enumerate(targets.tolist()):
         place, near = tract.place[target], group == group[target]
@@ -282,19 +291,21 @@ def measure_posteriors(truth: Truth, targets: NDArray[np.int64], published: Publ
         candidates = np.unique(tract.category[near])
         if tier.possible is not None:
             candidates = candidates[tier.possible[tract.frame[target], candidates]]
-        # By world, how far each cell is above that of all others; in the first one, of the true records.
         own = types[tract.frame[target], [tract.category[target], *candidates]]
-        steps = np.zeros((len(own), exact.shape[1]), dtype=np.int64)
-        for cells, weight in tables:
-            inside = np.flatnonzero(cells[own] != OUTSIDE)
-            steps[inside, cells[own[inside]]] += weight[own[inside]]
-        changed = np.flatnonzero(steps.any(axis=0))
-        if published.published is not None:
-            changed = changed[published.published[place, changed]]
-        worlds = exact[place, changed] + (steps[1:] - steps[0])[:, changed]
-        of_cells = law.at(changed) if isinstance(law, GaussianLaw) else law
-        likely = of_cells.log_likelihoods(counts[place, changed], int(worlds.max(initial=0)))
-        logs = likely[np.arange(len(changed)), worlds].sum(axis=1)
+        logs = np.zeros(len(candidates))
+        for counts, true, cells, weight in sums:
+            # By world, how far each cell is above that of all others; in the first one, of the true records.
+            steps = np.zeros((len(own), true.shape[1]), dtype=np.int64)
+            for of_table, weights in zip(cells, weight, strict=True):
+                inside = np.flatnonzero(of_table[own] != OUTSIDE)
+                steps[inside, of_table[own[inside]]] += weights[own[inside]]
+            changed = np.flatnonzero(steps.any(axis=0))
+            if published.published is not None:
+                changed = changed[published.published[place, changed]]
+            worlds = true[place, changed] + (steps[1:] - steps[0])[:, changed]
+            of_cells = law.at(changed) if isinstance(law, GaussianLaw) else law
+            likely = of_cells.log_likelihoods(counts[place, changed], int(worlds.max(initial=0)))
+            logs += likely[np.arange(len(changed)), worlds].sum(axis=1)
         # A p-table may rule all candidates out.
         highest = logs.max(initial=-np.inf)
         posterior = np.exp(logs - highest) if np.isfinite(highest) else np.ones(len(logs))

@@ -36,14 +36,14 @@ from assets.laboratory.measures import (
     RECONSTRUCT,
     UNDO,
 )
-from assets.laboratory.points import Point
+from assets.laboratory.points import Point, Then
 from assets.laboratory.publication import Guesses, NamedPersons, Publication
 from assets.laboratory.utility import measure_file, measure_utility
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 from resources.processes import in_processes
 
-VERSION = 12
+VERSION = 13
 """Increase it when the same records, parameters and key would give other measures."""
 
 SCHEMA = pa.schema(
@@ -151,6 +151,8 @@ def _measure_tract(
     draw = part.point.draw(truth.tract, key)
     targets = choose_targets(truth, setting.targets, key_of_targets)
     pairs = RandomStream(key_of_targets, "pairs").words(2 * _PAIRS) % np.uint64(len(truth.tract.household))
+    # After a change of the records, counts have their law given the changed ones, which nobody knows.
+    law = None if isinstance(part.point, Then) else draw.publication.law
     yield from measure_utility(truth, draw.publication)
     if draw.file is not None:
         elsewhere = [each for each in setting.truths.values() if each is not truth]
@@ -161,8 +163,8 @@ def _measure_tract(
         worlds = lambda tract: part.point.draw(tract, key).publication  # noqa: E731
         few = targets[:: -(-len(targets) // _DIFFERENCES) or 1]
         yield from measure_differences(truth, few, draw.publication, worlds)
-    elif DIFFERENCE in setting.attackers and part.point.random and draw.publication.law is not None:
-        yield from measure_posteriors(truth, targets, draw.publication, draw.publication.law)
+    elif DIFFERENCE in setting.attackers and part.point.random and law is not None:
+        yield from measure_posteriors(truth, targets, draw.publication, law)
     if RECONSTRUCT in setting.attackers and draw.publication.is_exact and not truth.tract.tier.of_types:
         certain = part.draw == 1 and not setting.measures.isdisjoint({PROVABLE, MATCH_RATE})
         yield from measure_reconstruction(truth, RECONSTRUCT, attacker.reconstruct(draw.publication, certain=certain))

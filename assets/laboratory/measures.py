@@ -81,7 +81,7 @@ _OF_TABLES: Mapping[str, str] = {
     "off by over 5%": "share of cells with |published − true| over 5% of the true one",
     "off by over 10%": "the same over 10%",
     "off by over 200": "share of cells with |published − true| over 200",
-    "in 90% intervals": "share of the cells of a block in the 90% interval of the published noise; only where it is "
+    "in 90% intervals": "share of the published counts of a block in the 90% interval of their noise; only where it is "
     "published",
     "width of 90% intervals": "the mean width of these",
     "below 0": "share of published cells that are negative",
@@ -106,7 +106,7 @@ _OF_FILES: Mapping[str, str] = {
     "sex, age, race and ethnicity, as far as the tier has them; in T4-households, of block, frame and category",
     "score of special uniques": "mean score of minimal sample uniques of up to three of these variables",
     "nearer to the truth": "share of records that differ in fewer of these variables from some true record of the "
-    "block than from as many of another tract, ties half: 0.5 for a file that repeats nobody",
+    "block than from as many of another tract, ties half: about 0.5 for a file that knows nothing of the block",
 }
 _OF_PAIRS: Mapping[str, str] = {
     "ln ratio, median": "median of |ln of the likelihood ratio| of two worlds that differ by one exchange",

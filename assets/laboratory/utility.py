@@ -57,9 +57,10 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
         subset, ours = "cells of the tract's tables, not 0", publication.around[:1]
         yield from _measure_errors(subset, ours, truth.around, truth.around > 0)
     yield Measure(TABLES, "cells of a block", ANY_SIZE, "below 0", float((published < 0).mean()), published.size)
-    if publication.law is not None and not publication.by_type:
-        shown = np.ones(exact.shape, dtype=np.bool_) if offered is None else offered
-        yield from _measure_intervals(publication.law, published - exact, shown)
+    if publication.law is not None:
+        errors = publication.counts - (true if publication.by_type else exact)
+        shown = np.ones(errors.shape, dtype=np.bool_) if offered is None else offered
+        yield from _measure_intervals(publication.law, errors, shown)
     if "P1" not in tier.tables:
         return
     margins = _margin(tier.table_of_cell, names, published)
@@ -84,7 +85,7 @@ def _measure_intervals(law: Law, errors: NDArray[Any], shown: NDArray[np.bool_])
         half = np.ceil(_NORMAL_95 * np.sqrt(np.broadcast_to(law.variance, errors.shape[1:])) - 0.5)
     elif isinstance(law, LaplaceLaw):
         # P(|e| > h) = 2 q^(h + 1) / (1 + q), where q = e^(−1 / scale).
-        half = np.full(errors.shape[1], np.ceil(-law.scale * np.log(0.05 * (1 + np.exp(-1 / law.scale))) - 1))
+        half = np.full(errors.shape[1:], np.ceil(-law.scale * np.log(0.05 * (1 + np.exp(-1 / law.scale))) - 1))
     else:
         return
     half = np.maximum(half, 0)

@@ -72,6 +72,7 @@ def measure_distances(kinds: Kinds, others: Kinds) -> NDArray[np.int64]:
 
 def compare_distances(kinds: Kinds, counts: Counts, truth: Kinds, holdout: Kinds) -> Shares:
     """How many records of each kind are nearer to the true records of a place than to as many that nobody there has, as
-    a number; ties are a half. Half of the records of a file that repeats nobody are nearer."""
+    a number; ties are a half. If the holdout is of the same distribution as the true records, half of the records of a
+    file that repeats nobody are nearer."""
     own, other = (measure_distances(kinds, each) for each in (truth, holdout))
     return np.asarray(counts * np.where(own == other, 0.5, own < other))

@@ -5,9 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,6 +24,7 @@ from assets.laboratory.asset import compute_digests
 from assets.laboratory.evaluation import NONMODAL
 from assets.laboratory.grid import Part, Setting, measure_parts
 from assets.laboratory.measures import ATTACKERS, FURTHER_MEASURES, MEASURES
+from assets.laboratory.points import Point
 from assets.laboratory.results import COLUMNS, ERROR, draw_pictures
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
@@ -234,11 +235,7 @@ def test_who_is_declared_attacks_and_what_is_declared_is_measured() -> None:
     ).declaration
     truths, measured = {"town": make_truth(REDISTRICTING, 30, 4)}, declaration.measured
     setting = Setting(truths, 2, declaration.attackers, measured, {}, declaration.attack_seconds, [])
-    parts = [Part(point, 1, "", {"town": (KEY, KEY)}) for point in declaration.points]
-    rows = [row for made in measure_parts(setting, parts, 1) for row in made.to_pylist()]
-    found: dict[str, set[tuple[str, str]]] = {}
-    for row in rows:
-        found.setdefault(row["point"], set()).add((row["attack"], row["measure"]))
+    found = find_measures(setting, declaration.points)
     error = ("tables", "mean absolute error")
     undone = {("undo", "accuracy"), ("undo", "gain")}
     assert found == {
@@ -247,6 +244,22 @@ def test_who_is_declared_attacks_and_what_is_declared_is_measured() -> None:
         "hypercube-1": {error, ("poor_link", "accuracy"), ("tables", "advantage")},
         "rounding-to-3": {error, ("poor_link", "accuracy"), ("tables", "advantage")},
     }
+    # Fails for: a posterior by the law of a p-table alone, to whom the true records are those before the swap.
+    p_tables = {"tables": [{"largest_change": 2, "variance": 1}]}
+    methods = {"swapping": {"rates": [0.5], "then_p_tables": True}, "p_tables": p_tables}
+    points = declare(methods=methods).declaration.points
+    found = find_measures(replace(setting, attackers=["difference"]), points)
+    assert {point: ("difference", "accuracy") in measures for point, measures in found.items()} == {
+        "no-protection": True, "swapping-0.5-by-persons": False, "p-table-d-2-v-1": True,
+        "swapping-then-p-table-0.5-by-persons-d-2-v-1": False,
+    }  # fmt: skip
+
+
+def find_measures(setting: Setting, points: Sequence[Point]) -> Mapping[str, set[tuple[str, str]]]:
+    """By point, the attacks with their measures in a draw."""
+    parts = [Part(point, 1, "", {"town": (KEY, KEY)}) for point in points]
+    rows = [row for made in measure_parts(setting, parts, 1) for row in made.to_pylist()]
+    return {each.key: {(row["attack"], row["measure"]) for row in rows if row["point"] == each.key} for each in points}
 
 
 def test_all_methods_of_a_tier_are_in_one_picture() -> None:

@@ -230,7 +230,7 @@ def test_another_process_publishes_the_same(t1: Truth, t2: Truth) -> None:
         assert pickle.loads(pickle.dumps(tier)) is tier
 
 
-def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t2: Truth) -> None:
+def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t1: Truth, t2: Truth) -> None:
     """Told apart from: a table that has the whole ε, and an attack on tables that ignores what they say."""
     pairs = np.random.default_rng(1).integers(0, len(t2.tract.household), (300, 2))
     accuracy = []
@@ -238,7 +238,8 @@ def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t2
         draw = point.draw(t2.tract, KEY)
         law = draw.publication.law
         if isinstance(law, LaplaceLaw):
-            _require_coverage(t2, draw.publication, law)
+            _require_coverage(t2, draw.publication)
+            _require_coverage(t1, point.draw(t1.tract, KEY).publication)
         attacks = (link, guess_likeliest) if draw.publication.needs_program else (link,)
         guesses = [measure_guesses(t2, "link", attack(draw.publication, t2.file)) for attack in attacks]
         accuracy.append([find(measures, UNIQUE, "accuracy") for measures in guesses])
@@ -248,14 +249,16 @@ def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t2
     assert accuracy[0][0] > 0.6 > min(accuracy[1]) > 0.4 > max(accuracy[2])
 
 
-def _require_coverage(truth: Truth, published: Publication, law: LaplaceLaw) -> None:
-    """Five standard deviations of the exact coverage. Fails for: continuous quantiles, and intervals of one side."""
-    measured = list(measure_utility(truth, published))
+def _require_coverage(truth: Truth, published: Publication) -> None:
+    """Five standard deviations of the exact coverage. Fails for: continuous quantiles, intervals of one side, and those
+    of a hypercube's cells for its sums."""
+    measured, law = list(measure_utility(truth, published)), published.law
+    assert isinstance(law, LaplaceLaw)
     half, q = find(measured, "cells of a block", "width of 90% intervals") / 2, np.exp(-1 / law.scale)
     coverage = 1 - 2 * q ** (half + 1) / (1 + q)
     assert 1 - 2 * q**half / (1 + q) < 0.9 <= coverage
     inside = find(measured, "cells of a block", "in 90% intervals")
-    assert abs(inside - coverage) < 5 * np.sqrt(coverage * (1 - coverage) / published.counts.size)
+    assert abs(inside - coverage) <= 5 * np.sqrt(coverage * (1 - coverage) / published.counts.size)
 
 
 def test_who_knows_all_others_learns_as_much_as_noise_lets_through(t1: Truth, t2: Truth) -> None:
@@ -278,6 +281,33 @@ def test_who_knows_all_others_learns_as_much_as_noise_lets_through(t1: Truth, t2
         assert little < 0.5 < 0.7 < much <= 1
         assert drawn[0].bound is not None
         assert ratio <= np.exp(drawn[0].bound)
+
+
+def test_who_knows_all_others_weighs_all_tables_of_the_block_and_of_the_tract() -> None:
+    """Against a tabulation of each whole world. Fails for: tables of the tract that are left out, and a category of the
+    target that stays in a table."""
+    truth = make_truth(WITH_TRACT, 40, 4)
+    tract, targets = truth.tract, np.arange(30)
+    published = NoisyHypercube(Fraction(40)).draw(tract, KEY).publication
+    assert isinstance(published.law, LaplaceLaw)
+    assert published.around is not None
+    found, group = [], tract.block_group[tract.place]
+    for target in targets[truth.subsets[UNIQUE][targets]].tolist():
+        others = np.delete(tract.category, target)[np.delete(group == group[target], target)]
+        costs = {}
+        for category in np.unique(others).tolist():
+            changed = tract.category.copy()
+            changed[target] = category
+            world = Exact().draw(replace(tract, category=changed), KEY).publication
+            assert world.around is not None
+            distance = np.abs(world.counts - published.counts).sum()
+            distance += np.abs(world.around - published.around)[0].sum()
+            costs[category] = distance / published.law.scale
+        own = costs.get(tract.category[target], np.inf)
+        found.append(1 / sum(np.exp(own - cost) for cost in costs.values()))
+    rows = measure_posteriors(truth, targets, published, published.law)
+    assert find(rows, UNIQUE, "accuracy") == pytest.approx(np.mean(found))
+    assert 0.2 < np.mean(found) < 0.9
 
 
 def test_files_are_measured_by_their_keys_and_by_whom_they_repeat(t2: Truth) -> None:
@@ -303,14 +333,18 @@ def test_files_are_measured_by_their_keys_and_by_whom_they_repeat(t2: Truth) -> 
 
 
 def test_who_is_drawn_from_the_shares_of_the_tract_is_right_by_chance() -> None:
-    """Two blocks, each of one frame and category of its own: half of the records, with or without replacement."""
+    """Two blocks, each of one frame and category of its own: half of the records, with or without replacement. In T3,
+    keys are the same if their groups of ages are, as in the agreement of a reconstruction."""
     nobody, household = np.zeros(2, dtype=bool), np.repeat([0, 1], 2000)
     tract = Tract(
         REDISTRICTING, 2, np.arange(2), np.zeros(2, dtype=np.int64), nobody, household, household, household, household
     )
-    rows = list(measure_baselines(Truth(tract)))
-    for name in ("chance agreement", "chance of keys", "chance of keys, with replacement"):
-        assert find(rows, ALL, name) == pytest.approx(0.5, abs=0.02)
+    with_years = replace(tract, tier=WITH_TRACT, frame=85 + household)
+    for each, keys in ((tract, 0.5), (with_years, 1)):
+        rows = list(measure_baselines(Truth(each)))
+        assert find(rows, ALL, "chance agreement") == pytest.approx(0.5, abs=0.02)
+        for name in ("chance of keys", "chance of keys, with replacement"):
+            assert find(rows, ALL, name) == pytest.approx(keys, abs=0.02)
 
 
 def test_what_follows_a_swap_has_the_ratios_of_the_swap(t1: Truth) -> None:
