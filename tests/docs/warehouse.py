@@ -44,7 +44,7 @@ def described(mechanism: str) -> list[Described]:
     """The tables that every release has, and those of one mechanism."""
     _, *parts = re.split(r"^## (.+)\n", PAGE.read_text("utf-8"), flags=re.MULTILINE)
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
-    return [row for heading in ("Shared by all releases", METHODS[mechanism]) for row in _rows(sections[heading])]
+    return [row for heading in ("Common to all methods", METHODS[mechanism]) for row in _rows(sections[heading])]
 
 
 def tables_of(deployment: Deployment[Any]) -> dict[str, list[str]]:
