@@ -106,9 +106,15 @@ class RunOutcome:
 
 @listens_for(Engine, "handle_error")
 def _hide_statement(context: ExceptionContext) -> None:
-    """Keep the statement and its values, such as an event, out of what Dagster records if its own database fails."""
+    """Keep the statement and its values, such as an event, out of what Dagster records if its own database fails.
+
+    Below the first line of its message (`LINE 1`, `DETAIL`), PostgreSQL quotes the statement and the row.
+    """
     if context.sqlalchemy_exception:
         context.sqlalchemy_exception.statement = context.sqlalchemy_exception.params = None
+    for error in (context.original_exception, context.sqlalchemy_exception):
+        if error and context.statement:
+            error.args = (str(error.args[0]).partition("\n")[0],) if error.args else ()
 
 
 def prepare_instance() -> None:

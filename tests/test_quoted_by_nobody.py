@@ -25,7 +25,7 @@ from click.testing import CliRunner
 from dagster.components.testing import create_defs_folder_sandbox
 from dagster_shared.error import SerializableErrorInfo
 from sqlalchemy import create_engine, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from assets.cef.ingestion import ingest
 from assets.cef.validation import SourceError
@@ -248,13 +248,23 @@ def test_of_an_error_that_nobody_expected_only_the_kind_and_the_trace_are_shown(
 
 
 def test_an_error_of_dagsters_database_shows_no_statement(planted: Mapping[str, str]) -> None:
-    """Told apart from: SQLAlchemy's own message, which quotes the statement and what Dagster was to store."""
+    """Told apart from: SQLAlchemy's own message, which quotes the statement and what Dagster was to store; and that of
+    PostgreSQL, which quotes them below its first line."""
+    quoting = f"no event\nLINE 1: INSERT INTO event_logs\nDETAIL:  Failing row contains ({planted['PGPASSWORD']})."
+    refusal = f"CREATE TRIGGER t BEFORE INSERT ON event_logs BEGIN SELECT RAISE(ABORT, '{quoting}'); END"
     insertion = text("INSERT INTO event_logs VALUES (:event)")
-    with create_engine("sqlite://").connect() as connection, pytest.raises(OperationalError) as failure:
-        connection.execute(insertion, {"event": planted["PGPASSWORD"]})
-    shown = everything(failure.value)
-    assert "no such table: event_logs" in shown
-    assert not found(shown, *planted.values(), "INSERT INTO")
+    with create_engine("sqlite://").connect() as connection:
+        for message, preparation in (
+            ("no such table: event_logs", []),
+            ("no event", ["CREATE TABLE event_logs (event)", refusal]),
+        ):
+            for statement in preparation:
+                connection.exec_driver_sql(statement)
+            with pytest.raises(DBAPIError) as failure:
+                connection.execute(insertion, {"event": planted["PGPASSWORD"]})
+            shown = everything(failure.value)
+            assert message in shown
+            assert not found(shown, *planted.values(), "INSERT INTO")
 
 
 def fault(planted: Mapping[str, str]) -> Any:

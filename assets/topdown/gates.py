@@ -3,7 +3,7 @@
 Those on estimates are evaluated at every level, by SQL alone, and share no code with the estimation.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any
@@ -33,7 +33,7 @@ from assets.topdown.release import (
     TopDownRelease,
 )
 from assets.topdown.replicates import TopDownReplication, replicates_gate
-from assets.topdown.spine import pluralize, spine_recipe, stage_ancestry
+from assets.topdown.spine import pluralize, read_states, read_tree, spine_recipe, stage_ancestry
 from assets.topdown.tables import (
     redistricting_table,
     redistricting_tables,
@@ -43,7 +43,7 @@ from assets.topdown.tables import (
 )
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MOST_PERSONS, POPULATION, SCHEMAS
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MOST_PERSONS, POPULATION, SCHEMAS, level_of_states
 from mechanisms.topdown.feasibility import InfeasibleError
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.schema import OCCUPIED, PERSONS, UNITS, Schema
@@ -281,18 +281,40 @@ def _check_microdata(session: Session, context: Context) -> Iterable[str]:
         yield from _find_record_problems(session, context.release, schema)
 
 
-def _check_states(session: Session, context: Context) -> Iterable[str]:
-    """The records of every state were made from its stored estimates."""
-    for state in find_stale_states(session, context.custody, context.release):
-        yield f"{context.release.of_state(RECORDS, state)}: missing, altered, or made from other estimates"
+def _check_states(session: Session, context: Context) -> Iterator[str]:
+    """The records of every state lie in it, and were made from its stored estimates."""
+    release, stale = context.release, find_stale_states(session, context.custody, context.release)
+    for state in stale:
+        yield f"{release.of_state(RECORDS, state)}: missing, altered, or made from other estimates"
+    if not stale:
+        yield from _find_strange_rows(session, release, release.recorded_by_state, {"finest": release.finest})
 
 
 def _check_tables_of_states(session: Session, context: Context) -> Iterator[str]:
-    """The stored tables of every state are the rows of the whole tables."""
+    """The stored tables of every state are the rows of the whole tables on it and the places in it."""
     release = context.release
-    tables = [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]
-    for name, recipe in unite_tables(session, release, tables).items() if tables else ():
-        yield from differing_table(session, redistricting_table(release, name), recipe)
+    if tables := [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]:
+        yield from _find_strange_rows(session, release, [table.name.lower() for table in tables])
+        for name, recipe in unite_tables(session, release, tables).items():
+            yield from differing_table(session, redistricting_table(release, name), recipe)
+
+
+def _find_strange_rows(
+    session: Session, release: TopDownRelease, names: Sequence[str], level: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Rows in the table of a state that are of a place elsewhere. All states together could have the right rows."""
+    states, tree, above = read_states(session, release), read_tree(session, release), level_of_states(release.levels)
+    top = release.levels.index(above)
+    ranges = [
+        {"state": state, "depth": top + below, "first": first, "last": last}
+        for state in range(len(states))
+        for below, (first, last) in enumerate(tree.ranges_below(above, state))
+    ]
+    places = {"spine": release.public(SPINE), "ranges": session.register("ranges", pa.Table.from_pylist(ranges))}
+    for name in names:
+        tables = [release.public(release.of_state(name, state)) for state in states]
+        (rows,) = session.row("topdown/rows_of_other_states", level, tables=tables, has_level=level is None, **places)
+        yield from count_problem(rows, f"{release.public(name)}: rows in the table of another state")
 
 
 def _find_record_problems(session: Session, release: TopDownRelease, schema: Schema) -> Iterator[str]:
