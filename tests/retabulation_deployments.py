@@ -10,6 +10,7 @@ import dagster as dg
 import yaml
 
 from assets.confidentiality import list_nodes
+from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Publisher, Release
 from assets.retabulation.asset import Recount
 from orchestration.components import Retabulation
@@ -40,10 +41,10 @@ class Counting(Recount):
         return [self.release.source]
 
 
-def declare(deployment: Deployment[Any], **changes: Any) -> Deployment[Any]:
-    """The deployment with a retabulation beside its release, which stays the one under test."""
+def declare(deployment: Deployment[Any], *datasets: DatasetDeclaration, **changes: Any) -> Deployment[Any]:
+    """The deployment with a retabulation beside its release, which stays the one under test, and further datasets."""
     release = deployment.release
-    components = [Dataset(release.dataset), TopDown(release.declaration)]
+    components = [Dataset(release.dataset), TopDown(release.declaration), *map(Dataset, datasets)]
     tree = SimpleNamespace(get_all_components=lambda kind: [each for each in components if isinstance(each, kind)])
     context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=deployment.root, component_tree=tree))
     component = Retabulation.resolve_from_yaml(yaml.safe_dump(DECLARED | changes))

@@ -22,7 +22,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from assets.publication.signature import EDITIONS
@@ -150,7 +150,12 @@ def copy_publications(
         if path.is_file():
             shutil.copy2(path, folder, follow_symlinks=False)
             continue
-        with _lock(path):
+        with ExitStack() as held:
+            try:
+                held.enter_context(_lock(path))
+            except FileNotFoundError:
+                # Its last publication was withdrawn meanwhile.
+                continue
             for leaving in path.glob(".*.leaving"):
                 _recover(path / leaving.name.removeprefix(".").removesuffix(".leaving"))
             _require_plain(path)

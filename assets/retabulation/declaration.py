@@ -1,6 +1,6 @@
 """A retabulation as one value, with the rules that it satisfies before anything runs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from assets.release.columns import Role
+from assets.release.dataset import DatasetDeclaration
 from assets.release.microdata import Microdata
 from assets.release.names import ColumnName, ProductName, ReleaseName, SourcePath
 from assets.release.prose import Prose
@@ -53,8 +54,7 @@ class RetabulationDeclaration(ReleaseDeclaration):
 
 @dataclass(frozen=True)
 class Retabulation(Release):
-    """Raises DeclarationError if the release publishes no microdata, or does not have a table or a column, or if a file
-    of places is one of records."""
+    """Raises DeclarationError if the release publishes no microdata, or does not have a table or a column."""
 
     declaration: RetabulationDeclaration
     source: Release
@@ -78,10 +78,14 @@ class Retabulation(Release):
                     f"geographies: {geography}: {unknown[0]} is not a geographic column of text of "
                     f"{self.dataset.name}, which has {', '.join(geographic)}"
                 )
-        records = [self.root / path for table in self.dataset.tables.values() for path in table.paths.values()]
-        for geography, path in self.listed.items():
-            if path.exists() and any(each.exists() and path.samefile(each) for each in records):
-                self.refuse(f"geographies: {geography}: the file has records of {self.dataset.name}, but is published")
+
+    def require_no_records(self, datasets: Iterable[DatasetDeclaration]) -> None:
+        """Raise DeclarationError if a file of places is a file of records, because it is published."""
+        for geography, listed in self.listed.items():
+            for dataset in datasets:
+                paths = (self.root / path for table in dataset.tables.values() for path in table.paths.values())
+                if listed.exists() and any(path.exists() and listed.samefile(path) for path in paths):
+                    self.refuse(f"geographies: {geography}: the file has records of {dataset.name}, but is published")
 
     @property
     def joined(self) -> dict[str, list[str]]:

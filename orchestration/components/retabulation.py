@@ -53,9 +53,11 @@ class Retabulation(JobComponent):
                 f"retabulation {self.named}: of: {declaration.of} publishes no microdata that name their block"
             )
         source, address = method.release, read_published_address()
-        return Declared(
+        release = Declared(
             declaration, dataset, None, published, source, method.microdata, root, publisher=publisher, address=address
         )
+        release.require_no_records(datasets.values())
+        return release
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         from assets.retabulation.asset import build_retabulation

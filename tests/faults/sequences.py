@@ -7,6 +7,7 @@ draw is asked for again: it is made with the same result, or refused if its key 
 
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,12 @@ def judge(
         output: the version of the first draw's output in a launch that nothing disturbs.
     """
     wrong = [f"the ledger is not intact: {each['problems']}" for each in (left, changed, undone) if each["problems"]]
-    # One that is read is made anew too if its records change.
-    read, of_change = left["read"], set(changed["read"]) - set(left["read"])
-    is_due = changed["read"][: len(read)] == read and len(of_change) == len(set(read)) * ("record" in change)
-    if not is_due or undone["read"] != changed["read"]:
+    # What is read is made anew too if its records change: as many entries as before, of other draws.
+    read = left["read"]
+    anew = changed["read"][len(read) :]
+    due = sorted(Counter(read).values()) if "record" in change else []
+    is_due = changed["read"][: len(read)] == read and sorted(Counter(anew).values()) == due
+    if not is_due or set(anew) & set(read) or undone["read"] != changed["read"]:
         wrong.append(f"what this release reads was charged otherwise: {read}, {changed['read']}, {undone['read']}")
     first = set(left["reserved"])
     withdrawn = change.startswith("it is withdrawn")

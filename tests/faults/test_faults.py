@@ -196,6 +196,8 @@ def judge(left: Any, changed: Any, undone: Any, change: str = "a record changes"
         ({}, {}, {"read": ["c"]}),
         ({"read": ["c"]}, {"read": ["c"]}, {"read": ["c"]}),
         ({"read": ["c"]}, {"read": ["c", "d"]}, {"read": ["c", "d", "e"]}),
+        ({"read": ["c", "c"]}, {"read": ["c", "c", "d"]}, {"read": ["c", "c", "d"]}),
+        ({"read": ["c"]}, {"read": ["c", "d", "d"]}, {"read": ["c", "d", "d"]}),
         ({}, {"problems": ["entry 1 was altered"]}, {}),
         ({}, {}, {"refused": "for another reason"}),
         ({}, {}, {"reserved": ["a", "b", "c"]}),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from assets.publication import placement
-from assets.publication.placement import place_folder, publications, remove
+from assets.publication.placement import copy_publications, place_folder, publications, remove
 from tests.depth import deep_but, deep_cases
 
 OLD = {"table.csv": b"county,count\nDukes,1741\n", "inner/notes.txt": b"old"}
@@ -409,6 +409,17 @@ def test_a_folder_that_is_removed_before_its_lock_is_held_is_made_again(
     _place(target, NEW)
     assert _read(target) == NEW
     assert removed
+
+
+def test_a_publication_that_is_withdrawn_while_others_are_copied_is_left_out(target: Path, tmp_path: Path) -> None:
+    """Told apart from: a copy that fails because a folder that it listed first is gone."""
+    published, copied = target.parent.parent, tmp_path / "copied"
+    withdrawn = published / f"{target.parent.name}_too" / "counties"
+    for each in (target, withdrawn):
+        _place(each, NEW)
+    copied.mkdir()
+    copy_publications(published, copied, lambda dataset: remove(withdrawn))
+    assert [path.name for path in copied.iterdir()] == [target.parent.name]
 
 
 POINTS = deep_but(

@@ -255,14 +255,19 @@ def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any], te
             {"geographies": {"place": "places.csv"}},
             "geographies: place: the file has records of town, but is published",
         ),
+        ({"geographies": {"place": "more.csv"}}, "geographies: place: the file has records of village, but"),
     ],
 )
 def test_what_cannot_be_counted_is_refused_at_once(tmp_path: Path, changes: dict[str, Any], rule: str) -> None:
     """Told apart from: a file of records that is compared by its name, and whose columns would be published."""
     deployment = deploy_town(tmp_path / "town")
     os.link(deployment.root / "units.csv", deployment.root / "places.csv")
+    units = deployment.release.dataset.units.model_copy(update={"path": "others.csv"})
+    village = deployment.release.dataset.model_copy(update={"name": "village", "units": units})
+    (deployment.root / "others.csv").touch()
+    os.link(deployment.root / "others.csv", deployment.root / "more.csv")
     with pytest.raises(DeclarationError, match=rule):
-        declare(deployment, **changes)
+        declare(deployment, village, **changes)
 
 
 def refusal(deployment: Deployment[Any], *stages: str) -> str:
