@@ -140,7 +140,8 @@ def _write(
         version = method.write(session, draw, output)
         if settled and settled.output_version != version:
             raise ReplayError(
-                f"{method.release.schema}: draw {draw.draw_id} gives another output than the one that was settled"
+                f"{method.release.schema}: draw {draw.draw_id} gives another output than the one that was settled; if "
+                "this software was changed since, the version before makes the draw again"
             )
         label_draw(session, method.release, draw)
     # An escrowed draw can be repeated for ever, and the gate `replay` does.
