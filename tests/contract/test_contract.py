@@ -190,7 +190,8 @@ def test_a_settled_draw_that_would_come_out_differently_changes_nothing(
     executes(kind.tampering)(published)
     altered = drawn(published)
     monkeypatch.setattr(Custody, "open_key", lambda *_: bytes(32))
-    assert "than the one that was settled; if this software was changed" in published.refusal(published.context.method.draw_stage)
+    refusal = published.refusal(published.context.method.draw_stage)
+    assert "than the one that was settled; if this software was changed" in refusal
     assert drawn(published) == altered
 
 

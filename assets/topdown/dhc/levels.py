@@ -62,6 +62,7 @@ from mechanisms.topdown.dhc.levels import (
     list_coarse,
     list_families,
     list_reads,
+    list_siblings,
     plan_levels,
     read_all,
 )
@@ -134,6 +135,9 @@ class Given:
 
     def list_reads(self) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
         return list_reads(self.plan, self.level, self.held, self.parents, self.above)
+
+    def list_siblings(self) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
+        return list_siblings(self.plan, self.level, self.held, self.parents, self.above)
 
     def list_families(self) -> Iterator[tuple[int, int, int, NDArray[np.int64], NDArray[np.int64] | None]]:
         return list_families(self.plan, self.held, self.parents, self.above)

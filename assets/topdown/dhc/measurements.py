@@ -90,7 +90,9 @@ _WRITTEN = 2**18
 """So many answers are written at once, or those of some siblings to a query if they are more. Of a part written a few
 places at a time, DuckDB needs many times its size to make a table."""
 
-EMPTY = Counts(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+NO_CELLS = np.zeros(0, dtype=np.int64)
+
+EMPTY = Counts(NO_CELLS, NO_CELLS, NO_CELLS)
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,9 @@ def _list_readers(
                 ((_, _, _, roots[given.histogram], _),) = given.list_families()
             levels = zip(listings[given.histogram][depth:], inputs.span.cut(release, tree), strict=True)
             answers = [listing.take(*own, depth) for listing, own in levels][: len(inputs.parents)]
-            inputs.read_again(given, answers)
+            reading = inputs.read(answers)
+            for query, first, last, _ in given.list_siblings():
+                reading.read(query, first, last, NO_CELLS)
     return listings, roots
 
 

@@ -477,9 +477,12 @@ def _read(
 
 def list_cells(plan: Plan, level: Level, own: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """What is read of siblings whose parent has some cells: each query with its marginal cells, ascending."""
-    for query in list_queries(plan):
-        if own.size or is_complete(plan.schema, level, query):
-            yield query, reach_cells(plan.schema, level, query, own)
+    for query in _list_read(plan, level, own):
+        yield query, reach_cells(plan.schema, level, query, own)
+
+
+def _list_read(plan: Plan, level: Level, own: NDArray[np.int64]) -> list[str]:
+    return [query for query in list_queries(plan) if own.size or is_complete(plan.schema, level, query)]
 
 
 def is_complete(schema: Schema, level: Level, query: str) -> bool:
@@ -499,10 +502,18 @@ def list_reads(
     """What estimation reads of the own answers of a level, in order: a query, the first of some siblings and the one
     after the last, and marginal cells, ascending. These follow from the level above, and at the root from what is
     held."""
+    for query, first, last, own in list_siblings(plan, level, held, parents, above):
+        yield query, first, last, reach_cells(plan.schema, level, query, own)
+
+
+def list_siblings(
+    plan: Plan, level: Level, held: Held | NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
+) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
+    """As `list_reads`, with the cells of the parent's histogram in place of the marginal cells that they add up to."""
     for _, first, last, own, _ in list_families(plan, held, parents, above):
         if (level.runs[first:last] >= 0).all():
-            for query, cells in list_cells(plan, level, own):
-                yield query, first, last, cells
+            for query in _list_read(plan, level, own):
+                yield query, first, last, own
 
 
 def list_families(
