@@ -85,7 +85,7 @@ _OF_TABLES: Mapping[str, str] = {
     "published",
     "width of 90% intervals": "the mean width of these",
     "below 0": "share of published cells that are negative",
-    "not additive": "share of blocks in which P1 and P2 have other totals",
+    "not additive": "share of blocks in which the totals of P1 and P2 differ",
     "first block group": "1 if the same block group has the greatest share of persons who are not of the tract's most "
     "frequent category",
     "deviation of districts": "mean of |published − true| / true persons of four districts of blocks, grouped at "

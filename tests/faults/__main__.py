@@ -344,7 +344,7 @@ WORDS = {
     "audited; then launched",
     "launched_at_once": "five launches of three releases at once: by hand, schedule and sensor",
     "planted": "values planted in the data, searched for in all that is left",
-    "altered_tables": "a value, row, order or kind of every table of the three databases altered",
+    "altered_tables": "a value, row, order or type of every table of the three databases altered",
     "altered_ledger": "the ledger's entries, chain, anchor or file altered",
     "altered_files": "a published file altered, cut off, deleted or added",
     "attacked": "generated: the public zone with altered values and what a DuckDB file can carry besides, its file "
