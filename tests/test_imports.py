@@ -71,6 +71,7 @@ READS_ENVIRONMENT = {
         *("orchestration/environment.py", "orchestration/launch.py", "orchestration/backup.py"),
         *(f"orchestration/explorer/{module}.py" for module in ("launcher", "process", "settings")),
         "resources/custody.py",
+        "resources/processes.py",
         "resources/project.py",
         "stirred/deployment.py",
     )
