@@ -50,25 +50,33 @@ def is_sealed(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> bool:
     """Whether all tables exist and are exactly those that the stage sealed."""
-    label = _label(schema, stage)
-    if list(session.columns(label)) not in _COLUMNS or not all(session.columns(table) for table in tables):
+    label = _read_label(session, schema, stage)
+    if not label or not all(session.columns(table) for table in tables):
         return False
-    seals = [row[0] for row in session.rows("warehouse/all", source=label)]
-    content = compute_content(session, custody, schema, stage, tables)
-    return seals == [_compute_seal(custody, tables, content, made_of)]
+    return label["seal"] == _compute_seal(custody, tables, _find_content(session, custody, tables, label), made_of)
 
 
 def compute_content(session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table]) -> str:
     """The content version of tables as they are stored, under the custody's key of seals: the one that the stage noted
     if it sealed these rows in this order, or else computed."""
-    label = _label(schema, stage)
-    rows = session.rows("warehouse/all", source=label) if list(session.columns(label)) == _COLUMNS[1] else []
-    if len(rows) == 1 and isinstance(rows[0][1], str):
-        _, content, seal = rows[0]
+    return _find_content(session, custody, tables, _read_label(session, schema, stage))
+
+
+def _find_content(session: Session, custody: Custody, tables: Sequence[Table], label: Mapping[str, Any]) -> str:
+    content = label.get("content")
+    if isinstance(content, str):
         in_order = session.ordered_version(tables, custody.seal_key())
-        if seal == _seal_order(custody, tables, content, in_order):
-            return str(content)
+        if label["in_order"] == _seal_order(custody, tables, content, in_order):
+            return content
     return session.content_version(tables, custody.seal_key())
+
+
+def _read_label(session: Session, schema: str, stage: str) -> dict[str, Any]:
+    """What is noted of the tables of a stage, by column; nothing if it is not a single row of these columns."""
+    label = _label(schema, stage)
+    columns = list(session.columns(label))
+    rows = session.rows("warehouse/all", source=label) if columns in _COLUMNS else []
+    return dict(zip(columns, rows[0], strict=True)) if len(rows) == 1 else {}
 
 
 def require_sealed(
