@@ -137,6 +137,8 @@ def _in_yaml(value: Any) -> str:
         return f"{{{', '.join(f'{name}: {_in_yaml(inner)}' for name, inner in value)}}}"
     if isinstance(value, Enum):
         return str(value.value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_in_yaml, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
