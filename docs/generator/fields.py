@@ -127,7 +127,7 @@ def _describe_default(field: FieldInfo, required: bool) -> str:
     if required:
         return "; **required**"
     value = field.get_default(call_default_factory=True)
-    if value is None or value is PydanticUndefined or value in ("", [], {}):
+    if value is None or value is PydanticUndefined or value in ("", (), [], {}):
         return ""
     return f"; by default `{_in_yaml(value)}`"
 
