@@ -360,7 +360,8 @@ WORDS = {
 def row(section: str, found: dict[str, Any]) -> str:
     """The row of that page for the figures of a section."""
     tried = f"{found['tried']:,}" + (f" of {found['cases']:,}" if found["tried"] < found["cases"] else "")
-    return f"| {WORDS[section]} | {tried} | {len(found['wrong'])} | `{found['command']}` |"
+    command = found["command"].removeprefix("python -m tests.faults ").removesuffix(" --releases …")
+    return f"| {WORDS[section]} | {tried} | {len(found['wrong'])} | `{command}` |"
 
 
 def main(arguments: Sequence[str]) -> int:
