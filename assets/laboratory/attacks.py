@@ -21,7 +21,14 @@ from assets.laboratory.publication import (
 from mechanisms.races import SIX_RACES
 from mechanisms.risk.linear import Sums, estimate_shares, estimate_types, observe_interval, weigh_interval
 from mechanisms.risk.matching import find_modes, match_in_two_passes, match_persons
-from mechanisms.risk.posterior import GaussianLaw, LaplaceLaw, Law, expect_shares, expect_shares_of_pairs
+from mechanisms.risk.posterior import (
+    GaussianLaw,
+    LaplaceLaw,
+    Law,
+    expect_shares,
+    expect_shares_of_pairs,
+    weigh_membership,
+)
 from mechanisms.risk.reconstruction import NotSolvedError, System, find_likeliest, measure_variability
 from mechanisms.risk.tiers import OUTSIDE, RACES, REDISTRICTING, Counts, Shares, Tier
 
@@ -358,31 +365,35 @@ def _infer_from_measurements(publication: Publication, known: Counts) -> Shares:
     block, and of the block's microdata, which were made to agree with that place."""
     if publication.tier is not REDISTRICTING:
         return _infer_by_adults(publication, known)
-    shape = publication.tier.shape
-    types = np.arange(np.prod(shape))
-    estimates, variances = [], []
-    for counts, variance in (("counts", "variance"), ("totals", "totals_variance")):
-        information, weighted = np.zeros((len(types), len(types))), np.zeros((len(known), len(types)))
-        for query in publication.measured:
-            cells, weight = query.cells.ravel(), 1 / getattr(query, variance)
-            information += weight * (cells[:, None] == cells)
-            weighted += weight * getattr(query, counts)[:, cells]
-        inverse = np.linalg.inv(information)
-        estimates.append((weighted @ inverse).reshape(-1, *shape))
-        # Types are alike in every query, and so are their variances. A category's is that of the sum of its frames.
-        own = inverse.reshape(*shape, *shape)
-        variances.append((own[0, 0, 0, 0], own[:, 0, :, 0].sum()))
-    around = _clip(estimates[1].sum(axis=1), variances[1][1] ** 0.5)
-    priors = publication.counts.sum(axis=1) + _LEAST_WEIGHT * around
+    own, covariance = _average(publication, "counts", "variance")
+    around, around_covariance = _average(publication, "totals", "totals_variance")
+    # Types are alike in every query, and so are their variances. A category's is that of the sum of its frames.
+    clipped = _clip(around.sum(axis=1), around_covariance[:, 0, :, 0].sum() ** 0.5)
+    priors = publication.counts.sum(axis=1) + _LEAST_WEIGHT * clipped
     priors /= priors.sum(axis=1, keepdims=True)
-    return _infer(GaussianLaw(variances[0][0]), estimates[0], known, priors)
+    return _infer(GaussianLaw(covariance[0, 0, 0, 0]), own, known, priors)
+
+
+def _average(publication: Publication, counts: str, variance: str) -> tuple[Shares, Shares]:
+    """The best linear estimates of all types from measurements, shape (blocks, frames, categories), with the covariance
+    of two types, shape (frames, categories, frames, categories)."""
+    shape = publication.tier.shape
+    types = int(np.prod(shape))
+    information, weighted = np.zeros((types, types)), np.zeros((len(publication.counts), types))
+    for query in publication.measured:
+        cells, weight = query.cells.ravel(), 1 / getattr(query, variance)
+        information += weight * (cells[:, None] == cells)
+        weighted += weight * getattr(query, counts)[:, cells]
+    inverse = np.linalg.inv(information)
+    return np.reshape(weighted @ inverse, (-1, *shape)), np.reshape(inverse, (*shape, *shape))
 
 
 def _infer_by_adults(publication: Publication, known: Counts) -> Shares:
     """The same from measurements that tell adults and minors apart alone: their posterior, times how much more frequent
-    a category is in the frame, by the tract's microdata."""
+    a category is in the frame, by the tract's microdata. Measurements of all types are weighed after that."""
     adult = (publication.tier.tables["P3"][:, 0] != OUTSIDE).astype(np.int64)
     frames = [int(np.flatnonzero(adult == number)[0]) for number in range(2)]
+    is_coarse = [np.array_equal(query.cells, query.cells[frames][adult]) for query in publication.measured]
 
     def add_up(counts: Any) -> Any:
         return np.stack([counts[:, adult == number].sum(axis=1) for number in range(2)], axis=1)
@@ -392,15 +403,60 @@ def _infer_by_adults(publication: Publication, known: Counts) -> Shares:
         tier_name=REDISTRICTING.name,
         counts=add_up(publication.counts),
         totals=add_up(publication.totals),
-        measured=tuple(replace(query, cells=query.cells[frames]) for query in publication.measured),
+        measured=tuple(
+            replace(query, cells=query.cells[frames])
+            for query, of_adults in zip(publication.measured, is_coarse, strict=True)
+            if of_adults
+        ),
     )
     shares, around = _infer_from_measurements(coarse, add_up(known)), coarse.totals + _LEAST
     expected = (around / around.sum(axis=2, keepdims=True))[:, adult]
     totals = publication.totals
     own = (totals + _LEAST_WEIGHT * expected) / (totals.sum(axis=2, keepdims=True) + _LEAST_WEIGHT)
     weighed = shares[:, adult] * own / expected
+    if not all(is_coarse):
+        # How the persons of a category are spread over the frames of adults, or minors, by the tract's microdata.
+        spread = own * totals.sum(axis=2, keepdims=True)
+        spread /= np.maximum(add_up(spread)[:, adult], np.finfo(float).tiny)
+        others = _expect_around(coarse)[:, adult] * spread
+        weighed = _weigh_types(publication, known, weighed, others)
     # Nobody is known to be in a frame without shares.
     return np.asarray(weighed / np.maximum(weighed.sum(axis=2, keepdims=True), np.finfo(float).tiny))
+
+
+def _expect_around(publication: Publication) -> Shares:
+    """The persons of each type in the place around each block, drawn from those that the tract's shares let expect to
+    the measured ones as far as these are exact; shape (blocks, frames, categories)."""
+    measured, covariance = _average(publication, "totals", "totals_variance")
+    shares = publication.totals + _LEAST
+    expected = shares / shares.sum(axis=(1, 2), keepdims=True) * measured.sum(axis=(1, 2), keepdims=True)
+    expected = np.maximum(expected, _RARE)
+    surprise = (measured - expected) / (expected + covariance[0, 0, 0, 0])
+    return np.asarray(np.maximum(expected * (1 + surprise), _RARE))
+
+
+def _weigh_types(publication: Publication, known: Counts, shares: Shares, around: Shares) -> Shares:
+    """Shares of each frame times how much likelier the measurements of all types are, of the block and of the place
+    around it, if somebody is of the type. `around` has those who are expected in that place."""
+    shape = publication.tier.shape
+    sums = {name: np.zeros((len(known), *shape)) for name in ("counts", "totals")}
+    weights = {name: np.zeros(shape) for name in sums}
+    for query in publication.measured:
+        cells = query.cells.ravel()
+        alone = (np.bincount(cells)[cells] == 1).reshape(shape)
+        for name, variance in (("counts", query.variance), ("totals", query.totals_variance)):
+            sums[name] += alone * getattr(query, name)[:, query.cells] / variance
+            weights[name] += alone / variance
+    weighed = np.zeros_like(shares)
+    for block, persons in enumerate(known):
+        present = persons > 0
+        prior = shares[block, present]
+        in_block = (persons[present, None] - 1) * prior / prior.sum(axis=1, keepdims=True)
+        weighed[block, present] = prior
+        for name, others in (("counts", in_block), ("totals", around[block, present])):
+            variance = 1 / weights[name][present]
+            weighed[block, present] *= weigh_membership(sums[name][block, present] * variance, variance, others)
+    return weighed
 
 
 def infer_from_tables(publication: Publication, known: Counts, law: Law) -> Shares:

@@ -5,7 +5,7 @@ Every measure is a row for a subset of persons of a tract. Subsets are the evalu
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,10 @@ from assets.laboratory.measures import (
     DIFFERENCE,
     GAIN,
     MATCH_RATE,
+    OVER_GUESSER,
     POSTERIOR_RATIO,
+    POSTERIOR_RATIO_95,
+    POSTERIOR_RATIO_GREATEST,
     PROVABLE,
     TABLES,
     WITHIN_ONE_ERROR,
@@ -130,6 +133,12 @@ class Truth:
             subsets[DETERMINED] = subsets[UNIQUE] & self.determined[tract.place]
         return subsets
 
+    @cached_property
+    def shares_of_others(self) -> Shares:
+        """By person, how right a guesser is who draws from the others of the block."""
+        tract = self.tract
+        return guess_by_share(tract.place, tract.category, tract.tier.shape[1])
+
     @property
     def _group(self) -> NDArray[np.int64] | None:
         return None if self.tract.tier.of_tract is None else self.tract.tier.of_tract.group
@@ -192,6 +201,7 @@ def measure_guesses(truth: Truth, attack: str, guesses: Guesses) -> Iterator[Mea
             "named": named[chosen].mean(),
             "confirmed": confirmed[chosen].mean(),
             "accuracy": accuracy[chosen].mean(),
+            OVER_GUESSER: (accuracy - truth.shares_of_others)[chosen].mean(),
         }
         if means["named"] > 0:
             means["precision"] = means["confirmed"] / means["named"]
@@ -206,7 +216,7 @@ def measure_baselines(truth: Truth) -> Iterator[Measure]:
     categories = tract.tier.shape[1]
     right = {
         "mode of others": guess_by_mode(tract.place, tract.category, categories),
-        "share of others": guess_by_share(tract.place, tract.category, categories),
+        "share of others": truth.shares_of_others,
         "share of tract": guess_by_share(np.zeros_like(tract.place), tract.category, categories),
     }
     for subset, size, chosen in truth.cells():
@@ -313,17 +323,24 @@ def measure_posteriors(truth: Truth, targets: NDArray[np.int64], published: Publ
         right[number], ratios[number] = found, found * len(candidates)
     yield from _measure_targets(truth, targets, DIFFERENCE, "accuracy", right)
     yield from _measure_targets(truth, targets, DIFFERENCE, POSTERIOR_RATIO, ratios)
+    for measure, share in ((POSTERIOR_RATIO_95, 0.95), (POSTERIOR_RATIO_GREATEST, 1)):
+        yield from _measure_targets(truth, targets, DIFFERENCE, measure, ratios, partial(np.quantile, q=share))
 
 
 def _measure_targets(
-    truth: Truth, targets: NDArray[np.int64], attack: str, measure: str, values: Shares
+    truth: Truth,
+    targets: NDArray[np.int64],
+    attack: str,
+    measure: str,
+    values: Shares,
+    summarize: Callable[[Shares], Any] = np.mean,
 ) -> Iterator[Measure]:
     exposed = truth.subsets[most_exposed(truth.subsets)]
     for subset, members in truth.subsets.items():
         chosen = members[targets]
         # More targets are chosen among the exposed persons, so a mean over them and others is that of no subset.
         if chosen.any() and len(np.unique(exposed[members])) == 1:
-            yield Measure(attack, subset, ANY_SIZE, measure, float(values[chosen].mean()), int(chosen.sum()))
+            yield Measure(attack, subset, ANY_SIZE, measure, float(summarize(values[chosen])), int(chosen.sum()))
 
 
 def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> Iterator[Measure]:

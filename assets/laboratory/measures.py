@@ -35,6 +35,8 @@ LINKING = (LINK, LIKELIEST, UNDO)
 
 MATCH_RATE, PROVABLE, GAIN = "match rate", "provable", "gain"
 POSTERIOR_RATIO = "posterior to prior"
+POSTERIOR_RATIO_95, POSTERIOR_RATIO_GREATEST = "posterior to prior, 95th percentile", "posterior to prior, greatest"
+OVER_GUESSER = "over the guesser"
 WITHIN_ONE_ERROR, ADVANTAGE = "agreement with one error", "advantage"
 
 _OF_GUESSES: Mapping[str, str] = {
@@ -44,9 +46,12 @@ _OF_GUESSES: Mapping[str, str] = {
     "sure": "share of persons of whom the attack gives one category a probability of 0.95 or more",
     "precision if sure": "confirmed of these",
     "accuracy": "confirmed, where the attack names its fallback for all whom it cannot match",
+    OVER_GUESSER: "accuracy less that of drawing a category from the others of the block",
     GAIN: "accuracy in the world with the person less accuracy in the world without the person, same randomness",
     POSTERIOR_RATIO: "of an attacker who knows all other records, the mean posterior probability of the true category, "
     "divided by that before the publication, which is the same for all categories of the block group",
+    POSTERIOR_RATIO_95: "the 95th percentile of this ratio over the targets of a draw of a tract",
+    POSTERIOR_RATIO_GREATEST: "the greatest of these",
 }
 _OF_GUESSERS: Mapping[str, str] = {
     "mode of others": "accuracy of naming the most frequent category among the others of the block",
@@ -70,6 +75,7 @@ _OF_RECONSTRUCTIONS: Mapping[str, str] = {
     "confidence: how many of 20 reconstructions have the kind. Kinds are a block's types of persons",
     PROVABLE: "share of records that are certain to be among those that were tabulated",
 }
+_OF_POSTERIORS = (POSTERIOR_RATIO, POSTERIOR_RATIO_95, POSTERIOR_RATIO_GREATEST)
 _IN_YEARS = ("agreement in years", "agreement within a year", WITHIN_ONE_ERROR, "solution variability in years")
 _OF_TABLES: Mapping[str, str] = {
     "mean absolute error": "mean of |published − true| over the cells of this true size, by race, ethnicity and frame",
@@ -139,7 +145,7 @@ def find_obstacle(metric: str, tier: str, attackers: Set[str]) -> str:
         needed = {RECONSTRUCT}
     elif metric in _OF_PAIRS:
         needed = {PAIRS}
-    elif metric == POSTERIOR_RATIO:
+    elif metric in _OF_POSTERIORS:
         needed = {DIFFERENCE}
     elif metric in _OF_GUESSES:
         needed = {*GUESSERS} - {POOR_LINK} if metric == GAIN else {*GUESSERS}

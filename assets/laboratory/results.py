@@ -26,6 +26,7 @@ COLUMNS: Mapping[str, str] = {
     "standard_error": "of the mean: over tracts, or over the draws of a single one",
     "difference": "the value less that of no protection, of the same tracts",
     "difference_error": "the standard error of the difference, over tracts; empty for a single one",
+    "greatest": "the greatest value of a draw of a tract",
     "sd_of_draws": "the standard deviation between draws of one tract",
     "sd_of_tracts": "the standard deviation between tracts, of means over draws",
     "tracts": "the number of tracts",

@@ -53,7 +53,7 @@ class TopDown(Point):
         if not self.measurements:
             return Draw(published, np.zeros(0), None)
         ratios = self.compare(tract, measured, choose_pairs(tract, key))
-        return Draw(replace(published, measured=self.describe(tract, measured)), ratios, None)
+        return Draw(replace(published, measured=tuple(self.describe(tract, measured))), ratios, None)
 
     @property
     def variances(self) -> dict[tuple[str, str], Fraction]:
@@ -94,18 +94,10 @@ class TopDown(Point):
         assert above is not None
         return above.reshape(-1, *tract.tier.shape)
 
-    def describe(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> tuple[Measured, ...]:
+    def describe(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> list[Measured]:
         """The measurements as they are published, of blocks and of the block groups around them."""
-        return tuple(
-            Measured(
-                SCHEMA.marginal(query).cells.reshape(tract.tier.shape),
-                measured["Block", query],
-                measured["Block_Group", query][tract.block_group],
-                float(self.variances["Block", query]),
-                float(self.variances["Block_Group", query]),
-            )
-            for query in (query for level, query in self.variances if level == "Block")
-        )
+        queries = [query for level, query in self.variances if level == "Block"]
+        return describe_queries(tract, SCHEMA, queries, measured, self.variances)
 
     def compare(
         self, tract: Tract, measured: dict[tuple[str, str], Counts], pairs: NDArray[np.int64]
@@ -157,6 +149,26 @@ def compare_worlds(
         steps = (2 * errors[place, left] + 1) + (1 - 2 * errors[place, entered])
         ratios += np.where(left != entered, steps, 0) / (2 * float(variance))
     return ratios
+
+
+def describe_queries(
+    tract: Tract,
+    schema: Schema,
+    queries: Sequence[str],
+    measured: Mapping[tuple[str, str], Counts],
+    variances: Mapping[tuple[str, str], Fraction],
+) -> list[Measured]:
+    """The measurements of some queries, of blocks and of the block groups around them."""
+    return [
+        Measured(
+            schema.marginal(query).cells.reshape(tract.tier.shape),
+            measured["Block", query],
+            measured["Block_Group", query][tract.block_group],
+            float(variances["Block", query]),
+            float(variances["Block_Group", query]),
+        )
+        for query in queries
+    ]
 
 
 def list_places(tract: Tract) -> dict[str, NDArray[np.int64]]:

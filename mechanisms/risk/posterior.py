@@ -16,6 +16,10 @@ from mechanisms.risk.tiers import Counts, Shares
 
 _NEGLIGIBLE = 1e-14
 """The probability, relative to the greatest one, of counts that are left out."""
+_DEVIATIONS = 6
+"""How many standard deviations above what is published or expected a count is at most taken to be."""
+_NOBODY = 1e-12
+"""The least number of others who are expected in a cell."""
 
 
 class Law(Protocol):
@@ -209,6 +213,20 @@ def expect_shares_of_pairs(likely: Shares, of_second: Shares, prior: Shares, per
         expected[:, place] /= total
         before = summed / summed.max()
     return expected / expected.sum() if expected.sum() > 0 else prior / prior.sum()
+
+
+def weigh_membership(published: Counts | Shares, variance: Shares, others: Shares) -> Shares:
+    """How much likelier counts with normal noise are if somebody is in their cell than if not, where the others in it
+    are a Poisson number X of a mean, `others`: P(y | X + 1) / P(y | X) = E[X | y] / E[X]. All of one shape."""
+    mean = np.maximum(others, _NOBODY)
+    # Where the density is greatest, x = mean · e^((y − x) / variance), so x is no more than this.
+    top = np.minimum(np.maximum(published, mean), mean * np.exp(np.minimum(np.maximum(published, 0) / variance, 700)))
+    spread = np.sqrt(np.minimum(variance, top + 1))
+    counts = np.arange(int(np.ceil((top + _DEVIATIONS * spread).max(initial=0))) + 2)
+    logs = counts * np.log(mean)[..., None] - np.cumsum(np.log(np.maximum(counts, 1)))
+    logs -= (published[..., None] - counts) ** 2 / (2 * variance[..., None])
+    weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return np.asarray(weights @ counts / weights.sum(axis=-1) / mean)
 
 
 def _multiply(parts: list[NDArray[np.float64]], most: int) -> list[NDArray[np.float64]]:

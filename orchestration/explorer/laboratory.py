@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import streamlit as st
 
 from assets.laboratory.evaluation import ANY_SIZE, NONMODAL, UNIQUE
-from assets.laboratory.measures import ATTACKERS, BASELINE, LINKING, MEASURES
+from assets.laboratory.measures import ATTACKERS, BASELINE, GAIN, LINKING, MEASURES, OVER_GUESSER
 from assets.laboratory.points import Exact
 from assets.laboratory.results import ERROR, SUBSETS, find_most_successful
 from orchestration.explorer.display import (
@@ -43,23 +43,22 @@ _COLUMNS = {
     "Method": "method",
     "Parameters": "parameters",
     "Error of counts": "error",
-    "Its standard error": "error_se",
     "Risk": "risk",
-    "Standard error": "risk_se",
     "Less no protection": "difference",
     "Attack": "attack",
     "Persons": "persons",
 }
+_ESTIMATES = ("error", "risk", "difference")
+"""Those that have a standard error."""
 _LESSONS = {
-    "Method": "method",
-    "Parameters": "parameters",
-    "Attack": "attack",
     "Named": "named",
     "Precision": "precision",
     "Accuracy": "accuracy",
-    "Over the guesser": "over_guesser",
-    "Over the world without the person": "gain",
+    "Over the guesser": OVER_GUESSER,
+    "Over the world without the person": GAIN,
 }
+"""By heading, the measure."""
+_NOT_MEASURED = {"value": None, "standard_error": None}
 
 
 def show() -> None:
@@ -102,7 +101,7 @@ def show() -> None:
         _show_points(rows, subset, size, risk, chosen)
         if lessons := list_lessons(rows, subset, size, chosen):
             with st.expander("What the attacker learns of these persons"):
-                show_table([{name: _write(value) for name, value in row.items()} for row in lessons], _LESSONS)
+                show_table(lessons)
         st.caption(
             "Records are synthetic: the picture shows the order of methods under these attacks, and no national "
             "percentage. A low point is no guarantee; another attack may do better. Labels that others would cover are "
@@ -132,7 +131,8 @@ def list_points(
             points.append(
                 {
                     "method": named[0], "parameters": named[1], "error": error, "error_se": error_se, "risk": value,
-                    "risk_se": value_se, "difference": y["difference"], "attack": y["attack"], "persons": y["persons"],
+                    "risk_se": value_se, "difference": y["difference"], "difference_se": y["difference_error"],
+                    "attack": y["attack"], "persons": f"{y['persons']:,}",
                     "low": value - value_se, "high": value + value_se, "left": error - error_se,
                     "right": error + error_se, "label": "\n".join(wrap(named[1], _LABEL)),
                 }
@@ -142,7 +142,7 @@ def list_points(
 
 def list_lessons(
     rows: Sequence[Mapping[str, Any]], subset: str, size: str, attacks: Sequence[str]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, str]]:
     """A row for each method with its parameters, of the attack that is right most often: how many it names, how right
     it is about them and about all, and how much of that a guesser and a world without the person leave."""
     found = {
@@ -150,16 +150,16 @@ def list_lessons(
         for row in rows
         if (row["subset"], row["block_size"]) == (subset, size)
     }
-    guesser, lessons = found.get(("", "", BASELINE, _GUESSER)), []
+    lessons = []
     for named in dict.fromkeys((row["method"], row["parameters"]) for row in rows if row["method"]):
         right = find_most_successful(found.get((*named, attack, "accuracy")) for attack in attacks)
         if right is None:
             continue
-        others = [found.get((*named, right["attack"], measure)) for measure in ("named", "precision", "gain")]
-        values = [None if row is None else row["value"] for row in others]
-        over = None if guesser is None else right["value"] - guesser["value"]
-        lesson = (*named, right["attack"], *values[:2], right["value"], over, values[2])
-        lessons.append(dict(zip(_LESSONS.values(), lesson, strict=True)))
+        lesson = {"Method": named[0], "Parameters": named[1], "Attack": right["attack"]}
+        for heading, measure in _LESSONS.items():
+            row = found.get((*named, right["attack"], measure), _NOT_MEASURED)
+            lesson[heading] = _write(row["value"], row["standard_error"])
+        lessons.append(lesson)
     return lessons
 
 
@@ -237,12 +237,13 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
     show_chart_with_table(
         alt.LayerChart(layer=layers, height=420 + _LEGEND * len(methods)),
         f"{risk} of {subset} against the error of counts. {words}",
-        [{name: _write(point[name]) for name in _COLUMNS.values()} for point in points],
+        [point | {name: _write(point[name], point[f"{name}_se"]) for name in _ESTIMATES} for point in points],
         _COLUMNS,
     )
 
 
-def _write(value: Any) -> str:
+def _write(value: float | None, error: float | None) -> str:
+    """A value with its standard error, if there is one."""
     if value is None:
         return "–"
-    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,.3f} ± {error:,.3f}" if error else f"{value:,.3f}"

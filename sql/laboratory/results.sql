@@ -5,6 +5,7 @@ WITH by_tract AS (
         point, attack, subset, block_size, measure, tract,
         avg(value) AS mean,
         var_samp(value) AS variance,
+        max(value) AS greatest,
         count(*) AS draws,
         avg(persons) AS persons
     FROM {{ measures }}
@@ -26,6 +27,7 @@ SELECT
         AS standard_error,
     avg(difference) AS difference,
     stddev_samp(difference) / sqrt(count(difference)) AS difference_error,
+    max(greatest) AS greatest,
     sqrt(avg(variance)) AS sd_of_draws,
     stddev_samp(mean) AS sd_of_tracts,
     count(*) AS tracts,

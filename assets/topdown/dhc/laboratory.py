@@ -16,7 +16,14 @@ from pydantic import Field
 from assets.laboratory.points import Draw, Grid, Point
 from assets.laboratory.records import Tract
 from assets.release.numbers import Rho
-from assets.topdown.laboratory import TopDown, choose_pairs, compare_worlds, list_places, measure_levels
+from assets.topdown.laboratory import (
+    TopDown,
+    choose_pairs,
+    compare_worlds,
+    describe_queries,
+    list_places,
+    measure_levels,
+)
 from mechanisms.risk.tiers import AGE_STARTS, RACES, REDISTRICTING, Counts
 from mechanisms.topdown.allocation import PERSON_ALLOCATION as REDISTRICTING_ALLOCATION
 from mechanisms.topdown.dhc.allocation import PERSON_ALLOCATION, PERSON_QUERIES
@@ -43,6 +50,8 @@ _QUERIES: Mapping[str, str] = {
     DETAILED: DETAILED,
 }
 """Those that are measured, with the query of production whose ρ each has."""
+_TYPES = (_FINE, DETAILED)
+"""Those of them that tell race and ethnicity apart by sex and age, which the attacker uses."""
 _LEVELS = {"Tract": "Tract_Subset", "Block_Group": "Block_Group", "Block": "Block"}
 """By level, that of production."""
 
@@ -50,7 +59,7 @@ _LEVELS = {"Tract": "Tract_Subset", "Block_Group": "Block_Group", "Block": "Bloc
 @dataclass(frozen=True)
 class DHC(Point):
     """Microdata by the budgets of the 2020 Census for redistricting data and the DHC's persons, times a number; also
-    with the noisy measurements, of which the attacker uses those of the redistricting data."""
+    with the noisy measurements of blocks and block groups, which the attacker then uses too."""
 
     factor: Fraction
     measurements: bool
@@ -87,8 +96,9 @@ class DHC(Point):
         pairs = choose_pairs(tract, key)
         ratios = within.compare(adults, before, pairs) + compare_worlds(tract, pairs, SCHEMA, measured, variances)
         adult = (tract.tier.tables["P3"][:, 0] >= 0).astype(np.int64)
-        described = tuple(replace(each, cells=each.cells[adult]) for each in within.describe(adults, before))
-        return Draw(replace(published, measured=described), ratios, None)
+        described = [replace(each, cells=each.cells[adult]) for each in within.describe(adults, before)]
+        described += describe_queries(tract, SCHEMA, _TYPES, measured, variances)
+        return Draw(replace(published, measured=tuple(described)), ratios, None)
 
 
 def _estimate(

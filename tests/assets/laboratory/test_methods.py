@@ -130,8 +130,8 @@ def test_topdown_measures_with_the_declared_noise_and_the_same_noise_without_a_p
 
 
 def test_the_dhc_lies_within_the_redistricting_data_of_the_same_draw(t2: Truth) -> None:
-    """Told apart from: adults and minors that are estimated again, a noise of production's other levels, and microdata
-    that do not read the measurements."""
+    """Told apart from: adults and minors that are estimated again, a noise of production's other levels, microdata that
+    do not read the measurements, and an attacker who does not."""
     tract, adult = t2.tract, t2.tract.tier.tables["P3"][:, 0] >= 0
     drawn = [DHC(Fraction(factor), measurements=True).draw(tract, KEY).publication for factor in (1, 10**4)]
     coarse = replace(tract, tier=REDISTRICTING, frame=tract.adult.astype(np.int64))
@@ -142,7 +142,7 @@ def test_the_dhc_lies_within_the_redistricting_data_of_the_same_draw(t2: Truth) 
         for number in range(2):
             assert np.array_equal(published.counts[:, adult == number].sum(axis=1), held.counts[:, number])
         assert published.counts.min() >= 0
-        for ours, theirs in zip(published.measured, held.measured, strict=True):
+        for ours, theirs in zip(published.measured[: len(held.measured)], held.measured, strict=True):
             assert np.array_equal(ours.counts, theirs.counts)
             assert np.array_equal(ours.cells[adult], np.broadcast_to(theirs.cells[1], (adult.sum(), 126)))
     right = [np.minimum(published.counts, t2.counts).sum() / t2.counts.sum() for published in drawn]
@@ -153,11 +153,17 @@ def test_the_dhc_lies_within_the_redistricting_data_of_the_same_draw(t2: Truth) 
     assert shares["Tract", "age_38_groups * sex"] == Fraction(10**4, 868)
     types = np.arange(DHC_SCHEMA.size).reshape(tract.tier.shape)
     assert np.array_equal(DHC_SCHEMA.marginal("sex * age").cells[types[:, 0]], np.arange(76))
+    detailed = drawn[1].measured[-1]
+    assert detailed.cells.ravel().tolist() == list(range(DHC_SCHEMA.size))
+    assert np.abs(detailed.counts - t2.counts.reshape(tract.blocks, -1)).max() < 3
+    coarse_only, alone = (replace(drawn[1], measured=drawn[1].measured[:end]) for end in (len(held.measured), 0))
     accuracy = [
-        find(measure_guesses(t2, "link", link(published, t2.file)), NONMODAL, "accuracy")
-        for published in (*drawn, replace(drawn[0], measured=()))
+        find(measure_guesses(t2, "link", link(published, t2.file)), UNIQUE, "accuracy")
+        for published in (*drawn, coarse_only, alone)
     ]
-    assert accuracy[1] > accuracy[0] > 0
+    assert min(accuracy[1], accuracy[3]) > 0.95 > 0.6 > accuracy[2] > accuracy[0] > 0, (
+        "measurements tell what microdata do"
+    )
 
 
 def test_a_cell_key_belongs_to_the_records_of_a_cell(t2: Truth) -> None:
@@ -270,7 +276,15 @@ def test_who_knows_all_others_learns_as_much_as_noise_lets_through(t1: Truth, t2
         assert published.law is not None
         rows = list(measure_posteriors(truth, targets, published, published.law))
         subset = NONMODAL if truth is t1 else UNIQUE
-        return find(rows, subset, "accuracy"), find(rows, subset, "posterior to prior")
+        mean, high, greatest = (
+            find(rows, subset, f"posterior to prior{kind}") for kind in ("", ", 95th percentile", ", greatest")
+        )
+        ratios = [
+            find(measure_posteriors(truth, targets[[target]], published, published.law), subset, "posterior to prior")
+            for target in np.flatnonzero(truth.subsets[subset][targets])
+        ]
+        assert [mean, high, greatest] == pytest.approx([np.mean(ratios), np.quantile(ratios, 0.95), max(ratios)])
+        return find(rows, subset, "accuracy"), mean
 
     blank = measure(t1, Blank().draw(t1.tract, KEY).publication)
     assert 0 < blank[0] < 0.1

@@ -24,6 +24,7 @@ from mechanisms.risk.posterior import (
     TabulatedLaw,
     expect_shares,
     expect_shares_of_pairs,
+    weigh_membership,
 )
 from mechanisms.risk.reconstruction import NotSolvedError, find_likeliest
 from mechanisms.risk.tiers import CATEGORIES, FLAGS, OUTSIDE
@@ -160,6 +161,21 @@ def test_what_contradicts_the_attackers_knowledge_leaves_the_prior() -> None:
     # The attacker knows one person of three who are published with hardly any noise: e^(−2 · 390) is 0 as a float.
     flat = np.full(3, 1 / 3)
     assert expect_shares(LaplaceLaw(1 / 390), np.ones(3, dtype=np.int64), flat, 1) == pytest.approx(flat)
+
+
+def test_a_noisy_count_is_weighed_with_and_without_somebody_in_its_cell() -> None:
+    """Against sums over all numbers of others, whose law is exact for a mean of 0. Told apart from: the density at the
+    mean of the others, which leaves out that their number varies, and too few numbers of them."""
+    counts = np.arange(400)
+    for published, variance, mean in product([-20.0, 0.3, 4, 90], [0.01, 11.6, 900], [0.0, 0.02, 3, 60]):
+        chances = [mean**n / factorial(n) for n in range(150)]
+        logs = -((published - counts) ** 2) / (2 * variance)
+        logs -= logs.max()
+        likely = np.exp(np.maximum(logs, -600))
+        expected = np.dot(chances, likely[1:151]) / np.dot(chances, likely[:150])
+        if np.any(np.exp(logs[:150]) * chances > 1e-250):
+            (found,) = weigh_membership(np.array([published]), np.array([variance]), np.array([mean]))
+            assert found == pytest.approx(expected, rel=1e-6) or found > 1e9 < expected
 
 
 def test_posterior_shares_of_pairs_are_those_of_bayes_over_all_compositions() -> None:

@@ -230,7 +230,7 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
     """It fails if an attack is shown that another one beats, which makes a method look safer than it is."""
     folder = read_settings().laboratory / "town" / "risk"
     folder.mkdir(parents=True)
-    rest = {"standard_error": 0.01, "difference": None, "persons": 30}
+    rest = {"standard_error": 0.01, "difference": -0.1, "difference_error": 0.004, "persons": 1230}
     persons, cells = ("nonmodal", "all", "accuracy"), ("cells of a block, not 0", "all", "mean absolute error")
     guesser = ("nonmodal", "all", "share of others")
     columns = ("method", "parameters", "attack", "subset", "block_size", "measure", "value")
@@ -242,6 +242,7 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
             ("hypercube", "ε = 1", "tables", *cells, 2.5), ("", "", "none", *guesser, 0.1),
             ("no protection", "", "mine", *persons, 0.7), ("no protection", "", "poor_link", *persons, 0.9),
             ("hypercube", "ε = 1", "likeliest", "nonmodal", "all", "gain", 0.15),
+            ("hypercube", "ε = 1", "likeliest", "nonmodal", "all", "over the guesser", 0.2),
         )
     ]  # fmt: skip
     table = pa.Table.from_pylist(rows).replace_schema_metadata({"title": "*Race*", "tier": "T1"})
@@ -252,15 +253,18 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
     assert not test.exception
     assert [heading.value for heading in test.subheader] == [r"\*Race\*, tier T1"]
     shown = test.table[0].value
-    assert list(shown["Risk"]) == [r"0\.800", r"0\.300"]
+    assert list(shown["Risk"]) == [r"0\.800 ± 0\.010", r"0\.300 ± 0\.010"]
+    assert list(shown["Less no protection"]) == [r"\-0\.100 ± 0\.004"] * 2
+    assert list(shown["Persons"]) == ["1,230"] * 2
     assert list(shown["Attack"]) == ["link", "likeliest"]
     learned = test.table[1].value
-    assert list(learned["Over the guesser"]) == [r"0\.700", r"0\.200"]
-    assert list(learned["Over the world without the person"]) == ["–", r"0\.150"]
+    assert list(learned["Accuracy"]) == list(shown["Risk"])
+    assert list(learned["Over the guesser"]) == ["–", r"0\.200 ± 0\.010"]
+    assert list(learned["Over the world without the person"]) == ["–", r"0\.150 ± 0\.010"]
     assert test.query_params["subset"] == "nonmodal"
     next(box for box in test.selectbox if box.label == "Attack").select("mine").run()
     assert not test.exception
-    assert list(test.table[0].value["Risk"]) == [r"0\.700"]
+    assert list(test.table[0].value["Risk"]) == [r"0\.700 ± 0\.010"]
     pq.write_table(pa.Table.from_pylist([row for row in rows if row["attack"] == "tables"]), folder / "results.parquet")
     test = AppTest.from_function(page_of_laboratories, default_timeout=600).run()
     assert not test.exception, "of a laboratory that measures errors alone"
