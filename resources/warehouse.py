@@ -117,6 +117,9 @@ ROWS_HASHED = 100_000
 _VALUES_HASHED = 1_600_000
 """About how many values of a table are in memory at a time while its columns are hashed."""
 
+_ROWS_TOGETHER = 2**14
+"""A statement for a part of fewer rows would take longer than its rows do."""
+
 _PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")))
 """The types of columns that are hashed as they are; others are hashed as texts."""
 
@@ -162,8 +165,9 @@ pa.set_cpu_count(count_cores())
 
 T = TypeVar("T")
 
-Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""The values bound in a statement; several, if a table is made in pieces, one after the other in bounded memory."""
+Values = Mapping[str, Any] | Iterable[Mapping[str, Any]]
+"""The values bound in a statement; several, if a table is made in pieces, one after the other in bounded memory. An
+iterator is asked for each when the piece is made."""
 
 Source = str | SQL
 """The name of a statement's file in `sql/`, or a statement of one line."""
@@ -291,10 +295,12 @@ class Session:
         return address
 
     def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
-        first, *further = values if isinstance(values, Sequence) else [values]
-        self._execute(name, first, names, f"{how} {address} AS\n")
-        for bound in further:
-            self._execute(name, bound, names, f"INSERT INTO {address}\n")
+        begin = prefix = f"{how} {address} AS\n"
+        for bound in [values] if values is None or isinstance(values, Mapping) else values:
+            self._execute(name, bound, names, prefix)
+            prefix = f"INSERT INTO {address}\n"
+        if prefix == begin:
+            raise ValueError(f"statement {name}: {address} would be made of no pieces")
 
     def register(self, name: str, table: pa.Table | pa.RecordBatchReader) -> Fragment:
         """Make an Arrow table, or batches that are read once, available to this session's statements as `name`.
@@ -303,6 +309,24 @@ class Session:
         """
         self._connection.register(name, table)
         return quote(name)
+
+    def register_in_turn(self, name: str, parts: Iterable[pa.Table]) -> tuple[Iterator[Mapping[str, Any]], Fragment]:
+        """Values to make a table in pieces, each from the next parts, which are then available under a name; and the
+        quoted name. Parts of few rows are put together."""
+
+        def register() -> Iterator[Mapping[str, Any]]:
+            waiting = list[pa.Table]()
+            for part in parts:
+                waiting.append(part)
+                if sum(map(len, waiting)) >= _ROWS_TOGETHER:
+                    self.register(name, pa.concat_tables(waiting))
+                    waiting.clear()
+                    yield {}
+            if waiting:
+                self.register(name, pa.concat_tables(waiting))
+                yield {}
+
+        return register(), quote(name)
 
     @contextmanager
     def open_sibling(

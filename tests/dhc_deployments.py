@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
+from assets.release.dataset import Reader
 from assets.topdown.dhc.declaration import DHCDeclaration
 from assets.topdown.dhc.release import DHCRelease
 from orchestration.components import DHC, TopDown
 from resources.chain import Entry
-from tests.deployments import Deployment, deploy
+from tests.deployments import Deployment, deploy, write_csv
+from tests.phsafe_deployments import Files
 from tests.topdown_deployments import TO_DRAW, TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_declaration
 
 PERSON_QUERIES = (
@@ -82,6 +85,7 @@ def dhc_deployment(
     homes: int = 300,
     measured: bool = False,
     states: Sequence[str] = ("10",),
+    files: Files | None = None,
     **changes: Any,
 ) -> DHCDeployment:
     """A deployment whose redistricting data are published; of the DHC, nothing has run yet.
@@ -95,11 +99,21 @@ def dhc_deployment(
         homes: the households of the census.
         measured: whether the redistricting release publishes its noisy measurements and invariants.
         states: those of the census.
+        files: the census, if it is not generated.
         changes: to the release's declaration.
     """
     described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
     population = SyntheticPopulation(households=homes, states=list(states), seed=20 + guess, dhc=True)
-    town = synthetic_census(population, **(described | dict(dataset or {})))
+    described |= dataset or {}
+    town: CensusDeclaration = synthetic_census(population, **described)
+    if files:
+        town = CensusDeclaration(
+            **described,
+            reader=Reader.CSV,
+            record_name="unit",
+            units=census_units(str(root / "units.csv"), str(root / "geo.csv"), dhc=True),
+            persons=census_persons(str(root / "persons.csv"), dhc=True),
+        )
     before = {"products": ["P1", "persons", "units"] if repeated else ["persons", "units"], "replicates": repeated}
     before |= {"estimation": "full"} if full else {}
     before |= {"products": []} if measured else {}
@@ -114,6 +128,8 @@ def dhc_deployment(
     made = root / f"made_of_{guess}"
     if not made.exists():
         root.mkdir(exist_ok=True)
+        for name, rows in (files or {}).items():
+            write_csv(root / f"{name}.csv", rows)
         stages = FULL_TO_PUBLICATION if full else TWO_LEVELS_TO_PUBLICATION
         deploy(root, town, redistricting).reach(*(stages[:-1] + ERRORS + stages[-1:] if repeated else stages))
         for other in root.glob("made_of_*"):

@@ -41,11 +41,15 @@ Files = Mapping[str, Sequence[Mapping[str, str]]]
 
 
 @cache
-def census(households: int = 160, states: tuple[str, ...] = ("10", "44"), seed: int = 2020) -> Files:
+def census(
+    households: int = 160, states: tuple[str, ...] = ("10", "44"), seed: int = 2020, *, dhc: bool = False
+) -> Files:
     """A synthetic census, as rows of files."""
     folder = Path(mkdtemp(prefix="stirred-census-"))
     try:
-        paths = write_sample(folder, SyntheticPopulation(seed=seed, households=households, states=list(states)))
+        paths = write_sample(
+            folder, SyntheticPopulation(seed=seed, households=households, states=list(states), dhc=dhc)
+        )
         files = {path.stem: _read(path) for path in paths}
     finally:
         shutil.rmtree(folder)

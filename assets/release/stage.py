@@ -4,7 +4,7 @@
 publication are in the packages of these names.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -25,6 +25,24 @@ COLUMN_SCHEMA = "dagster/column_schema"
 
 Recipes = Mapping[Table, Recipe]
 """How tables are made, in order."""
+
+
+class LazyRecipes(Recipes):
+    """Recipes of large tables, each of which is made when it is asked for; its table is stored before the next one is
+    made. A run that ends in between leaves some earlier tables, which the gate on the tables names, until a new run."""
+
+    def __init__(self, tables: Sequence[Table], make: Callable[[Table], Recipe]) -> None:
+        self._tables, self._make = tables, make
+
+    def __getitem__(self, table: Table) -> Recipe:
+        return self._make(table)
+
+    def __iter__(self) -> Iterator[Table]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
 
 Dependency = str | dg.AssetKey
 """A stage of the release, or `cef`, the stage of its dataset; or another asset by its key."""
@@ -64,7 +82,7 @@ def build_stage(
     zone: Zone | None = None,
     **options: Any,
 ) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, name]`, whose tables are made by recipes in one transaction.
+    """The asset `[dataset, release, name]`, whose tables are made by recipes in one transaction, or each in its own.
 
     A stage has the custody if its data are confidential or sealed. Otherwise its hooks get None in place of it.
 
@@ -101,8 +119,13 @@ def build_stage(
             made, counted = recipes(session), {}
             if sealed or publishes_version:
                 counted = compute_basis(session, custody, release.dataset, release.counted_with)
+            apart = isinstance(made, LazyRecipes)
+            for table, recipe in made.items() if apart else ():
+                with session.transaction():
+                    create_tables(session, {table: recipe})
             with session.transaction():
-                create_tables(session, made)
+                if not apart:
+                    create_tables(session, made)
                 if finish:
                     finish(session, custody)
                 if sealed:

@@ -60,7 +60,7 @@ def stage_level(session: Session, release: TreeRelease, histogram: str, level: s
 def read_counts(
     session: Session, counts: Table | Fragment, first: int = 0, last: int = 2**62, **chosen: str | int
 ) -> Counts:
-    """The counts of the places from `first` up to `last`, of the chosen histogram and replicate if there are more."""
+    """The counts of the places from `first` up to `last`; of the level, histogram and replicate that are chosen."""
     values = {"first": first, "last": last, **chosen}
     rows = session.arrow("topdown/counts", values, counts=counts, chosen=list(chosen))
     return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))

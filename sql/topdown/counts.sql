@@ -3,6 +3,9 @@ FROM {{ counts }}
 WHERE
     number >= $first
     AND number < $last
+    {% if "level" in chosen %}
+    AND level = $level
+    {% endif %}
     {% if "histogram" in chosen %}
     AND histogram = $histogram
     {% endif %}

@@ -1,4 +1,4 @@
--- Rows that are in the tables of all states.
+-- The rows of several tables, such as those of all states.
 {% for table in tables %}
 SELECT {{ columns | ids("part") }} FROM {{ table }} AS part
 {% if not loop.last %}

@@ -23,6 +23,7 @@ from tests.deployments import (
     small_deployment,
     write_csv,
 )
+from tests.dhc_deployments import BUDGETS, dhc_deployment
 from tests.pair_swapping_deployments import PRODUCTS as PAIR_PRODUCTS
 from tests.pair_swapping_deployments import pair_swapping_deployment
 from tests.phsafe_deployments import FEW, Files, census, changed, phsafe_deployment
@@ -142,6 +143,10 @@ def _topdown(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
     return topdown_deployment(root, files=files, **(TWO_LEVELS | products | changes))
 
 
+def _dhc(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
+    return dhc_deployment(root, guess, files=_guessed(census(30, ("10",), dhc=True), guess), **changes)
+
+
 def _pair_swapping(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
     files = _guessed(with_quarters(census(60)), guess)
     return pair_swapping_deployment(root, files=files, **({"products": PAIR_PRODUCTS[:1]} | changes))
@@ -211,6 +216,16 @@ KINDS: dict[str, Kind] = {
         {"rho": "1/100"},
         "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 0",
         "UPDATE confidential.town__redistricting.histograms SET count = count + 1",
+    ),
+    "dhc": Kind(
+        _dhc,
+        {
+            **{name: _backwards(BUDGETS[name]) for name in ("persons", "units", "households")},
+            "products": ["facilities", "noisy_measurements", "units", "persons", "H3", "P16", "P13", "P12", "P8", "P1"],
+        },
+        {"rho": 5},
+        "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 0",
+        "UPDATE confidential.town__dhc.histograms SET count = count + 1",
     ),
     "table builder": Kind(
         _hypercubes,

@@ -62,9 +62,8 @@ QUICK = "laplace tables"
 WITHOUT_NOISE = ("swapping", "pair swapping", "coarsening", "suppression")
 """Kinds that add no noise to counts."""
 
-PROVED = ("quantiles", "drawn quantiles", "moments", "coarsening", "suppression")
-"""Kinds that `make prove` tests: hypercubes but for their numbers, and methods without noise, which have quick tests of
-their own."""
+PROVED = ("quantiles", "drawn quantiles", "moments", "coarsening", "suppression", "dhc")
+"""Kinds that `make prove` tests: hypercubes but for their numbers, and others that have quick tests of their own."""
 
 
 def mark(name: str) -> list[pytest.MarkDecorator]:
@@ -133,6 +132,8 @@ def test_confidential_input_that_changed_after_the_charge_is_not_drawn_from(kind
 
 @deep_cases(2)
 def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tmp_path: Path) -> None:
+    if kind is KINDS["dhc"]:
+        pytest.skip("it stops before: the redistricting data are published from other records")
     root = tmp_path / "release"
     earlier = kind.build(root)
     counted = before_draw(earlier.context.method)[:-1]
@@ -161,6 +162,8 @@ def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tm
 def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other_records_than_it_says(
     kind: Kind, tmp_path: Path
 ) -> None:
+    if kind is KINDS["dhc"]:
+        pytest.skip("it stops before: the redistricting data are published from other records")
     root = tmp_path / "release"
     earlier = kind.build(root)
     method = earlier.context.method
@@ -213,6 +216,8 @@ def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path
 def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if kind is KINDS["dhc"]:
+        pytest.skip("its draw begins with levels, which is tested in tests/assets/topdown/dhc")
     deployment = kind.build(tmp_path / "release", custody="ephemeral")
     method = deployment.context.method
     deployment.run(*before_draw(method))

@@ -4,7 +4,9 @@ The errors are computed from the exact histograms and are therefore confidential
 dataset.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
+from decimal import Decimal
 
 import dagster as dg
 import numpy as np
@@ -20,11 +22,11 @@ from assets.topdown.accuracy import (
     draw_figures,
     format_value,
 )
+from assets.topdown.dhc.levels import list_parents, read_exact
 from assets.topdown.dhc.measurements import Stored
-from assets.topdown.dhc.products import count_cells, describe_table, read_estimates, table_names
+from assets.topdown.dhc.products import count_cells, describe_table, list_runs, read_estimates, table_names
 from assets.topdown.dhc.release import ESTIMATES, HISTOGRAMS, TEXTS, DHCRelease
-from assets.topdown.histograms import read_counts, stage_level
-from assets.topdown.spine import read_tree, stage_ancestry
+from assets.topdown.spine import read_tree
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.levels import plan_levels
@@ -68,41 +70,48 @@ def _compared(release: DHCRelease) -> list[str]:
 
 
 def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
-    ancestry, tree = stage_ancestry(session, release), read_tree(session, release)
-    parents = [np.zeros(1, dtype=np.int64), *tree.parents]
+    tree, runs = read_tree(session, release), list_runs(session, release, 2)
     for histogram in SCHEMAS:
-        planned = plan_levels(release.design.allocations[histogram], parents)
+        planned = plan_levels(release.design.allocations[histogram], list_parents(tree))
         tables = [name for name in _compared(release) if describe_table(name)[3] == histogram]
         queries = [query for query, of in _HISTOGRAMS.items() if of == histogram]
         for level in planned:
-            exact = read_counts(session, stage_level(session, release, histogram, level.name, ancestry))
-            estimates = read_estimates(session, release, histogram, level.name)
-            places = len(level.runs)
-            for name in tables:
-                error = _compare_tables(name, exact, estimates, places)
-                yield Figure(level.name, name, POST_PROCESSED, error, places)
-            stored = Stored(session, release, SCHEMAS[histogram], level, queries)
-            for query in queries:
-                errors = compare_answers(stored, query, exact, estimates)
-                for source, error in zip((RAW, POST_PROCESSED), errors, strict=True):
-                    yield Figure(level.name, query, source, error, places)
+            sums = defaultdict[tuple[str, str], list[Errors]](list)
+            for first, last in (places for _, name, *places in runs if name == level.name):
+                own = level.take(first, last)
+                exact = read_exact(session, release, tree, histogram, own)
+                estimates = read_estimates(session, release, histogram, level.name, first, last)
+                for name in tables:
+                    sums[name, POST_PROCESSED].append(_compare_tables(name, exact, estimates, last - first))
+                stored = Stored(session, release, SCHEMAS[histogram], own, queries)
+                for query in queries:
+                    errors = compare_answers(stored, query, exact, estimates)
+                    for source, error in zip((RAW, POST_PROCESSED), errors, strict=True):
+                        sums[query, source].append(error)
+            for (metric, source), errors in sums.items():
+                absolute, figures = map(sum, zip(*errors, strict=True))
+                mean = float(absolute) / figures if figures else None
+                yield Figure(level.name, metric, source, mean, len(level.runs))
 
 
-def _compare_tables(name: str, exact: Counts, estimates: Counts, places: int) -> float | None:
-    """The mean absolute error of a table's figures; of median ages, over those that are in both."""
+Errors = tuple[int | Decimal, int]
+"""The sum of absolute errors, and the number of figures."""
+
+
+def _compare_tables(name: str, exact: Counts, estimates: Counts, places: int) -> Errors:
+    """The errors of a table's figures; of median ages, of those that are in both."""
     (truth, found) = (
         np.column_stack([each.to_numpy(zero_copy_only=False) for each in count_cells(name, counts, places)])
         for counts in (exact, estimates)
     )
     if name not in MEDIAN_AGES:
-        return float(np.abs(found - truth).mean())
+        return int(np.abs(found - truth).sum()), truth.size
     both = [(one, other) for one, other in zip(truth.ravel(), found.ravel(), strict=True) if None not in (one, other)]
-    return float(np.mean([abs(one - other) for one, other in both])) if both else None
+    return sum(abs(one - other) for one, other in both), len(both)
 
 
-def compare_answers(stored: Stored, query: str, exact: Counts, estimates: Counts) -> Sequence[float | None]:
-    """The mean absolute errors of measurements and of estimates, over the cells that were measured; None if no place of
-    the level was."""
+def compare_answers(stored: Stored, query: str, exact: Counts, estimates: Counts) -> list[Errors]:
+    """The errors of measurements and of estimates in the cells that were measured."""
     marginal = stored.schema.marginal(query)
     sums, answers = np.zeros(2, dtype=np.int64), 0
     for place in stored.places(query):
@@ -111,4 +120,4 @@ def compare_answers(stored: Stored, query: str, exact: Counts, estimates: Counts
         for source, own in enumerate((noisy, estimates.answer(marginal, place, place + 1)[0, cells])):
             sums[source] += np.abs(own - truth).sum()
         answers += len(cells)
-    return [float(each) / answers for each in sums] if answers else [None, None]
+    return [(each, answers) for each in sums.tolist()]

@@ -41,7 +41,7 @@ from mechanisms.topdown.dhc.tree import Held
 from mechanisms.topdown.schema import UNITS, Counts
 from resources.custody import Custody
 from resources.ledger import Ledger
-from resources.statements import Zone
+from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
 FACILITY_COLUMNS = {
@@ -57,6 +57,10 @@ REDISTRICTING_COLUMNS = {
     "cell": "Number of the cell in the histogram",
     "count": "Published count",
 }
+
+_TOTALS = SQL(
+    "dhc/totals", "SELECT histogram, sum(count)::BIGINT FROM {{ counts }} GROUP BY histogram ORDER BY histogram"
+)
 
 
 class RedistrictingError(RefusedError, ValueError):
@@ -98,10 +102,10 @@ def build_redistricting(release: DHCRelease) -> dg.AssetsDefinition:
                 create_tables(session, recipes)
                 counted = read_basis(session, custody, release.dataset, release.counted_with)
                 seal_stage(session, custody, release.schema, REDISTRICTING, [table], counted)
-            totals = {name: int(read_redistricting(session, release, name).count.sum()) for name in SCHEMAS}
+            totals = [(name, f"{total:,}") for name, total in session.rows(_TOTALS, counts=table)]
             metadata = {
                 **public_table_metadata(session, table),
-                "records": preview(["histogram", "records"], [(name, f"{total:,}") for name, total in totals.items()]),
+                "records": preview(["histogram", "records"], totals),
                 COLUMN_SCHEMA: table_schema(session.columns(table), REDISTRICTING_COLUMNS),
             }
             version = dg.DataVersion(session.content_version(list(recipes)))
@@ -121,27 +125,29 @@ def redistricting_recipes(session: Session, release: DHCRelease, custody: Custod
     name = f"{before.dataset.name}/{before.name}"
     try:
         signed = open_current_publication(TopDownMethod(before), session, custody, ledger)
-        tables = {name: pq.read_table(pa.BufferReader(signed.read(f"{name}.parquet"))) for name in SCHEMAS}
+        files = {name: pq.ParquetFile(pa.BufferReader(signed.read(f"{name}.parquet"))) for name in SCHEMAS}
     except VerificationError as error:
         raise RedistrictingError(f"{release.schema}: {error}") from None
-    parts, due = [], 0
+    parts, records, due = list[Fragment](), 0, 0
     for histogram, schema in SCHEMAS.items():
-        records = tables[histogram]
-        due += len(records)
+        file = files[histogram]
+        rows = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
         counted = session.stage(
             f"redistricting_{histogram}",
             "dhc/redistricting",
             {"histogram": histogram, "finest": release.finest},
-            records=session.register(f"records_of_{histogram}", records),
+            records=session.register(f"records_of_{histogram}", rows),
             codes=register_codes(session, schema),
             attributes=[attribute.name for attribute in schema.attributes],
             spine=release.public(SPINE),
         )
         parts.append(counted)
-    counts = pa.concat_tables([session.arrow("warehouse/all", source=part) for part in parts])
-    if int(np.sum(counts["count"].to_numpy())) != due:
+        records += sum(total for _, total in session.rows(_TOTALS, counts=counted))
+        due += file.metadata.num_rows
+    if records != due:
         raise RedistrictingError(f"{release.schema}: {name} has records in places or cells that there are not here")
-    recipes = {release.public(REDISTRICTING): store_rows(session, "redistricting_counts", counts)}
+    counts: Recipe = "topdown/united", {}, {"tables": parts, "columns": list(REDISTRICTING_COLUMNS)}
+    recipes = {release.public(REDISTRICTING): counts}
     if release.design.complete:
         try:
             linear = fit_published(session, release, signed)

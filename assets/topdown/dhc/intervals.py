@@ -4,8 +4,8 @@ linear estimate from the measurements of both releases, and a 90% interval, whic
 `mechanisms.topdown.dhc.linear` has the mathematics. Only public tables are read, so nothing is charged.
 """
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 
 import dagster as dg
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.measurement.method import MEASUREMENTS, GridError
-from assets.release.stage import Recipes, store_tables
+from assets.release.stage import LazyRecipes, Recipes
 from assets.tabulation.asset import build_tables
 from assets.topdown.dhc.given import read_units
 from assets.topdown.dhc.products import cell_names
@@ -22,6 +22,7 @@ from assets.topdown.intervals import name_cells, to_decimals
 from assets.topdown.release import INTERVALS
 from assets.topdown.spine import read_codes, read_tree
 from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.levels import plan_levels
 from mechanisms.topdown.dhc.linear import (
     Answers,
@@ -38,7 +39,7 @@ from mechanisms.topdown.dhc.tables import DHC_TABLES
 from mechanisms.topdown.dhc.tree import add_answers, climb
 from mechanisms.topdown.information import round_intervals
 from resources.statements import Table
-from resources.warehouse import Session
+from resources.warehouse import Recipe, Session
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -69,27 +70,35 @@ def find_cells(name: str) -> tuple[Numbers, Floats]:
 
 def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
     """The recipe of every table of the asset. They read what this function registers, in the same session."""
-    codes = [read_codes(session, release, level) for level in release.levels]
-    tables = dict[Table, pa.Table]()
-    for model, histogram in ((model_persons(), PERSONS.name), (model_homes(), "units")):
-        names = [name for name in release.tables_of_intervals if DHC_TABLES[name].schema.name in model.of_cell]
-        if not names:
-            continue
-        sums = np.concatenate([find_cells(name)[1] for name in names])
-        levels = list(_estimate(session, release, model, histogram, sums))
-        first = 0
-        for name in names:
-            last, rows = first + len(find_cells(name)[0]), list[pa.Table]()
-            for level, of_level, (estimate, lower, upper) in zip(release.levels, codes, levels, strict=True):
-                columns = {"level": pa.repeat(level, len(of_level)), "geoid": of_level}
-                hundredths = np.rint(estimate * 100).astype(np.int64)
-                for cell, number in zip(find_cells(name)[0].tolist(), range(first, last), strict=True):
-                    own = to_decimals(hundredths[:, number]), lower[:, number], upper[:, number]
-                    columns |= dict(zip(name_cells(cell_names(name)[cell]), own, strict=True))
-                rows.append(pa.table(columns))
-            tables[interval_table(release, name)] = pa.concat_tables(rows)
-            first = last
-    return store_tables(session, tables)
+    models = {PERSONS.name: model_persons(), UNITS.name: model_homes()}
+    of_models = {
+        histogram: [name for name in release.tables_of_intervals if DHC_TABLES[name].schema.name in model.of_cell]
+        for histogram, model in models.items()
+    }
+    of_table = {interval_table(release, name): (of, name) for of, names in of_models.items() for name in names}
+
+    @lru_cache(maxsize=1)
+    def estimate(histogram: str) -> Sequence[tuple[Floats, Numbers, Numbers]]:
+        sums = np.concatenate([find_cells(name)[1] for name in of_models[histogram]])
+        return _estimate(session, release, models[histogram], histogram, sums)
+
+    def list_rows(histogram: str, name: str) -> Iterator[pa.Table]:
+        names, cells = of_models[histogram], find_cells(name)[0].tolist()
+        first = sum(len(find_cells(other)[0]) for other in names[: names.index(name)])
+        for level, (linear, lower, upper) in zip(release.levels, estimate(histogram), strict=True):
+            codes = read_codes(session, release, level)
+            columns = {"level": pa.repeat(level, len(codes)), "geoid": codes}
+            for number, cell in enumerate(cells, first):
+                hundredths = np.rint(linear[:, number] * 100).astype(np.int64)
+                own = to_decimals(hundredths), lower[:, number], upper[:, number]
+                columns |= dict(zip(name_cells(cell_names(name)[cell]), own, strict=True))
+            yield pa.table(columns)
+
+    def make(table: Table) -> Recipe:
+        pieces, rows = session.register_in_turn("rows_of_table", list_rows(*of_table[table]))
+        return "warehouse/all", pieces, {"source": rows}
+
+    return LazyRecipes(list(of_table), make)
 
 
 def _estimate(

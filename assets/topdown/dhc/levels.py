@@ -86,7 +86,8 @@ ESTIMATE_COLUMNS = {
 }
 
 CELLS_AT_A_TIME = 2**20
-"""With each further so many counts of parents, the next families are estimated. A family is not divided."""
+"""With each further so many counts of parents, the next families are estimated, and with so many of places, the next
+places are tabulated. A family is not divided."""
 
 _PLACES_AT_A_TIME = 8192
 """So many finest places are added up to answers of the levels above at a time."""
@@ -455,12 +456,21 @@ def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope) 
     if scope.state:
         state = read_states(session, release).index(scope.state)
         first, last = tree.range_within(above.level, level_of_states(release.levels), state)
-    rows = session.arrow("dhc/cells_of_places", {"first": first, "last": last}, estimates=above.tables(release)[0])
+    return [Span(scope, *places) for places in cut_places(session, above.tables(release)[0], first, last)]
+
+
+def cut_places(
+    session: Session, estimates: Table | Fragment, first: int, last: int, times: int = 1, **chosen: str
+) -> list[tuple[int, int]]:
+    """The places from `first` up to `last`, of the chosen level if there are more, in runs whose counts are in memory
+    together, so many times: `CELLS_AT_A_TIME`, or those of a single place with more."""
+    values = {"first": first, "last": last, **chosen}
+    rows = session.arrow("dhc/cells_of_places", values, estimates=estimates, chosen=list(chosen))
     cells = np.zeros(last - first, dtype=np.int64)
     cells[rows["number"].to_numpy() - first] = rows["cells"].to_numpy()
-    spans = np.maximum(np.cumsum(cells) - 1, 0) // CELLS_AT_A_TIME
-    ends = np.append(np.flatnonzero(np.diff(spans)) + 1, last - first) + first
-    return [Span(scope, *of) for of in pairwise([first, *ends.tolist()])]
+    runs = np.maximum(np.cumsum(times * cells) - 1, 0) // CELLS_AT_A_TIME
+    ends = np.append(np.flatnonzero(np.diff(runs)) + 1, last - first) + first
+    return list(pairwise([first, *ends.tolist()]))
 
 
 def read_inputs(session: Session, release: DHCRelease, tree: Tree, span: Span, *, listing: bool = False) -> Inputs:
@@ -519,17 +529,26 @@ def list_parents(tree: Tree) -> list[NDArray[np.int64]]:
 
 def read_exact(session: Session, release: DHCRelease, tree: Tree, histogram: str, level: Level) -> Counts:
     """The exact counts of some places of a level, which are counted from 0."""
-    last = level.first + len(level.runs)
-    begin, end = tree.extend_below(level.name, level.first, last)[-1]
+    places = level.name, level.first, level.first + len(level.runs)
+    return add_up_finest(session, release.confidential(HISTOGRAMS), tree, *places, histogram=histogram)
+
+
+def add_up_finest(
+    session: Session, finest: Table, tree: Tree, level: str, first: int, last: int, **chosen: str | int
+) -> Counts:
+    """The counts of the places from `first` up to `last` of a level, which are then counted from 0, from a table of
+    those of the finest level: of the chosen histogram, and of the replicate if there are more."""
+    begin, end = tree.extend_below(level, first, last)[-1]
     places = np.arange(begin, end)
-    for parents in reversed(tree.parents[release.levels.index(level.name) :]):
+    for parents in reversed(tree.parents[tree.levels.index(level) :]):
         places = parents[places]
-    own = pa.table({"finest": np.arange(begin, end), "number": places - level.first})
+    own = pa.table({"finest": np.arange(begin, end), "number": places - first})
     rows = session.arrow(
-        "dhc/exact_counts",
-        {"histogram": histogram, "first": begin, "last": end},
-        histograms=release.confidential(HISTOGRAMS),
+        "dhc/added_up",
+        {"first": begin, "last": end, **chosen},
+        counts=finest,
         places=session.register("places_of_span", own),
+        chosen=list(chosen),
     )
     return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
 

@@ -4,9 +4,10 @@
 is expanded to microdata in the layout of the 2020 Census, and tabulated.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -16,12 +17,12 @@ import pyarrow as pa
 
 from assets.conventions import StageKind, preview
 from assets.measurement.method import MEASUREMENTS
-from assets.release.stage import build_stage
+from assets.release.stage import LazyRecipes, Recipes, build_stage
 from assets.tabulation.asset import build_tables
 from assets.topdown.declaration import PRODUCTION_SPINE
 from assets.topdown.dhc.declaration import TABLES
 from assets.topdown.dhc.given import read_facilities
-from assets.topdown.dhc.levels import estimates_of
+from assets.topdown.dhc.levels import cut_places, estimates_of
 from assets.topdown.dhc.release import ESTIMATES, MICRODATA, TEXTS, DHCRelease
 from assets.topdown.histograms import read_counts
 from assets.topdown.release import SPINE
@@ -42,7 +43,7 @@ from mechanisms.topdown.dhc.tables import (
 )
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import Counts, Schema
-from resources.statements import Table
+from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 ESTIMATE_COLUMNS = {
@@ -55,14 +56,15 @@ ESTIMATE_COLUMNS = {
 
 _PLACE_NAMES = pa.schema({"geoid": pa.string(), "name": pa.string()})
 _AGE = pa.decimal128(4, 1)
-_PLACES_AT_A_TIME = 8192
+_PLACES_AT_A_TIME = 2048
 _TENTHS = Context(prec=10, rounding=ROUND_HALF_UP)
 
 
 def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
     def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
         rows = session.rows("dhc/by_level", {"levels": list(release.levels)}, estimates=tables[0])
-        _, unfilled = fill(session, release)
+        filled = fill(session, release, estimates_of(session, release, release.finest))
+        unfilled = sum(left for _, left in filled)
         shown = [(words(level), histogram, f"{cells:,}", f"{count:,}") for level, histogram, cells, count in rows]
         return {
             "counts": preview(["level", "histogram", "cells", "records"], shown),
@@ -81,30 +83,45 @@ def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
     )
 
 
-def fill(session: Session, release: DHCRelease) -> tuple[Counts, int]:
-    """Persons of the finest level with all facilities filled, where that is found; and the number of places in which
-    one stays empty."""
-    places = read_tree(session, release).places(release.finest)
-    persons = read_counts(session, estimates_of(session, release, release.finest), histogram=PERSONS.name)
-    return fill_facilities(persons, read_facilities(session, release, places))
+def fill(session: Session, release: DHCRelease, estimates: Table | Fragment) -> Iterator[tuple[Counts, int]]:
+    """Some places at a time, the persons of the finest level with all facilities filled, where that is found; and the
+    number of places in which one stays empty."""
+    for first, last in cut_places(session, estimates, 0, read_tree(session, release).places(release.finest)):
+        persons = read_counts(session, estimates, first, last, histogram=PERSONS.name).shift(-first)
+        filled, left = fill_facilities(persons, read_facilities(session, release, last - first, first))
+        yield filled.shift(first), left
 
 
 def estimates_recipes(session: Session, release: DHCRelease) -> dict[Table, Recipe]:
-    persons, _ = fill(session, release)
+    estimates = estimates_of(session, release, release.finest)
+    persons = (pa.table(vars(filled)) for filled, _ in fill(session, release, estimates))
+    pieces, some = session.register_in_turn("some_persons", persons)
     names = {
-        "estimates": estimates_of(session, release, release.finest),
-        "persons": session.register("filled_persons", pa.table(vars(persons))),
+        "estimates": estimates,
+        "persons": session.stage("filled_persons", "warehouse/all", pieces, source=some),
         "ancestry": stage_ancestry(session, release),
     }
     values = {"of_persons": PERSONS.name, "histograms": list(SCHEMAS), "levels": list(release.levels)}
     return {release.public(ESTIMATES): ("dhc/estimates_of_all_levels", values, names)}
 
 
-def read_estimates(session: Session, release: DHCRelease, histogram: str, level: str) -> Counts:
-    table = session.stage(
-        "estimates_of_level", "dhc/estimates_of_level", {"level": level}, estimates=release.public(ESTIMATES)
-    )
-    return read_counts(session, table, histogram=histogram)
+def read_estimates(
+    session: Session, release: DHCRelease, histogram: str, level: str, first: int = 0, last: int = 2**62
+) -> Counts:
+    """The estimates of the places from `first` up to `last` of a level, which are then counted from 0."""
+    table = release.public(ESTIMATES)
+    return read_counts(session, table, first, last, level=level, histogram=histogram).shift(-first)
+
+
+def list_runs(session: Session, release: DHCRelease, times: int = 1) -> list[tuple[int, str, int, int]]:
+    """The places whose estimates are in memory together, so many times, by level from the root: depth and level, the
+    first place, and the one after the last."""
+    tree, table = read_tree(session, release), release.public(ESTIMATES)
+    return [
+        (depth, level, *places)
+        for depth, level in enumerate(release.levels)
+        for places in cut_places(session, table, 0, tree.places(level), times, level=level)
+    ]
 
 
 def build_microdata(release: DHCRelease) -> dg.AssetsDefinition:
@@ -194,44 +211,26 @@ def describe_table(name: str) -> tuple[str, str, list[str], str]:
     return own.title, own.universe, [cell.label for cell in own.cells], own.schema.name
 
 
-class _Recipes(Mapping[Table, Recipe]):
-    """The recipes of tables, each of which is counted when it is asked for and forgotten when the next one is, as all
-    together are several times as large as the estimates."""
-
-    def __init__(self, tables: Sequence[Table], count: Callable[[Table], Recipe]) -> None:
-        self._tables, self._count = tables, count
-
-    def __getitem__(self, table: Table) -> Recipe:
-        return self._count(table)
-
-    def __iter__(self) -> Iterator[Table]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
-
-
-def tables_recipes(session: Session, release: DHCRelease) -> Mapping[Table, Recipe]:
-    tree, of_places = read_tree(session, release), release.dataset.place_names
+def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
+    of_places, runs = release.dataset.place_names, list_runs(session, release)
     named = pa.table({"geoid": list(of_places), "name": list(of_places.values())}, schema=_PLACE_NAMES)
     shared = {"names": session.register("place_names", named), "spine": release.public(SPINE)}
     of_table = {table_of(release, name): name for name in table_names(release)}
-    counts = {
-        (histogram, level): read_estimates(session, release, histogram, level)
-        for histogram in {describe_table(name)[3] for name in of_table.values()}
-        for level in release.levels
-    }
+    # Of few data, all levels are read once; of more, every table reads them again.
+    read = lru_cache(maxsize=len(release.levels))(partial(read_estimates, session, release))
 
-    def count(table: Table) -> Recipe:
-        name, parts = of_table[table], []
-        for depth, level in enumerate(release.levels):
-            places = tree.places(level)
-            cells = count_cells(name, counts[describe_table(name)[3], level], places)
+    def count(name: str) -> Iterator[pa.Table]:
+        histogram = describe_table(name)[3]
+        for depth, level, first, last in runs:
+            cells = count_cells(name, read(histogram, level, first, last), last - first)
             columns = dict(zip(cell_names(name), cells, strict=True))
-            parts.append(pa.table({"depth": pa.repeat(depth, places), "number": np.arange(places), **columns}))
-        return "dhc/table", {}, shared | {"counted": session.register("counted", pa.concat_tables(parts))}
+            yield pa.table({"depth": pa.repeat(depth, last - first), "number": np.arange(first, last), **columns})
 
-    return _Recipes(list(of_table), count)
+    def make(table: Table) -> Recipe:
+        pieces, counted = session.register_in_turn("counted", count(of_table[table]))
+        return "dhc/table", pieces, shared | {"counted": counted}
+
+    return LazyRecipes(list(of_table), make)
 
 
 def cell_names(name: str) -> list[str]:

@@ -5,24 +5,23 @@ replicate, which are left out. A median age has an error where the table and eve
 tables are read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 
 import dagster as dg
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from assets.release.stage import LazyRecipes, Recipes, store_rows
 from assets.tabulation.asset import build_tables
-from assets.topdown.dhc.products import cell_names, count_cells, describe_table, read_estimates, table_names
+from assets.topdown.dhc.levels import add_up_finest
+from assets.topdown.dhc.products import cell_names, count_cells, describe_table, list_runs, read_estimates, table_names
 from assets.topdown.dhc.release import TEXTS, DHCRelease
-from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.release import REPLICATES, SPINE, SUMMARY, UNCERTAINTY
-from assets.topdown.replicates import read_replicate
-from assets.topdown.spine import read_tree
+from assets.topdown.spine import Tree, read_tree
 from assets.topdown.uncertainty import COLUMNS, Summary, list_errors, preview_summary, uncertainty_table
-from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.tables import MEDIAN_AGES
-from mechanisms.topdown.dhc.tree import add_counts, climb
 from mechanisms.topdown.replicates import Moments, add_deviations
 from mechanisms.topdown.schema import Counts
 from resources.statements import Table
@@ -48,42 +47,53 @@ def list_first_tables(release: DHCRelease) -> Sequence[str]:
     return list(counted.values())[::-1]
 
 
-def uncertainty_recipes(session: Session, release: DHCRelease) -> dict[Table, Recipe]:
-    """The recipe of every table of the asset. They read what this function registers, in the same session."""
-    tree, declared, summary = read_tree(session, release), release.declaration.replicates, Summary()
-    parents = [np.zeros(1, dtype=np.int64), *tree.parents]
-    names = table_names(release)
-    errors: dict[str, list[pa.Table]] = {name: [] for name in names}
-    replicates = [read_replicate(session, DHCReplication(release), number + 1) for number in range(declared)]
-    for histogram in SCHEMAS:
-        finest = [
-            read_estimates(session, release, histogram, release.finest),
-            *(each[histogram] for each in replicates),
-        ]
-        of_levels = zip(*(climb(each, parents, add_counts) for each in finest), strict=True)
-        for depth, (level, counts) in enumerate(zip(release.levels, of_levels, strict=True)):
-            for name in (each for each in names if describe_table(each)[3] == histogram):
-                moments = _find_moments(name, counts, tree.places(level))
-                errors[name].append(list_errors(moments, declared, depth, 0, median=name in MEDIAN_AGES))
-                if name not in MEDIAN_AGES:
-                    summary.add(name, level, moments)
-    recipes: dict[Table, Recipe] = {}
-    for name in names:
+def uncertainty_recipes(session: Session, release: DHCRelease) -> Recipes:
+    """The recipe of every table of the asset. They read what this function registers, in the same session. That of the
+    summary sums up what the others counted."""
+    declared, summary = release.declaration.replicates, Summary()
+    of_table = {uncertainty_table(release, name): name for name in table_names(release)}
+    runs, tree = list_runs(session, release, 1 + declared), read_tree(session, release)
+    # Of few data, all levels are read once; of more, every table reads them again.
+    read = lru_cache(maxsize=len(release.levels))(partial(_read_counts, session, release, tree))
+
+    def find_errors(name: str) -> Iterator[pa.Table]:
+        for depth, level, first, last in runs:
+            moments = _find_moments(name, read(describe_table(name)[3], level, first, last), last - first)
+            if name not in MEDIAN_AGES:
+                summary.add(name, level, moments)
+            yield list_errors(moments, declared, depth, first, median=name in MEDIAN_AGES)
+
+    def make(table: Table) -> Recipe:
+        if table not in of_table:
+            rows = summary.list_rows(list(of_table.values()), release.levels, declared)
+            return store_rows(session, "made_summary", rows)
+        name = of_table[table]
         cells = cell_names(name)
         positions = pa.table({"position": np.arange(len(cells)), "cell": cells})
-        recipes[uncertainty_table(release, name)] = (
-            "dhc/uncertainty",
-            {},
-            {
-                "spine": release.public(SPINE),
-                "cells": session.register(f"cells_of_{name}", positions),
-                "errors": session.register(f"errors_of_{name}", pa.concat_tables(errors[name])),
-                "median": name in MEDIAN_AGES,
-            },
-        )
-    rows = session.register("made_summary", summary.list_rows(names, release.levels, declared))
-    recipes[release.public(SUMMARY)] = ("warehouse/all", {}, {"source": rows})
-    return recipes
+        pieces, errors = session.register_in_turn("errors_of_table", find_errors(name))
+        names = {
+            "spine": release.public(SPINE),
+            "cells": session.register("cells_of_table", positions),
+            "errors": errors,
+            "median": name in MEDIAN_AGES,
+        }
+        return "dhc/uncertainty", pieces, names
+
+    return LazyRecipes([*of_table, release.public(SUMMARY)], make)
+
+
+def _read_counts(
+    session: Session, release: DHCRelease, tree: Tree, histogram: str, level: str, first: int, last: int
+) -> list[Counts]:
+    """The published counts of some places of a level, and those of each replicate."""
+    replicates = release.public(REPLICATES)
+    return [
+        read_estimates(session, release, histogram, level, first, last),
+        *(
+            add_up_finest(session, replicates, tree, level, first, last, histogram=histogram, replicate=number + 1)
+            for number in range(release.declaration.replicates)
+        ),
+    ]
 
 
 def _find_moments(name: str, counts: Sequence[Counts], places: int) -> Moments:

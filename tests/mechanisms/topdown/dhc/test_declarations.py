@@ -12,7 +12,7 @@ import pytest
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.design import DesignError
 from mechanisms.topdown import schema as redistricting
-from mechanisms.topdown.allocation import PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.allocation import PERSON_ALLOCATION, UNIT_ALLOCATION, compute_variances
 from mechanisms.topdown.dhc import allocation
 from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS
@@ -53,6 +53,7 @@ def test_every_part_of_rho_is_the_published_one() -> None:
         for query in own.queries[level]
     ]
     assert digest(sorted(parts)) == "5d50c497066b343ca1d0b6500aa1fd38d2a9f9424fcd3243c5d1c7803b6725a5"
+    assert compute_variances(allocation.PERSON_ALLOCATION, "US")["detailed"] == Fraction(10_000, 73)
 
 
 def test_budgets_are_those_of_the_table_of_all_systems() -> None:
@@ -80,10 +81,13 @@ def test_sizes() -> None:
     assert (PERSONS.size, int(PERSONS.possible.sum())) == (1_227_744, 905_184)
     assert (HOUSEHOLDS.size, int(HOUSEHOLDS.possible.sum())) == (1_578_528, 1_111_572)
     assert np.count_nonzero(~HOUSEHOLDS.possible) == 11_118 * 2 * 7 * 3
+    assert HOUSEHOLDS.size == 37_584 * 2 * 7 * 3
+    assert HOUSEHOLDS.marginal("DetailedCoupleTypeMultGenDetOwnChildSize").size == 183
     answers = [sum(plan.schema.marginal(query).size for step in plan.passes for query in step.queries) for plan in
                PLANS.values()]  # fmt: skip
     assert (answers[0], answers[1] + answers[2]) == (1_903_289, 1_737_332)
     assert PERSONS.marginal(PERSON_PLAN.passes[0].cells).size == 423_360
+    assert PERSONS.marginal(PERSON_PLAN.passes[0].rounding[-2]).size == 252_000
     assert HOUSEHOLDS.marginal(HOUSEHOLD_PLAN.passes[0].cells).size == 15_372
     assert PERSONS.marginal(REDISTRICTING).size == redistricting.PERSONS.size == 2_016
 
