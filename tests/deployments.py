@@ -247,12 +247,13 @@ def first_failing(deployment: Deployment[Any], failing: set[str]) -> set[str]:
 def refuses_to_publish(deployment: Deployment[Any], failing: set[str], says: str, *stages: str) -> None:
     """Assert that publishing fails, names exactly the failing gates, and leaves the earlier publication unchanged."""
     before, ledger = deployment.published(), deployment.ledger
+    folders = sorted(deployment.release.folder.parent.iterdir())
     refusal = deployment.refusal(*(stages or ("publication",)))
     assert refusal.startswith(f"{deployment.release.schema}__publication:")
     named = {gate.name for gate in all_gates(deployment.context.method) if f"{gate.name}: " in refusal}
     assert (says and says in refusal) or named == first_failing(deployment, failing)
     assert deployment.published() == before != {}
-    assert list(deployment.release.folder.parent.iterdir()) == [deployment.release.folder], "nothing is left half-way"
+    assert sorted(deployment.release.folder.parent.iterdir()) == folders, "nothing is left half-way"
     assert deployment.ledger == ledger
 
 

@@ -288,7 +288,8 @@ def test_no_gate_calls_a_macro_of_the_public_zone(published: Deployment[Any]) ->
 
 
 def test_the_page_of_the_warehouse_describes_every_table(published: Deployment[Any]) -> None:
-    mechanism = type(published.context.method).__module__.split(".")[1]
+    _, package, *inner = type(published.context.method).__module__.split(".")
+    mechanism = "dhc" if "dhc" in inner else package
     if mechanism not in METHODS:
         pytest.skip("a kind that only the tests have")
     tables = tables_of(published)
@@ -329,7 +330,8 @@ def test_the_catalog_has_every_publication_with_its_loss_and_links_to_its_files(
         path = f"{certificate['dataset']['name']}/{certificate['release']['name']}"
         article = page[page.index(f'<article id="{path}">') :].partition("</article>")[0]
         assert escape(certificate["release"]["title"]) in article
-        assert format_loss(published.ledger[0].parse_specification().charge) in article
+        if certificate["release"]["name"] == published.release.name:
+            assert format_loss(published.ledger[0].parse_specification().charge) in article
         assert all(escape(words) in article for words in certificate["invariants"]["held_fixed"])
         assert all(f'href="{path}/{file["path"]}"' in article for file in certificate["products"])
     links = re.findall('href="([^"]+)"', page)
@@ -466,9 +468,9 @@ def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(kind: Kind, tmp
 
 def imitated(kind: Kind, root: Path, guess: int, custody: Path | None = None) -> set[str]:
     """The hashes that the attacker's own deployment shows before the draw."""
-    deployment = kind.build(root, guess=guess)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STIRRED_TEST_MASTER_KEY", (custody / "master.key").read_text().strip() if custody else HIS_KEY)
+        deployment = kind.build(root, guess=guess)
         deployment.run(*before_draw(deployment.context.method), checks=True)
     return hashes_shown(deployment)
 

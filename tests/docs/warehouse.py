@@ -14,12 +14,16 @@ METHODS = {
     "phsafe": "S-DHC by PHSafe",
     "safetab": "Detailed groups by SafeTab",
     "topdown": "Redistricting data by TopDown",
+    "dhc": "The DHC by TopDown",
     "pair_swapping": "Pair swapping as in 2010",
     "coarsening": "Coarsening",
     "suppression": "Suppression",
     "table_builder": "Table builder",
 }
 """The heading of each mechanism's tables, by the name of its package."""
+
+WITH = {"dhc": "topdown"}
+"""By mechanism, the one of the release that it rests on."""
 
 _OWN_SCHEMA = "<dataset>__<release>"
 _ROW = re.compile(r"^\| ([^|]*`[^|]*`) \| ([^|]*) \| ", re.MULTILINE)
@@ -41,10 +45,11 @@ class Described:
 
 
 def described(mechanism: str) -> list[Described]:
-    """The tables that every release has, and those of one mechanism."""
+    """The tables that every release has, those of one mechanism, and those of the release that it rests on."""
     _, *parts = re.split(r"^## (.+)\n", PAGE.read_text("utf-8"), flags=re.MULTILINE)
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
-    return [row for heading in ("Common to all methods", METHODS[mechanism]) for row in _rows(sections[heading])]
+    own = [METHODS[each] for each in (mechanism, WITH.get(mechanism)) if each]
+    return [row for heading in ("Common to all methods", *own) for row in _rows(sections[heading])]
 
 
 def tables_of(deployment: Deployment[Any]) -> dict[str, list[str]]:
