@@ -1,4 +1,4 @@
-"""Losses and DP specifications as exact values: their sums, their totals by unit and premetric, and conversions."""
+"""Losses and DP specifications as exact values: their sums, their totals by unit and measure, and conversions."""
 
 from fractions import Fraction
 

@@ -155,7 +155,7 @@ def measure_persons(
         facilities: the exact number of facilities of each block by type of group quarters (`QUARTERS`), shape
             (blocks, 24). It is public.
         allocation: ρ of each level and query, whose levels are the tree's.
-        estimation: whether a place is estimated from the answers at and below it, or from its own level's.
+        estimation: "full" estimates a place from the answers at and below it, "own_levels" from its own level's.
 
     Raises QuartersError if the redistricting file has persons in a type of group quarters without a facility,
     AllocationError for levels that are not the tree's or queries without ρ, and ValueError for codes, shapes or trees
@@ -211,13 +211,13 @@ def measure_homes(
     and not its square, doubles: ρ of households counts four times.
 
     Args:
-        tree: as of `measure_persons`.
+        tree: as in `measure_persons`.
         units: a row for each housing unit and each facility of group quarters, with the columns `block` and
             `tenvacgq`, a code of `UNITS`. How many of them are housing units, and the facilities by type, are public.
         households: a row for each occupied unit, with the column `block` and codes of `HOUSEHOLDS`.
         redistricting: the published occupied and vacant units of each block, shape (blocks, 2).
-        estimation: as of `measure_persons`.
-        persons: the redistricting file's persons, as of `measure_persons`. With them, a block has at most as many
+        estimation: as in `measure_persons`.
+        persons: the redistricting file's persons, as in `measure_persons`. With them, a block has at most as many
             householders of an origin and race as persons of that origin and race in households.
 
     Raises as `measure_persons`, ValueError if the redistricting file has another number of units in a block, and

@@ -73,8 +73,8 @@ def measure(
 
     Args:
         design: the runs with their truncation, levels and budgets, such as `production(["01"])`.
-        counts: by run and level, the exact counts, with the basis cells of the run as the last axis. Counts of persons
-            include at most τ persons of each unit, the run's truncation: the guarantee depends on it.
+        counts: by run and level, the exact counts, with the run's basis cells (those that it counts) as the last axis.
+            Counts of persons include at most τ persons of each unit, the run's truncation: the guarantee depends on it.
 
     Raises ValueError if counts of a run and level are missing or not released, or have other cells than the run's, and
     TypeError if they are not integers.

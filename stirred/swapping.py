@@ -55,8 +55,8 @@ def loss(largest_stratum: int, rate: Number) -> PureLoss:
 
 
 def rate_for(largest_stratum: int, epsilon: Number) -> Fraction:
-    """The smallest swap rate, in millionths, that loses at most ε. Raises ValueError if none does: no ε is below
-    ½ ln(b + 1)."""
+    """The smallest swap rate, in millionths, that loses at most ε. Raises ValueError if none does: every rate
+    loses at least ½ ln(b + 1)."""
     return smallest_rate(largest_stratum, positive_fraction(epsilon))
 
 

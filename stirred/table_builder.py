@@ -166,7 +166,7 @@ def measure(
             given if and only if there is an amount.
 
     Raises ValueError if a record has another category (the message counts them), an amount is missing or not finite, a
-    category is declared twice, or both or no losses are given; TypeError for categories of another type than the data
+    category is declared twice, or not exactly one loss is given; TypeError for categories of another type than the data
     and amounts that are not numbers; and HypercubeError for a hypercube that cannot be measured.
     """
     if (epsilon is None) == (rho is None):

@@ -171,7 +171,7 @@ def estimate_published(
     lean_on_housing_units: bool = False,
 ) -> dict[str, Histograms]:
     """Estimate persons and units anew from the noisy measurements of a published release, or from those that
-    `read_published` or `read_bureau` gave, without a charge. `total_first` and `types_first` are as of `estimate`, for
+    `read_published` or `read_bureau` gave, without a charge. `total_first` and `types_first` are as in `estimate`, for
     persons. With full information, units are estimated after persons and agree with them, and the finest places may
     lean on their number of housing units, if it is exact. Raises PlacesError as `read_published`, and ValueError for
     options that do not go together."""
@@ -219,7 +219,7 @@ def measure_and_estimate(
         levels, queries: each level's share of ρ, and by level the shares of its queries, such as "total", "detailed" or
             "sex * age". The shares add up to 1, and every level measures "detailed".
         held: the level at which the number of records of each place is published exactly, as it is at all levels above.
-        total_first, types_first: as of `estimate`.
+        total_first, types_first: as in `estimate`.
 
     Raises QueryError, AllocationError and DesignError for impossible queries and shares, and ValueError for histograms
     or trees of other shapes.

@@ -40,7 +40,7 @@ class Risk:
     """Upper bounds, rounded up.
 
     Attributes:
-        epsilon: of ε at `delta`: the lesser of the exact curve's and the conversion's.
+        epsilon: ε at `delta`, the lesser of the exact curve's and the conversion's.
         by_conversion: the ε of the composed loss at `delta`, by `compose_approximate`.
         posterior: the probability that the best guess at even odds is right.
         powers: the largest true-positive rates at `FALSE_POSITIVE_RATES`.

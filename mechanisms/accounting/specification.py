@@ -64,7 +64,7 @@ class Flavor:
 @dataclass(frozen=True)
 class Line:
     """A part of a release's loss: what one of its independent measurements costs, and, if its noise is known, pairs
-    whose product dominates it. Lines with equal losses protect alike, whatever their noise."""
+    of distributions whose product dominates it. Lines with equal losses protect alike, whatever their noise."""
 
     label: str
     loss: Loss

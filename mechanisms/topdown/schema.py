@@ -148,7 +148,7 @@ class Schema:
     counts of the attribute `bounded`, if any, have bounds in every geographic unit. No record has the `impossible`
     combinations, as a code or several by attribute. The queries of `rounding` are rounded in turn, before the
     cells. Each refines the one before. Counts by the recode `combined`, which is no query, are estimated before the
-    cells where `estimation` holds parts."""
+    cells if counts of groups are estimated first."""
 
     name: str
     attributes: tuple[Attribute, ...]
