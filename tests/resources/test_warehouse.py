@@ -210,6 +210,29 @@ def test_a_zone_that_a_session_does_not_open_is_not_examined(warehouse):
 # Writing ---------------------------------------------------------------------------------------------------
 
 
+def test_a_table_is_made_of_parts_as_they_come_and_never_of_none(warehouse, monkeypatch):
+    """Told apart from: all parts in memory before the first is stored; the last few rows left out; and an earlier table
+    that stays if nothing comes."""
+    monkeypatch.setattr("resources.warehouse._ROWS_TOGETHER", 3)
+    stored = []
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+
+        def count():
+            for number in range(5):
+                stored.append(session.count(UNITS) if session.columns(UNITS) else 0)
+                yield pa.table({"number": [2 * number, 2 * number + 1]})
+
+        for parts, rows in ((count(), 10), ([], 0)):
+            pieces, part = session.register_in_turn("part", parts)
+            if rows:
+                session.create(UNITS, "warehouse/all", pieces, source=part)
+            else:
+                with pytest.raises(ValueError, match="of no pieces"):
+                    session.create(UNITS, "warehouse/all", pieces, source=part)
+            assert session.rows("warehouse/all", source=UNITS) == [(number,) for number in range(10)]
+    assert stored == [0, 0, 4, 4, 8]
+
+
 def test_a_failed_statement_leaves_the_table_as_it_was(warehouse, texts):
     make(warehouse, "SELECT 'kept' AS value FROM range(3)")
     texts["tests/late_failure.sql"] = (
