@@ -217,6 +217,7 @@ def _require_results(folder: Path) -> None:
     assert found["swapping", "reconstruct", "first 50%", "all", "match rate"]["value"] < 1
     noisy = found["hypercube", "tables", "cells of a block, not 0", "all", "mean absolute error"]
     assert noisy["value"] > 0 < noisy["standard_error"]
+    assert noisy["greatest"] == pytest.approx(noisy["value"] + noisy["sd_of_draws"] / 2**0.5), "of two draws"
     accuracy = [found[method, "link", NONMODAL, "all", "accuracy"]["value"] for method in ("no protection", "swapping")]
     assert accuracy[0] > accuracy[1]
     sure = found["no protection", "link", "modal", "all", "sure"]["value"]
