@@ -61,7 +61,7 @@ from resources.storage import (
 _COLUMNS = SQL("warehouse/columns", "DESCRIBE {{ table }}")
 _COPY_DATABASE = SQL("warehouse/copy_database", "COPY FROM DATABASE {{ zone }} TO {{ copy }}")
 _CREATE_SCHEMA = SQL("warehouse/create_schema", "CREATE SCHEMA IF NOT EXISTS {{ zone }}.{{ schema }}")
-_DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} {{ table }}")
+_DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} IF EXISTS {{ table }}")
 _DROP_SCHEMA = SQL("warehouse/drop_schema", "DROP SCHEMA IF EXISTS {{ zone }}.{{ schema }} CASCADE")
 # Columns of other types than those that are hashed as they are become texts.
 _IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
@@ -279,9 +279,8 @@ class Session:
 
     def drop(self, table: Table) -> None:
         """Drop a table, or a view of that name, if there is one; a table cannot replace a view, nor a view a table."""
-        tables = self.tables(table.zone, table.schema)
-        if table.name in tables:
-            self.run(_DROP, view=tables[table.name], table=table)
+        names = {"database": table.zone.value, "schema": table.schema, "view": table.name}
+        self.run(_DROP, view=bool(self.rows("warehouse/view", names)), table=table)
 
     def tables(self, zone: Zone, schema: str) -> dict[str, bool]:
         """The names of the tables and views of a schema, and whether each is a view."""

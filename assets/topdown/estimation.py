@@ -44,7 +44,6 @@ from assets.topdown.reading import (
     Reading,
     Scope,
     StateLimits,
-    count_processes,
     hash_facts,
     list_scopes,
     read_draw_id,
@@ -211,7 +210,7 @@ def _estimate(release: TopDownRelease, due: _Due, folder: Path, report: ScopeRep
         reading.spreads = _estimate_spreads(release, before)
     parents, reported = reading.parents, time.monotonic()
     with closing(_Results(folder, reading.histograms, keep)) as results:
-        outcomes = perform(estimate_task, reading.tasks(), min(count_processes(release), parents), release.scheduler)
+        outcomes = perform(estimate_task, reading.tasks(), reading.processes, release.scheduler)
         with closing(outcomes):
             for outcome in outcomes:
                 results.add(outcome)
@@ -435,8 +434,7 @@ def _made_of(
 def _estimate_spreads(release: TopDownRelease, reading: Reading) -> dict[int, float]:
     """By number of the state, the τ² of places that lean on their housing units."""
     sums: dict[int, list[Floats]] = {}
-    processes = min(count_processes(release), reading.parents)
-    with closing(perform(spread_task, reading.tasks(), processes, release.scheduler)) as outcomes:
+    with closing(perform(spread_task, reading.tasks(), reading.processes, release.scheduler)) as outcomes:
         for state, own in outcomes:
             sums.setdefault(state, []).append(own)
     return {state: estimate_spread(np.concatenate(own)) for state, own in sums.items()}

@@ -32,7 +32,6 @@ from assets.topdown.reading import (
     Scope,
     StateLimits,
     concatenate,
-    count_processes,
     flatten,
     hash_facts,
     information_table,
@@ -142,24 +141,24 @@ def make_information(
     Raises StaleInputError if measurements, spine or invariants are replaced meanwhile, and GridError if measurements
     are missing.
     """
-    with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        draw_id, tree, states = (
-            read_draw_id(session, release),
-            read_tree(session, release),
-            read_states(session, release),
-        )
-        regions = hash_regions(session, release, tree)
-        wrong, _ = find_wrong_information(session, custody, release, draw_id, states, regions)
-        stored = read_accounts(session, custody, release, draw_id, states)
-        keys = _list_keys(release, states)
-        due = {_accounts_table(release).name, *(information_table(release, *key).name for key in keys)}
-        surplus = [name for name in session.tables(Zone.PUBLIC, release.schema) if _is_surplus(name, due)]
-    if surplus:
-        with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-            for name in surplus:
-                session.drop(release.public(name))
     made, known = dict[Key, Account](), StateLimits()
     with warehouse.in_turns() as turns:
+        with turns.session(reads=[Zone.PUBLIC]) as session:
+            draw_id, tree, states = (
+                read_draw_id(session, release),
+                read_tree(session, release),
+                read_states(session, release),
+            )
+            regions = hash_regions(session, release, tree)
+            wrong, _ = find_wrong_information(session, custody, release, draw_id, states, regions)
+            stored = read_accounts(session, custody, release, draw_id, states)
+            keys = _list_keys(release, states)
+            due = {_accounts_table(release).name, *(information_table(release, *key).name for key in keys)}
+            surplus = [name for name in session.tables(Zone.PUBLIC, release.schema) if _is_surplus(name, due)]
+        if surplus:
+            with turns.session(writes=Zone.PUBLIC) as session, session.transaction():
+                for name in surplus:
+                    session.drop(release.public(name))
         for together in _divide(release, tree, keys):
             with turns.private_folder() as folder:
                 making = _Making(turns, folder, release, draw_id, tree, states, known)
@@ -264,8 +263,7 @@ class _Making:
         of_parts = enumerate(_below(release, key, self._states))
         reading.known = self._known
         reading.information = {number: self._results[part].join() for number, part in of_parts if part in self.made}
-        processes = min(count_processes(release), reading.parents)
-        outcomes = perform(inform_task, reading.tasks(), processes, release.scheduler)
+        outcomes = perform(inform_task, reading.tasks(), reading.processes, release.scheduler)
         with closing(_Results(self._folder, len(self.made), keep)) as results, closing(outcomes):
             for outcome in outcomes:
                 results.add(outcome)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
 
 import dagster as dg
 import numpy as np
@@ -177,7 +177,7 @@ class _Descent:
         release: TopDownRelease,
         writers: Mapping[str, pq.ParquetWriter],
     ) -> None:
-        self._warehouse, self._release, self._writers = warehouse, release, writers
+        self._warehouse, self._release = warehouse, release
         self.answers, self.regions, self._known = dict[str, str](), set[str](), StateLimits()
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             self._draw_id, self._tree = read_draw_id(session, release), read_tree(session, release)
@@ -185,6 +185,7 @@ class _Descent:
             self.accounts = _read_accounts(session, custody, release)
         tables = redistricting_tables(release)
         self._tables = {name: own for name in SCHEMAS if (own := [each for each in tables if each.schema.name == name])}
+        self._rows = _Rows(self._tables, writers)
         self._sums = {
             name: prepare_sums(
                 Decomposition(release.design.schemas[name]),
@@ -203,6 +204,7 @@ class _Descent:
             own = {name: linear.between(number, number + 1) for name, linear in above.items()}
             for level in levels[upper:]:
                 own = self._to(Scope(level, state), own)
+        self._rows.write()
 
     def _to(self, scope: Scope, above: Mapping[str, Linear]) -> dict[str, Linear]:
         """The linear estimates of the places of a scope, by histogram, from those of their parents; none of the finest
@@ -216,23 +218,18 @@ class _Descent:
             places = self._tree.range_within(scope.level, level_of_states(release.levels), number)
             codes = read_codes(session, release, scope.level, *places)
         found: dict[str, list[Linear]] = {name: [] for name in self._tables}
-        waiting: dict[str, list[_Cells]] = {name: [] for name in self._tables}
         begin, threads = 0, count_processes(release)
         with ThreadPoolExecutor(threads) as pool:
             tasks = _join_parents(reading.tasks(), above)
             for estimates in order_results(lambda task: pool.submit(self._estimate, *task), tasks, _AHEAD * threads):
+                cells = dict[str, _Cells]()
                 for name, (linear, estimate, lower) in estimates.items():
-                    waiting[name].append((estimate, lower, linear.most))
+                    cells[name] = estimate, lower, linear.most
                     if scope.level != release.finest:
                         found[name].append(linear)
-                end = begin + sum(len(lower) for _, lower, _ in next(iter(waiting.values()), []))
-                if end - begin >= PLACES_AT_A_TIME or end == len(codes):
-                    for name, cells in waiting.items():
-                        self._write(
-                            name, scope.level, codes[begin:end], list(map(np.concatenate, zip(*cells, strict=True)))
-                        )
-                        cells.clear()
-                    begin = end
+                end = begin + max((len(lower) for _, lower, _ in cells.values()), default=0)
+                self._rows.add(scope.level, codes[begin:end], cells)
+                begin = end
         self.answers |= reading.answers.by_label()
         self.regions.add(hash_facts(reading.regions))
         return {name: _concatenate(parts) for name, parts in found.items() if parts}
@@ -243,20 +240,45 @@ class _Descent:
         """`_estimate` of the families of a task, by histogram."""
         return {name: _estimate(task.families[name], parents.get(name), sums) for name, sums in self._sums.items()}
 
-    def _write(self, histogram: str, level: str, codes: pa.ChunkedArray, cells: Sequence[NDArray[Any]]) -> None:
-        estimate, lower, upper = cells
-        hundredths = np.rint(estimate * 100).astype(np.int64)
-        number = 0
-        for table in self._tables[histogram]:
-            columns: list[Any] = [pa.repeat(level, len(codes)), codes]
-            for _ in table.cells:
-                columns += [to_decimals(hundredths[:, number]), lower[:, number], upper[:, number]]
-                number += 1
-            self._writers[table.name].write_table(pa.table(columns, schema=_columns_of(table)))
-
 
 _Cells = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 """The linear estimates of cells and the ends of their intervals, shape (places, cells)."""
+
+
+class _Rows:
+    """The rows of all tables, written a few thousand at a time: of hundreds of columns, a few rows take as long as
+    many."""
+
+    def __init__(
+        self, tables: Mapping[str, Sequence[RedistrictingTable]], writers: Mapping[str, pq.ParquetWriter]
+    ) -> None:
+        self._tables, self._writers = tables, writers
+        self._levels, self._codes = list[pa.Array](), list[pa.Array]()
+        self._cells: dict[str, list[_Cells]] = {histogram: [] for histogram in tables}
+
+    def add(self, level: str, codes: pa.ChunkedArray, cells: Mapping[str, _Cells]) -> None:
+        """The next places, with their cells by histogram."""
+        self._levels.append(pa.repeat(level, len(codes)))
+        self._codes += codes.chunks
+        for histogram, own in cells.items():
+            self._cells[histogram].append(own)
+        if sum(map(len, self._levels)) >= PLACES_AT_A_TIME:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was not written yet."""
+        if not self._levels:
+            return
+        places = [pa.chunked_array(of_places, pa.string()) for of_places in (self._levels, self._codes)]
+        for histogram, waiting in self._cells.items():
+            estimate, *ends = (np.ascontiguousarray(np.concatenate(parts).T) for parts in zip(*waiting, strict=True))
+            columns = zip(map(to_decimals, np.rint(estimate * 100).astype(np.int64)), *ends, strict=True)
+            for table in self._tables[histogram]:
+                own = [column for of_cell in islice(columns, len(table.cells)) for column in of_cell]
+                self._writers[table.name].write_table(pa.table([*places, *own], schema=_columns_of(table)))
+            waiting.clear()
+        self._levels.clear()
+        self._codes.clear()
 
 
 def _columns_of(table: RedistrictingTable) -> pa.Schema:

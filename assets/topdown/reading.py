@@ -148,17 +148,29 @@ class Reading:
         self.answers = Digests([*self._streams, *self._above])
         self._parts = self._list_parts(session)
         self._times = PLACES_WITH_UNITS if self.histograms == [UNITS.name] else 1
+        self._of_a_task = self._choose_size()
         self._limits: Mapping[str, Limits] = {}
         self._read: dict[str, InformationDigest] = {}
 
+    @property
+    def processes(self) -> int:
+        """Of those that a release has, the ones that the tasks are enough for."""
+        return min(count_processes(self._release), self.parents, -(-self.places // self._of_a_task))
+
     def tasks(self) -> Iterator[Task]:
-        of_a_task = min(self._times * PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
-        of_a_task = of_a_task if self._direction else PLACES_AT_A_TIME // 4
         for together in self._divide():
             with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
                 require_draw(session, self._release, self._draw_id, self.scope)
-                tasks = [task for batch in together for task in self._read_batch(session, *batch, of_a_task)]
+                tasks = [task for batch in together for task in self._read_batch(session, *batch)]
             yield from tasks
+
+    def _choose_size(self) -> int:
+        """The places of a task. Histograms of persons take so long that every process has several tasks."""
+        if not self._direction:
+            return PLACES_AT_A_TIME // 4
+        even = -(-self.places // (8 * count_processes(self._release)))
+        persons = self._direction == "down" and self._times == 1
+        return min(max(even, 1 if persons else PLACES_OF_A_TASK), self._times * PLACES_OF_A_TASK)
 
     def _divide(self) -> Iterator[list[tuple[int, int, int]]]:
         """What is read in one session: the number of a part, and the parents of it from the first up to the last."""
@@ -173,7 +185,7 @@ class Reading:
                 places += own
         yield together
 
-    def _read_batch(self, session: Session, number: int, first: int, last: int, of_a_task: int) -> Iterator[Task]:
+    def _read_batch(self, session: Session, number: int, first: int, last: int) -> Iterator[Task]:
         part = self._parts[number]
         if not first:
             self._limits = self._read_limits(session, part)
@@ -183,7 +195,7 @@ class Reading:
             name: self._read_measurements(session, self._above, name, part.parent + first, part.parent + last)
             for name in families
         }
-        for begin, end in divide_parents(part.starts, first, last, of_a_task):
+        for begin, end in divide_parents(part.starts, first, last, self._of_a_task):
             own = {name: of_batch.between(begin - first, end - first) for name, of_batch in families.items()}
             parents = {
                 name: tuple(replace(query, answers=query.answers[begin - first : end - first]) for query in queries)

@@ -37,13 +37,12 @@ from assets.release.stage import release_stage
 from assets.topdown.estimation import (
     SECONDS_BETWEEN_REPORTS,
     Report,
-    count_processes,
     find_wrong_levels,
     hash_estimates,
-    read_draw_id,
 )
 from assets.topdown.histograms import read_counts
 from assets.topdown.invariants import derive_all_limits
+from assets.topdown.reading import count_processes, read_draw_id
 from assets.topdown.release import REPLICATES, SPINE, TopDownRelease, TreeRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.workers import ReplicateTask, make_replicate, perform
