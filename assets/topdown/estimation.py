@@ -36,6 +36,7 @@ from assets.topdown.information import (
     Key,
     find_wrong_information,
     hash_regions,
+    list_made_of,
     list_parts,
     read_accounts,
     to_scope,
@@ -279,7 +280,8 @@ def find_wrong_levels(
     the SHA-256 of the answers of each stream as they were read.
 
     Scopes below one whose account is no longer known are left out. The whole of a level is wrong if its view does not
-    show exactly the tables of all states.
+    show exactly the tables of all states. If the finest places were estimated from other answers than their information
+    was made of, so is all information above them wrong, and every estimate, as all are made of the root's.
     """
     tree, chain = read_tree(session, release), _Chain(session, custody, release, read_draw_id(session, release))
     regions, states = hash_regions(session, release, tree), chain.states
@@ -290,6 +292,7 @@ def find_wrong_levels(
         found, of_information = find_wrong_information(session, custody, release, chain.draw_id, states, regions)
         wrong, read = [to_scope(part, states) for part in found], dict(of_information)
     known: dict[Scope | None, Estimation] = {}
+    differing = set[str]()
     for scope in list_scopes(release, states):
         above = scope.above(release)
         if above and above not in known:
@@ -302,15 +305,19 @@ def find_wrong_levels(
         region = hash_facts([of_states[states.index(scope.state)]] if scope.state else own)
         answers = json.loads(stored.read)
         due = _made_of(release, chain.draw_id, scope, region, known.get(above), chain.read_basis(scope))
-        if stored.made_of != due or any(read.get(label, digest) != digest for label, digest in answers.items()):
+        if stored.made_of != due:
             wrong.append(scope)
+        differing |= {label for label, digest in answers.items() if read.get(label, digest) != digest}
         read |= answers
         known[scope] = stored
     for level in release.levels:
         is_known = all(scope in known for scope in list_scopes(release, states) if scope.level == level)
         if is_known and not _is_united(session, release, level, states):
             wrong.append(Scope(level))
-    return tuple(wrong), read
+    if differing:
+        parts = list_made_of(session, custody, release, differing, states)
+        wrong += [*(to_scope(part, states) for part in parts), *filter(None, known)]
+    return tuple(dict.fromkeys(wrong)), read
 
 
 def unite_states(session: Session, custody: Custody, release: TopDownRelease) -> list[Estimation]:

@@ -11,7 +11,7 @@ Only public tables are read, so nothing is charged.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -214,6 +214,18 @@ def find_wrong_information(
         else:
             read |= json.loads(account.read)
     return wrong, read
+
+
+def list_made_of(
+    session: Session, custody: Custody, release: TopDownRelease, labels: Collection[str], states: Sequence[str]
+) -> list[Key]:
+    """The stored information that was made of the answers of some streams, or of such information."""
+    stored, found = _read_stored(session, custody, release), list[Key]()
+    for key in _list_keys(release, states):
+        own = json.loads(stored[key].read) if key in stored else {}
+        if not own.keys().isdisjoint(labels) or any(below in found for below in _below(release, key, states)):
+            found.append(key)
+    return found
 
 
 def list_parts(release: TopDownRelease, scope: Scope, states: Sequence[str]) -> list[Key]:

@@ -78,10 +78,10 @@ def test_each_part_of_full_information_gains_what_is_documented(census: Replicat
 
 def test_the_linear_intervals_cover_what_they_state(census: ReplicateTask) -> None:
     """Nine in ten before rounding, in every level and size with 1,000 cells or more; at least 88% after rounding
-    inwards and cutting; and so do unions of blocks, of which variances added up as if independent would not."""
+    inwards and cutting."""
     tallies = []
     for draw in range(2):
-        persons, informed, linear = estimate_linearly(census, draw)
+        persons, _, linear = estimate_linearly(census, draw)
         tallies.append(cover(persons, linear))
     found = pd.concat(tallies).groupby(["depth", "size"]).sum()
     large = found[found["cells"] >= 1_000]
@@ -90,7 +90,13 @@ def test_the_linear_intervals_cover_what_they_state(census: ReplicateTask) -> No
     assert before.between(0.88, 0.92).all()
     assert (after >= 0.88).all()
     assert ((large["squares"] / large["variance"]) ** 0.5).between(0.93, 1.07).all()
-    assert 0.85 <= cover_unions(persons, informed, linear) <= 0.95
+
+
+def test_the_intervals_of_unions_cover_what_they_state(census: ReplicateTask) -> None:
+    """FALSEALARM. Variances added up as if blocks were independent cover nearly everything."""
+    together, apart = cover_unions(census)
+    assert 0.88 <= together <= 0.92
+    assert apart > 0.97
 
 
 def test_a_nation_gains_most_at_tracts(census: ReplicateTask) -> None:
