@@ -507,8 +507,8 @@ def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path)
     blocks = intervals.loc[intervals.level == "Block", ["P12_002N_linear_lower", "P12_002N_linear_upper"]]
     men = dict(truth)
     inside = [lower <= men.get(number, 0) <= upper for number, (lower, upper) in enumerate(blocks.to_numpy())]
-    assert len(inside) >= 50
-    assert np.mean(inside) > 0.6, "if 90% are covered, in all but one of a million draws of 50 blocks"
+    assert len(inside) >= 25
+    assert np.mean(inside) > 0.5, "if 90% are covered, in all but one of a million draws of 25 blocks"
     both = [deployment.release.public(name) for name in ("redistricting", "redistricting_linear")]
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert deployment.versions()["redistricting"] == session.content_version(both), "so that Dagster sees a change"
