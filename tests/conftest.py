@@ -31,7 +31,7 @@ settings.register_profile("whole", deadline=None, derandomize=True, max_examples
 settings.register_profile("quick", settings.get_profile("whole"), max_examples=QUICK)
 
 LONGEST_FIRST = (
-    "browser/test_officer.py",
+    "browser/test_ui.py",
     "contract",
     "browser",
     "test_compilation.py",

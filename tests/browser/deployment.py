@@ -50,13 +50,14 @@ class Site:
         """The address of a release's job."""
         return f"{self.address}/locations/stirred/jobs/{group(release)}"
 
-    def await_publication(self, release: str) -> None:
-        """Wait until a release is published, or a run of this deployment has failed."""
+    def await_publication(self, release: str, refused: int = 0) -> None:
+        """Wait until a release is published, or a run of it has failed after those that were refused."""
         deadline = time.monotonic() + PATIENCE / 1000
-        failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
+        statuses = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+        failed = dg.RunsFilter(job_name=group(release), statuses=statuses)
         with dg.DagsterInstance.from_config(str(self.published.parent / "dagster")) as instance:
             while not self.certificate(release).exists():
-                assert not instance.get_runs(failed, limit=1), f"{release} is not published: a run failed"
+                assert instance.get_runs_count(failed) <= refused, f"{release} is not published: a run failed"
                 assert time.monotonic() < deadline, f"{release} is not published"
                 time.sleep(0.2)
 

@@ -110,7 +110,7 @@ def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deploymen
     assert [entry.kind for entry in ledger] == ["reserve", "settle"]
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.deep
 def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: Deployment[Any], kind: Kind) -> None:
     ledger, draw = published.ledger, drawn(published)
@@ -130,7 +130,7 @@ def test_confidential_input_that_changed_after_the_charge_is_not_drawn_from(kind
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
 
 
-@deep_cases(2)
+@deep_cases(1)
 def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tmp_path: Path) -> None:
     if kind is KINDS["dhc"]:
         pytest.skip("it stops before: the redistricting data are published from other records")
@@ -157,7 +157,7 @@ def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tm
     assert [entry.kind for entry in later.ledger] == ["reserve"]
 
 
-@deep_cases(3)
+@deep_cases(2)
 @pytest.mark.deep
 def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other_records_than_it_says(
     kind: Kind, tmp_path: Path
@@ -198,7 +198,7 @@ def test_a_settled_draw_that_would_come_out_differently_changes_nothing(
     assert drawn(published) == altered
 
 
-@deep_cases(2)
+@deep_cases(1)
 def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path: Path) -> None:
     if kind.small_cap is None:
         pytest.skip("no cap bounds it; what its dataset must allow is tested in tests/assets/pair_swapping")
@@ -212,7 +212,7 @@ def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path
     assert deployment.context.method.drawn_table not in tables
 
 
-@deep_cases(2)
+@deep_cases(1)
 def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -286,7 +286,7 @@ def test_the_page_on_reliability_shows_the_figures_of_the_last_run(figures: Path
 )
 def test_a_sample_of_the_faults_does_no_harm(sections: list[str], tmp_path: Path) -> None:
     """The command itself, so that it does not rot between its runs at full size."""
-    options = ["--sample", "3", "--releases", "swapping", "--figures", str(tmp_path / "figures.json")]
+    options = ["--sample", "2", "--releases", "swapping", "--figures", str(tmp_path / "figures.json")]
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults", *sections, *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

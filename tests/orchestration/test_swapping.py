@@ -543,7 +543,7 @@ def test_valid_files_pass_the_check_of_yaml(project: Path) -> None:
     assert status == 0, said
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_release_that_cannot_be_carried_out_is_named_and_nothing_runs(project: Path, tmp_path: Path) -> None:
     bad = changed_project(project, tmp_path, name="roles", swap=["county", "size"])
     status, said = dg_command(bad, "launch", "--job", "village__counties")

@@ -23,6 +23,7 @@ from resources.lake import LakeZone
 from resources.statements import SQL, Table, Zone
 from resources.storage import Removal, TransientError
 from resources.warehouse import Warehouse, WarehouseError
+from tests.depth import deep_cases, quick_cases
 from tests.lake import COMPUTING, ZONES, Lake, make_lake
 from tests.postgres import Server
 
@@ -447,6 +448,8 @@ def found(lake: Lake, texts: list[str]) -> set[str]:
 # The custody ------------------------------------------------------------------------------------------------
 
 
+@deep_cases(0)
+@quick_cases(1)
 @pytest.mark.parametrize("given", [False, True], ids=["key in a file", "key in the environment"])
 def test_no_key_is_made_for_a_lake_that_has_tables(
     lake: Lake, warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool

@@ -761,7 +761,7 @@ def test_a_change_of_order_shows(written, orders):
     assert assert_every_one_is_refused(written, reordered) == 2 * len(orders)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_repeated_entry_shows(written):
     def repeated(intact):
         for number, row in enumerate(intact):

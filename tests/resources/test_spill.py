@@ -194,7 +194,7 @@ def test_a_folder_in_which_others_could_replace_what_is_spilled_is_refused(store
         assert list(shared.iterdir()) == []
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_sessions_of_several_threads_spill_at_once_without_disturbing_each_other(store):
     def work(number):
         with store.session() as session:

@@ -25,7 +25,7 @@ from mechanisms import delimited
 from resources.custody import Custody
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 VERSION_KEY = bytes(range(32))
 MARKER = "Quetzalcoatl"
@@ -148,6 +148,7 @@ def spoil(table: str, row: int, column: str, value: str) -> Callable[[Town], Non
 OUTSIDE = "value outside its domain"
 
 
+@deep_cases(8)
 @quick_cases(8)
 @pytest.mark.parametrize(
     ("spoiling", "message"),
@@ -218,6 +219,7 @@ def test_one_bad_value_ends_in_one_clear_error(town: Town, spoiling: Callable[[T
 MANY = b"".join(b"%d,x\n" % serial for serial in range(3, 5000))
 
 
+@deep_cases(6)
 @quick_cases(5)
 @pytest.mark.parametrize(
     ("text", "rule"),

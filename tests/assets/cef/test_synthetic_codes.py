@@ -258,7 +258,7 @@ def test_nearly_every_code_occurs_in_a_large_census(tmp_path: Path) -> None:
         assert county > 1.3 * state > 1.3 * 1.3 * nation, race
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_safetab_counts_the_same_in_the_census_and_in_the_files_written_from_it(tmp_path: Path) -> None:
     """Every region type, level, group and cell, of persons and of households; and the same regions."""
     population = SyntheticPopulation(seed=7, households=30_000, states=["01", "02", "72"], detailed_codes=True)

@@ -25,7 +25,7 @@ from resources.warehouse import Session, Warehouse
 from tests.assets.cef import test_detailed_files as detailed
 from tests.assets.cef.test_ingestion import UNITS, Town
 from tests.assets.cef.test_survey import parameters
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.lake import make_lake
 from tests.postgres import Server
 
@@ -344,6 +344,7 @@ def in_lake(postgres: Server, folder: Path, patched: pytest.MonkeyPatch) -> Offi
     return office
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("moment", ["after the commit", "after the session"])
 def test_in_a_lake_a_table_that_another_writer_altered_is_not_what_was_read(
@@ -374,7 +375,7 @@ def test_in_a_lake_a_table_that_another_writer_altered_is_not_what_was_read(
     assert not office.materialize()[0]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_in_a_lake_a_source_that_has_not_changed_is_not_read_again_either(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,7 +138,7 @@ def test_with_the_custodys_key_the_very_same_search_finds_the_record(
     assert Attack(shown, candidates).suspects([deployment.context.custody.version_key()]) == [TRUTH]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
     candidates: list[PHSafeDeployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +174,7 @@ def imitated(root: Path, race: str, key: str | None, custody: Path | None = None
     return hashes_shown(deployment)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_who_runs_the_deployment_under_guessed_keys_cannot_tell_the_guesses_apart(
     shown: set[str], tmp_path: Path
 ) -> None:
@@ -184,7 +184,7 @@ def test_who_runs_the_deployment_under_guessed_keys_cannot_tell_the_guesses_apar
     assert common[0] == common[1]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_with_the_custody_itself_he_tells_them_apart(
     deployment: PHSafeDeployment, shown: set[str], tmp_path: Path
 ) -> None:

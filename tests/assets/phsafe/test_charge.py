@@ -26,7 +26,7 @@ from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger
 from resources.statements import Zone
 from tests.deployments import SHOWN, Deployment
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.phsafe_deployments import FEW, TO_COUNTS, TO_DRAW, TO_PUBLICATION, Files, census, changed, phsafe_deployment
 
 PHSafeDeployment = Deployment[PHSafeRelease]
@@ -307,6 +307,7 @@ def test_what_no_measurement_depends_on_makes_no_draw(drawn: Drawn, changes: Map
     assert again.ledger == drawn.ledger
 
 
+@deep_cases(3)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "changes",

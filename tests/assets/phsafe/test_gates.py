@@ -326,7 +326,7 @@ def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: PHSafeDeploym
     refuses_to_publish(replace(escrowed, definitions=careless), {"confidentiality"}, "")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_whole_run_puts_right_what_was_altered(escrowed: PHSafeDeployment) -> None:
     """The stages are made anew from the source: nothing altered by hand survives them, and nothing is charged."""
     before, ledger = escrowed.published(), escrowed.ledger

@@ -31,6 +31,7 @@ from assets.release.published import PublishedColumn, PublishedTable
 from assets.release.release import UNDECLARED, Publisher, Release, ReleaseDeclaration
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse
+from tests.depth import deep_cases
 
 CREATED = "2026-03-01T09:30:00Z"
 
@@ -168,6 +169,7 @@ ORDERS = {
 }
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("rows", ORDERS)
 def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_of_threads(

@@ -222,14 +222,14 @@ def test_records_of_safetabs_files_are_counted_as_the_oracle_counts(session: Ses
     check_files(session, data)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @MANY
 @given(st.data())
 def test_many_records_of_safetabs_files_are_counted_as_the_oracle_counts(session: Session, data: st.DataObject) -> None:
     check_files(session, data)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @MANY
 @given(st.data())
 def test_records_of_the_production_layout_are_counted_as_the_oracle_counts(

@@ -24,7 +24,7 @@ from mechanisms.safetab.design import SafeTabPDesign
 from resources.statements import Zone
 from resources.warehouse import Session
 from tests.deployments import Deployment
-from tests.depth import deep_cases
+from tests.depth import deep_cases, quick_cases
 from tests.docs.warehouse import tables_of, undescribed
 from tests.safetab_deployments import HOUSEHOLDS, release_of_persons, safetab_deployment
 
@@ -115,6 +115,8 @@ WRONG: dict[str, tuple[Callable[[SafeTabPDesign], SafeTabPDesign], set[str]]] = 
 }
 
 
+@deep_cases(1)
+@quick_cases(2)
 @pytest.mark.parametrize("variant", WRONG)
 @pytest.mark.usefixtures("put_back")
 def test_a_draw_from_another_design_is_noticed(made: Deployment[Any], variant: str) -> None:
@@ -168,7 +170,7 @@ ALTERED: dict[str, tuple[str, set[str]]] = {
 }
 
 
-@deep_cases(7)
+@deep_cases(5)
 @pytest.mark.parametrize("alteration", ALTERED)
 @pytest.mark.usefixtures("put_back")
 def test_altered_tables_of_persons_are_noticed(made: Deployment[Any], alteration: str) -> None:

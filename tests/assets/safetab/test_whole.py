@@ -226,7 +226,7 @@ def test_the_files_of_a_town_without_noise_are_the_oracles_to_the_byte(
     )
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(
     max_examples=examples_tried(60),
     deadline=None,

@@ -38,7 +38,7 @@ from tests.attacker import (
     tells,
 )
 from tests.deployments import COUNTIES, TO_PUBLICATION, Deployment, households, small_deployment
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 FIRST_KEY = 941_700_000_000
 KEYED = [row | {"serial": FIRST_KEY + 8_191 * row["serial"]} for row in households(16)]
@@ -152,6 +152,7 @@ def test_with_the_custodys_key_the_same_search_finds_the_record(attack: Attack) 
     assert attack.suspects([attack.deployment.context.custody.version_key()]) == [LAST_AT]
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("forgotten", ["version_key", "session"])
 def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
@@ -231,7 +232,7 @@ def imitated(root: Path, key: str, exchanged: bool) -> set[str]:
     return hashes_shown(deployment)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_guessed_keys_do_not_distinguish_candidates_of_one_universe(victim: Deployment, tmp_path: Path) -> None:
     """His runs share the same hashes with the victim's for both candidates: those of the invariants only."""
     shown = hashes_shown(victim)
@@ -240,7 +241,7 @@ def test_guessed_keys_do_not_distinguish_candidates_of_one_universe(victim: Depl
     assert common[0] == common[1]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_custody_itself_distinguishes_them(victim: Deployment, tmp_path: Path) -> None:
     shown = hashes_shown(victim)
     draws = {entry.draw_id for entry in victim.ledger} | {entry.commitment for entry in victim.ledger}

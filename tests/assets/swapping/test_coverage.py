@@ -57,6 +57,7 @@ def keys(table: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
+@pytest.mark.prove
 def test_intervals_of_counts_of_20_and_more_cover_the_true_count_in_nine_of_ten_cases(tmp_path: Path) -> None:
     dataset = SyntheticCensus.resolve_from_yaml(yaml.safe_dump(declared("dataset"))).declaration
     warehouse = Warehouse(folder=str(tmp_path / "warehouse"))

@@ -19,13 +19,14 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session
 from tests.assets.swapping.villages import village
 from tests.deployments import PERSON_PRODUCTS, PERSONS, UNITS, households, members
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 KEY = bytes(range(32))
 INVARIANT = ("size_by_county", "sex_by_tenure")
 RATES, DRAWS = (Fraction(1, 3), Fraction(1, 2)), 3
 
 
+@deep_cases(3)
 @quick_cases(3)
 @pytest.mark.parametrize("at_a_time", [1, 200, 10**9], ids=["one by one", "a few together", "all together"])
 @pytest.mark.parametrize("name", [product["name"] for product in PERSON_PRODUCTS])

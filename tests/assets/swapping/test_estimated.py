@@ -22,6 +22,7 @@ from mechanisms.swapping.permutation import Contingency
 from resources.statements import Zone
 from resources.warehouse import Session
 from tests.assets.swapping.villages import Village, village
+from tests.depth import deep_cases, quick_cases
 from tests.mechanisms.swapping.enumeration import algorithm_1, cycle_type
 
 UNITS = {
@@ -103,6 +104,8 @@ def tabulated(session: Session, release: SwappingRelease, name: str) -> Cells:
     return {tuple(each for name, each in row.items() if name not in figures): row for row in rows}
 
 
+@deep_cases(1)
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("changes", "rates"),
     [

@@ -32,6 +32,7 @@ from resources.custody import Custody
 from resources.statements import Zone
 from tests.assets.swapping.villages import VERSION_KEY, Village, village
 from tests.deployments import PERSONS, TO_PUBLICATION, UNITS, Deployment, households, members, small_deployment
+from tests.depth import deep_cases
 from tests.gates import executes, failing
 
 CUSTODY = cast(Custody, SimpleNamespace(version_key=lambda: VERSION_KEY))
@@ -351,6 +352,7 @@ def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return request.param, deployment
 
 
+@deep_cases(2)
 @pytest.mark.deep
 def test_a_whole_release_passes_its_gates_and_its_certificate_says_what_is_charged(
     published: tuple[str, Deployment],

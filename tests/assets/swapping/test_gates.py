@@ -318,7 +318,7 @@ QUICK = {the_cef_afterwards, two_records_exchanged, in_a_product}
 
 
 @quick_cases(2)
-@deep_cases(6)
+@deep_cases(4)
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, marks=[] if case.alter in QUICK else pytest.mark.deep) for case in ALTERATIONS],

@@ -62,6 +62,7 @@ def published(request: pytest.FixtureRequest) -> Published:
     return request.getfixturevalue(request.param)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_without_changes_bytes_and_versions_are_the_same_and_nothing_is_charged(
     published: Published, tmp_path: Path

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -296,11 +296,16 @@ def same_draws_in_every_run() -> Iterator[None]:
 
 
 QUICK = (persons_following,)
+PROVEN = (units_only, no_match_variables, a_stratum_of_equal_records, nulls_among_persons, no_products)
+
+
+def depth(make: Callable[[Path], Case]) -> list[pytest.MarkDecorator]:
+    return [] if make in QUICK else [pytest.mark.prove if make in PROVEN else pytest.mark.deep]
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(make, marks=[] if make in QUICK else pytest.mark.deep) for make in CASES],
+    params=[pytest.param(make, marks=depth(make)) for make in CASES],
     ids=[make.__name__ for make in CASES],
 )
 def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:

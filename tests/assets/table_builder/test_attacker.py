@@ -128,7 +128,7 @@ def test_no_key_of_a_record_or_cell_is_public(victim: Deployment[HypercubeReleas
     assert [each for each in secrets if each in shown] == []
 
 
-@deep_cases(1)
+@pytest.mark.prove
 def test_an_edition_of_other_records_with_the_same_counts_is_another_draw(
     victim: Deployment[HypercubeRelease], tmp_path: Path
 ) -> None:

@@ -559,7 +559,7 @@ def alters(statement: str) -> Callable[[Deployed], None]:
     return alter
 
 
-@deep_cases(4)
+@deep_cases(3)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("cube", "statement", "failing"),

@@ -39,6 +39,7 @@ from tests.attacker import (
     tells,
 )
 from tests.deployments import Deployment
+from tests.depth import deep_cases
 from tests.phsafe_deployments import Files, census, changed
 from tests.topdown_deployments import (
     TO_CHARGE,
@@ -178,6 +179,7 @@ def test_with_the_custodys_key_the_very_same_search_finds_the_record(
     assert Attack(shown, candidates).suspects([deployment.context.custody.version_key()]) == [TRUTH]
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("version", ["content_version", "sorted_version"])
 def test_in_a_deployment_that_forgot_a_key_the_attacker_finds_the_record(
@@ -220,7 +222,7 @@ def test_who_runs_the_deployment_under_a_guessed_key_cannot_tell_the_guesses_apa
     assert common[0] == common[1]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_with_the_custody_itself_he_tells_them_apart(deployment: TopDownDeployment, tmp_path: Path) -> None:
     draws = {entry.draw_id for entry in deployment.ledger} | {entry.commitment for entry in deployment.ledger[:1]}
     deployments = [imitated(tmp_path / race, guessed(race), deployment.root / "custody") for race in RACES]

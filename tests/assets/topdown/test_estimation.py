@@ -58,7 +58,7 @@ from tests.assets.topdown.table_oracle import (
     write_spine,
     written,
 )
-from tests.depth import examples, quick_cases
+from tests.depth import deep_cases, examples, quick_cases
 from tests.phsafe_deployments import census
 from tests.topdown_deployments import TO_PUBLICATION, redeclared, topdown_deployment, with_quarters
 
@@ -600,6 +600,7 @@ TAMPERED = [
 ]  # fmt: skip
 
 
+@deep_cases(6)
 @quick_cases(5)
 @pytest.mark.parametrize(("level", "change", "gate", "says"), TAMPERED)
 def test_tables_that_break_a_rule_fail_its_gate(

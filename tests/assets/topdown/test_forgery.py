@@ -194,6 +194,7 @@ def test_a_recomputed_plain_hash_does_not_help(estimates: Village) -> None:
     assert made(warehouse, release)[0] == (name,)
 
 
+@deep_cases(6)
 @pytest.mark.deep
 @pytest.mark.parametrize("column", ["made_of", "read", "content", "places", "parents", "solved", "gap", "seconds"])
 def test_every_field_of_an_account_is_sealed(estimates: Village, column: str) -> None:

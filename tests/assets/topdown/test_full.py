@@ -38,6 +38,7 @@ from tests.assets.topdown.table_oracle import (
     write_spine,
 )
 from tests.assets.topdown.test_estimation import broken, require_constraints
+from tests.depth import deep_cases
 from tests.topdown_deployments import redeclared
 
 KEY = bytes(range(32))
@@ -195,6 +196,7 @@ def test_blocks_lean_on_their_housing_units(full: Full, tmp_path: Path, monkeypa
         assert np.array_equal(counts, stored), name
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_states_and_processes_make_no_difference(full: Full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """State by state in four processes, or all in one. Wrong programs: information or units that depend on how places

@@ -456,7 +456,7 @@ def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: TopDownDeploy
     refuses_to_publish(replace(escrowed, definitions=careless), {"confidentiality"}, "")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_whole_run_puts_right_what_was_altered(escrowed: TopDownDeployment) -> None:
     """The stages are made anew from the source: nothing altered by hand survives them, and nothing is charged."""
     before, ledger = escrowed.published(), escrowed.ledger
@@ -482,6 +482,7 @@ def noise_twice_as_wide(noise: DiscreteGaussian, count: int, stream: WordSource)
     return right_sample(DiscreteGaussian(4 * noise.variance), count, stream)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("wrong", [no_noise, noise_twice_as_wide])
 def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(

@@ -385,7 +385,7 @@ def test_only_views_that_put_tables_together_are_read(tmp_path: Path, text: str 
             pass
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_full_estimation_by_state_is_that_of_one_run_and_passes_every_check(tmp_path: Path, key: None) -> None:
     """From source files to publication. Wrong programs: units estimated with the states' levels, before other states
     have persons; information that a partition makes for itself."""

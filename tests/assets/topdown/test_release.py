@@ -714,7 +714,7 @@ def with_person(files: Files, number: int, **codes: str) -> Files:
     return changed(files, persons=lambda rows: rows[number].update(codes))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_made_again_it_has_the_same_bytes_and_the_same_versions_and_costs_nothing(
     of_production: Case, tmp_path: Path
 ) -> None:
@@ -775,7 +775,7 @@ def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return levels
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
     cases: Cases, tmp_path: Path, estimated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -857,7 +857,7 @@ def test_a_block_in_two_places_is_refused_before_anything_is_charged(tmp_path: P
     assert deployment.published() == {}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_draw_that_is_estimated_otherwise_is_a_further_edition(tmp_path: Path) -> None:
     """Each level alone, leaning on housing units, and back; the draw is charged once. Wrong programs: the earlier files
     are replaced, as of the same draw, or if their signature is wrong; a new number for each run; the model is named

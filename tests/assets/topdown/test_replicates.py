@@ -60,7 +60,7 @@ from tests.assets.topdown.table_oracle import (
     written,
 )
 from tests.deployments import SHOWN, Deployment
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.topdown_deployments import LEVELS, TO_PUBLICATION, redeclared, topdown_deployment
 
 REPEATED = 4
@@ -324,6 +324,7 @@ def deep(statement: str, problem: str) -> Any:
     return pytest.param(statement, problem, marks=pytest.mark.deep)
 
 
+@deep_cases(4)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("statement", "problem"),

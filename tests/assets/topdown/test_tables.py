@@ -127,7 +127,7 @@ def test_every_place_of_every_level_has_its_counts_in_every_table_zeros_included
 
 
 @quick_cases(1)
-@deep_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize("places", [1, 2, 3, 7])
 def test_tables_that_are_made_in_pieces_are_the_same_in_the_same_order(
     town: tuple[Products, Truth], monkeypatch: pytest.MonkeyPatch, places: int
@@ -298,6 +298,7 @@ def test_honest_microdata_pass_their_gate_however_many_places_are_compared_at_a_
     assert problems("microdata_of_estimates", made) == []
 
 
+@deep_cases(6)
 @quick_cases(4)
 @pytest.mark.parametrize(
     ("table", "statement"),

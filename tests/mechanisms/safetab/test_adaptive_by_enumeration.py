@@ -30,7 +30,7 @@ from mechanisms.safetab.details import FINEST, cells, fold
 from mechanisms.safetab.lists import Iteration, RegionType
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.quantiles import Uncapped
-from tests.depth import deep_but
+from tests.depth import deep_but, deep_cases
 from tests.mechanisms.sampling.exact_noise import reference
 
 Integers = NDArray[np.int64]
@@ -370,6 +370,7 @@ PERSONS: list[Person] = [
 ]
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("order", [1.25, 2.0, GREATEST])
 def test_all_neighboring_tiny_data_sets_lose_at_most_rho_and_at_most_twice_rho(order: float) -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from mechanisms.sampling.stream import Coin, RandomStream
 from mechanisms.swapping import permutation
 from mechanisms.swapping.permutation import Contingency, count_cells, permute, permute_strata
-from tests.depth import deep_but, examples, quick_cases
+from tests.depth import deep_but, deep_cases, examples, quick_cases
 from tests.mechanisms.sampling.chi_square import alarm, power, sample
 from tests.mechanisms.sampling.word_tree import Finished, bracket
 from tests.mechanisms.swapping.enumeration import (
@@ -313,6 +313,7 @@ RATES = [Fraction(1, 10), Fraction(1, 2), Fraction(7, 10), Fraction(19, 20)]
 QUICK = {(FIVE_MIXED, RATES[0]), (SIX_MIXED, RATES[1]), (FOUR_DISTINCT, RATES[2]), (FIVE_MIXED, RATES[3])}
 
 
+@deep_cases(4)
 @quick_cases(2)
 @pytest.mark.parametrize(("stratum", "rate"), deep_but(QUICK, product([FOUR_DISTINCT, FIVE_MIXED, SIX_MIXED], RATES)))
 def test_draws_from_the_real_stream_have_the_exact_output_distribution(stratum: Stratum, rate: Fraction) -> None:

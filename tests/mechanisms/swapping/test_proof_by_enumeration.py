@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from mechanisms.swapping.loss import evaluated, theorem_1
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.mechanisms.swapping.enumeration import (
     Mechanism,
     Stratum,
@@ -109,6 +109,7 @@ def test_theorem_1_bounds_every_pair_of_the_hardest_universes(universe: Universe
     assert_theorem_1(universe)
 
 
+@deep_cases(3)
 @pytest.mark.deep
 @pytest.mark.parametrize("records", range(4, 8))
 def test_theorem_1_bounds_every_pair_of_every_larger_universe(records: int) -> None:

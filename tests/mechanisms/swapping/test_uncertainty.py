@@ -110,7 +110,7 @@ def test_estimates_and_their_variances_are_unbiased_after_every_swap_of_small_st
             require_unbiased(held, taken, rate)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_they_are_unbiased_in_strata_of_five_and_six_records() -> None:
     for held, taken in strata((5, 6)):
         if list(taken) == sorted(taken) or held in [weights[: len(held)] for weights in WEIGHTS]:
