@@ -119,6 +119,7 @@ _CAPS: Mapping[str, Any] = {
     "phsafe": {"rho": 1},
     "safetab": {"rho": 20},
     "topdown": {"rho": 5},
+    "dhc": {"rho": 40},
     "table builder": 10,
     "quantiles": 10,
     "drawn quantiles": 10,
@@ -132,7 +133,7 @@ _CAPS: Mapping[str, Any] = {
 RELEASES: Mapping[str, Disturbed] = {
     **{name: Disturbed(kind.build, _CAPS[name]) for name, kind in KINDS.items()},
     "swapping, ephemeral key": Disturbed(KINDS["swapping"].build, _CAPS["swapping"], "ephemeral"),
-    "dhc": Disturbed(partial(dhc_deployment, homes=20), {"rho": 40}),
+    "dhc": Disturbed(partial(dhc_deployment, homes=20), _CAPS["dhc"]),
     "safetab of households": Disturbed(_of_households, {"rho": 45}),
     "topdown, full estimation": Disturbed(_changed("topdown", estimation="full"), _CAPS["topdown"]),
     "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),
