@@ -39,6 +39,10 @@ POSTERIOR_RATIO_95, POSTERIOR_RATIO_GREATEST = "posterior to prior, 95th percent
 OVER_GUESSER = "over the guesser"
 WITHIN_ONE_ERROR, ADVANTAGE = "agreement with one error", "advantage"
 
+_RATIO = (
+    "of an attacker who knows all other records, the posterior probability of the true category, divided by that "
+    "before the publication, which is the same for all categories of the block group"
+)
 _OF_GUESSES: Mapping[str, str] = {
     "named": "share of persons whom the attack names a category for",
     "confirmed": "share of persons whose category it names rightly",
@@ -48,10 +52,9 @@ _OF_GUESSES: Mapping[str, str] = {
     "accuracy": "confirmed, where the attack names its fallback for all whom it cannot match",
     OVER_GUESSER: "accuracy less that of drawing a category from the others of the block",
     GAIN: "accuracy in the world with the person less accuracy in the world without the person, same randomness",
-    POSTERIOR_RATIO: "of an attacker who knows all other records, the mean posterior probability of the true category, "
-    "divided by that before the publication, which is the same for all categories of the block group",
-    POSTERIOR_RATIO_95: "the 95th percentile of this ratio over the targets of a draw of a tract",
-    POSTERIOR_RATIO_GREATEST: "the greatest of these",
+    POSTERIOR_RATIO: f"{_RATIO}: the mean over targets",
+    POSTERIOR_RATIO_95: f"{_RATIO}: the 95th percentile over the targets of a draw of a tract",
+    POSTERIOR_RATIO_GREATEST: f"{_RATIO}: the greatest among the targets of a draw of a tract",
 }
 _OF_GUESSERS: Mapping[str, str] = {
     "mode of others": "accuracy of naming the most frequent category among the others of the block",

@@ -105,7 +105,7 @@ def show() -> None:
         st.caption(
             "Records are synthetic: the picture shows the order of methods under these attacks, and no national "
             "percentage. A low point is no guarantee; another attack may do better. Labels that others would cover are "
-            "left out; the table has the parameters of all points."
+            "left out; the table has the parameters of all points. Bars and ±: one standard error."
         )
 
 

@@ -1,7 +1,7 @@
 """The DHC in the laboratory: persons of a tract by sex and age, within its redistricting data by TopDown.
 
 As there, a tract is taken by itself. Relationships and group quarters, which the records of the tier do not have, are
-left out of queries; those that then have nothing left are not measured. Ages are the groups of the tier.
+left out of queries; those that then ask no more than another one are not measured. Ages are the groups of the tier.
 """
 
 from collections.abc import Mapping, Sequence

@@ -158,10 +158,14 @@ def test_the_dhc_lies_within_the_redistricting_data_of_the_same_draw(t2: Truth) 
     assert detailed.cells.ravel().tolist() == list(range(DHC_SCHEMA.size))
     assert np.abs(detailed.counts - t2.counts.reshape(tract.blocks, -1)).max() < 3
     coarse_only, alone = (replace(drawn[1], measured=drawn[1].measured[:end]) for end in (len(held.measured), 0))
+    in_groups = replace(
+        drawn[1], measured=(*coarse_only.measured, *(replace(each, variance=1e12) for each in drawn[1].measured[-2:]))
+    )
     accuracy = [
         find(measure_guesses(t2, "link", link(published, t2.file)), UNIQUE, "accuracy")
-        for published in (*drawn, coarse_only, alone)
+        for published in (*drawn, coarse_only, alone, in_groups)
     ]
+    assert accuracy[1] > accuracy[4] > accuracy[2] + 0.05, "those of block groups tell more by themselves"
     assert min(accuracy[1], accuracy[3]) > 0.95 > 0.6 > accuracy[2] > accuracy[0] > 0, (
         "measurements tell what microdata do"
     )

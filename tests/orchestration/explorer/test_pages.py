@@ -257,6 +257,7 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
     assert list(shown["Less no protection"]) == [r"\-0\.100 ± 0\.004"] * 2
     assert list(shown["Persons"]) == ["1,230"] * 2
     assert list(shown["Attack"]) == ["link", "likeliest"]
+    assert any("±: one standard error" in caption.value for caption in test.caption)
     learned = test.table[1].value
     assert list(learned["Accuracy"]) == list(shown["Risk"])
     assert list(learned["Over the guesser"]) == ["–", r"0\.200 ± 0\.010"]
