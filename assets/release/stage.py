@@ -29,7 +29,8 @@ Recipes = Mapping[Table, Recipe]
 
 class LazyRecipes(Recipes):
     """Recipes of large tables, each of which is made when it is asked for; its table is stored before the next one is
-    made. A run that ends in between leaves some earlier tables, which the gate on the tables names, until a new run."""
+    made. A run that ends in between leaves the others as they were. The gate on the tables names them until a new run.
+    """
 
     def __init__(self, tables: Sequence[Table], make: Callable[[Table], Recipe]) -> None:
         self._tables, self._make = tables, make

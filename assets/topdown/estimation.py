@@ -41,6 +41,7 @@ from assets.topdown.information import (
     read_accounts,
     to_scope,
 )
+from assets.topdown.measurements import are_as_read
 from assets.topdown.reading import (
     Reading,
     Scope,
@@ -128,7 +129,8 @@ def estimate_levels(
     warehouse: Warehouse, custody: Custody, release: TopDownRelease, scopes: Sequence[Scope], report: ScopeReport
 ) -> list[Estimation]:
     """Estimate all places of scopes, each from the one before, and store their histograms in one transaction, unless
-    current estimates are stored already. Those of a scope that another one follows are in memory.
+    current estimates, made of the stored answers, are stored already. Those of a scope that another one follows are in
+    memory.
 
     Reports come every few seconds, and at the end of a scope.
 
@@ -151,7 +153,8 @@ def estimate_levels(
             if not stored:
                 break
             region = hash_facts([region.digest for region in read_regions(session, release, tree, scope)])
-            if stored.made_of != _made_of(release, draw_id, scope, region, above, basis):
+            made_of = _made_of(release, draw_id, scope, region, above, basis)
+            if stored.made_of != made_of or not are_as_read(session, release, stored.read):
                 break
             made.append(stored)
             above = stored

@@ -25,6 +25,7 @@ from assets.conventions import StageKind
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
+from assets.topdown.measurements import are_as_read
 from assets.topdown.reading import (
     PLACES_AT_A_TIME,
     InformationDigest,
@@ -136,7 +137,8 @@ def build_information(release: TopDownRelease) -> dg.AssetsDefinition:
 def make_information(
     warehouse: Warehouse, custody: Custody, release: TopDownRelease, report: Callable[[str], None]
 ) -> Accounts:
-    """Make and store the information that is missing; return how all of it was made, from the finest places up.
+    """Make and store the information that is missing, or was made of other answers than the stored ones; return how
+    all of it was made, from the finest places up.
 
     Raises StaleInputError if measurements, spine or invariants are replaced meanwhile, and GridError if measurements
     are missing.
@@ -151,7 +153,11 @@ def make_information(
             )
             regions = hash_regions(session, release, tree)
             wrong, _ = find_wrong_information(session, custody, release, draw_id, states, regions)
-            stored = read_accounts(session, custody, release, draw_id, states)
+            stored = {
+                key: account
+                for key, account in read_accounts(session, custody, release, draw_id, states).items()
+                if key not in wrong and are_as_read(session, release, account.read)
+            }
             keys = _list_keys(release, states)
             due = {_accounts_table(release).name, *(information_table(release, *key).name for key in keys)}
             surplus = [name for name in session.tables(Zone.PUBLIC, release.schema) if _is_surplus(name, due)]
@@ -165,7 +171,7 @@ def make_information(
                 for key in together:
                     further = key != together[-1]
                     below = [made[each] for each in _below(release, key, states)]
-                    own = None if key in wrong else stored.get(key)
+                    own = stored.get(key)
                     if own is None or own.made_of != _made_of(release, draw_id, key, own.held, below):
                         own = making.make(key, below, further)
                     made[key] = own

@@ -314,6 +314,21 @@ def _to_matrix(release: TopDownRelease, query: Measured, lists: pa.ListArray) ->
 
 
 def compute_stored_version(session: Session, release: TopDownRelease) -> str:
+    streams = read_streams(session, release)
+    return hash_parts(streams, [_hash_stored(session, release, streams)])
+
+
+def are_as_read(session: Session, release: TopDownRelease, read: str) -> bool:
+    """Whether the stored answers of some streams are still those that were read, whose SHA-256 by label are given as
+    JSON. Raises GridError if some are missing."""
+    digests = json.loads(read)
+    streams = [stream for stream in read_streams(session, release) if stream.label in digests]
+    return _hash_stored(session, release, streams) == digests
+
+
+def _hash_stored(session: Session, release: TopDownRelease, streams: Sequence[Stream]) -> dict[str, str]:
+    """By label, the SHA-256 of the stored answers of streams, which are all those of their parts."""
+
     def digest_part(part: Part, stopped: Stopped) -> dict[str, str]:
         digests = Digests(part.streams)
         with session.open_sibling() as own:
@@ -321,8 +336,8 @@ def compute_stored_version(session: Session, release: TopDownRelease) -> str:
                 digests.add(answers)
         return digests.by_label()
 
-    streams = read_streams(session, release)
-    return hash_parts(streams, run_in_threads(digest_part, order_parts(streams), release.declaration.processes))
+    parts = run_in_threads(digest_part, order_parts(streams), release.declaration.processes)
+    return {label: digest for part in parts for label, digest in part.items()}
 
 
 def find_unmeasured(session: Session, release: TopDownRelease) -> list[str]:

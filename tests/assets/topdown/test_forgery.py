@@ -239,7 +239,8 @@ def test_a_seal_of_another_level_or_release_does_not_fit(estimates: Village) -> 
 @deep_cases(1)
 @pytest.mark.deep
 def test_measurements_that_were_altered_only_while_they_were_read_are_found(estimates: Village) -> None:
-    """The estimates are sealed as of the draw, but the answers that were read are not those that were drawn."""
+    """The estimates are sealed as of the draw, but the answers that were read are not those that were drawn, and the
+    level is made again."""
     _, release, warehouse = estimates
     labels = labels_of(warehouse, release)
     drawn = hash_streams({label: made(warehouse, release)[1][label] for label in labels})
@@ -255,6 +256,9 @@ def test_measurements_that_were_altered_only_while_they_were_read_are_found(esti
     wrong, read = made(warehouse, release)
     assert wrong == (), "everything is made of the same draw, spine and invariants"
     assert hash_streams({label: read[label] for label in labels}) != drawn
+    estimate_all(warehouse, release)
+    wrong, read = made(warehouse, release)
+    assert (wrong, hash_streams({label: read[label] for label in labels})) == ((), drawn)
 
 
 @pytest.mark.deep
