@@ -34,7 +34,7 @@ from orchestration.explorer.products import list_publications
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 from tests.contract.kinds import KINDS, to_publication
-from tests.contract.test_contract import QUICK
+from tests.contract.test_contract import QUICK, mark
 from tests.deployments import small_deployment
 from tests.depth import deep_cases, examples
 
@@ -182,15 +182,15 @@ def require_same_cells(folder: Path, table: PublishedTable) -> None:
 
 
 @deep_cases(3)
-@pytest.mark.parametrize(
-    "kind", [pytest.param(name, marks=[] if name == QUICK else pytest.mark.deep) for name in KINDS]
-)
+@pytest.mark.parametrize("kind", [pytest.param(name, marks=mark(name)) for name in KINDS])
 def test_every_format_has_every_cell_of_the_csv_for_other_readers(kind: str, tmp_path: Path) -> None:
     """It fails for figures in another order, a total taken for a missing value, or a place without its county."""
     deployment = KINDS[kind].build(tmp_path / "release")
     deployment.reach(*to_publication(deployment.context.method))
-    folder, tables = tmp_path / "files", deployment.context.method.tables()
+    folder = tmp_path / "files"
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC], folder=tmp_path) as session:
+        # A census of few homes may have no facilities, and formats of cubes have no empty ones.
+        tables = [table for table in deployment.context.method.tables() if session.count(table.table)]
         assert write(session, folder, tables, deployment.release) == ()
     cubes = [table for table in tables if table.is_cube]
     assert cubes
