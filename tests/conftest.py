@@ -33,15 +33,16 @@ settings.register_profile("quick", settings.get_profile("whole"), max_examples=Q
 LONGEST_FIRST = (
     "browser/test_ui.py",
     "contract",
+    "docs/test_tutorial.py",
     "browser",
     "test_compilation.py",
-    "docs/test_tutorial.py",
     "assets",
     "orchestration",
     "resources",
     "",
 )
-"""The folders and files that start first, in this order, so that no long file runs alone in one process at the end."""
+"""The folders and files that start first, in this order, so that no long file runs alone in one process at the end, and
+that tests in a browser, which wait most of the time, run beside others."""
 
 
 @pytest.hookimpl(optionalhook=True)
