@@ -120,10 +120,10 @@ def build_stage(
             made, counted = recipes(session), {}
             if sealed or publishes_version:
                 counted = compute_basis(session, custody, release.dataset, release.counted_with)
-            apart = isinstance(made, LazyRecipes)
-            for table, recipe in made.items() if apart else ():
-                with session.transaction():
-                    create_tables(session, {table: recipe})
+            if apart := isinstance(made, LazyRecipes):
+                for table, recipe in made.items():
+                    with session.transaction():
+                        create_tables(session, {table: recipe})
             with session.transaction():
                 if not apart:
                     create_tables(session, made)

@@ -75,7 +75,7 @@ from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.machine import count_cores
 from resources.processes import in_processes
-from resources.statements import Fragment, Table, Zone
+from resources.statements import SQL, Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
 ESTIMATE_COLUMNS = {
@@ -88,6 +88,11 @@ ESTIMATE_COLUMNS = {
 CELLS_AT_A_TIME = 2**20
 """With each further so many counts of parents, the next families are estimated, and with so many of places, the next
 places are tabulated. A family is not divided."""
+
+_CELLS_OF_PLACES = SQL(
+    "dhc/cells_of_places",
+    "SELECT number, count(*) AS cells {% include 'topdown/chosen_counts.sql' %} GROUP BY number",
+)
 
 _PLACES_AT_A_TIME = 8192
 """So many finest places are added up to answers of the levels above at a time."""
@@ -465,7 +470,7 @@ def cut_places(
     """The places from `first` up to `last`, of the chosen level if there are more, in runs whose counts are in memory
     together, so many times: `CELLS_AT_A_TIME`, or those of a single place with more."""
     values = {"first": first, "last": last, **chosen}
-    rows = session.arrow("dhc/cells_of_places", values, estimates=estimates, chosen=list(chosen))
+    rows = session.arrow(_CELLS_OF_PLACES, values, counts=estimates, chosen=list(chosen))
     cells = np.zeros(last - first, dtype=np.int64)
     cells[rows["number"].to_numpy() - first] = rows["cells"].to_numpy()
     runs = np.maximum(np.cumsum(times * cells) - 1, 0) // CELLS_AT_A_TIME
