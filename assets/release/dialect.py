@@ -39,7 +39,7 @@ _DATES = re.compile(r"(DD([./-])MM\2YYYY|MM([./-])DD\3YYYY|YYYY([./-])MM\4DD)", 
 class Dialect(Part):
     """How a CSV file is written, where that differs from UTF-8 with commas, decimal points and dates as in ISO 8601."""
 
-    separator: Separator = Field(",", description='What separates fields: a comma, or ";", tab, "|", ":", ^ or ~.')
+    separator: Separator = Field(",", description='What separates fields: a comma, or ";", tab, "|", ":", ^ or "~".')
     encoding: str = Field(
         UTF_8,
         description="utf-8 (the default), utf-16 (with a byte-order mark), utf-16-le, utf-16-be, or an encoding of one "
