@@ -105,10 +105,7 @@ def _section(name: str, command: click.Command) -> str:
     usage = " ".join(command.collect_usage_pieces(context))
     paragraphs = (command.help or "").replace("\b", "").split("\n\n")
     text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    options = [
-        (f"`{option.get_help_record(context)[0]}`", format_cell(option.help or ""))  # type: ignore[index]
-        for option in command.params
-        if isinstance(option, click.Option)
-    ]
+    records = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
+    options = [(f"`{record[0]}`", format_cell(record[1])) for record in records if record]
     table = format_table(("option", "meaning"), options) if options else ""
     return format_section(3, name, f"```sh\n{name} {usage}\n```\n\n{text}\n\n{table}")
