@@ -390,9 +390,19 @@ def test_a_refused_draft_leaves_no_file_and_no_folder_behind(
         assert capsys.readouterr().err == "release town/tables: no\nNothing was written.\n"
 
 
-def test_examples_have_the_states_of_the_dataset() -> None:
-    text = fill_in_example("orchestration.components.PHSafe", "town", "s_dhc", states=("10", "44"))
-    assert yaml.safe_load(text)["attributes"]["states"] == ["10", "44"]
+@pytest.mark.parametrize(
+    ("component", "states", "proposed"),
+    [
+        ("PHSafe", ["10", "44"], ["10", "44"]),
+        ("PHSafe", ["10", "44", "72"], ["10", "44"]),
+        ("PHSafe", ["72"], ["72"]),
+        ("SafeTabP", ["10", "44", "72"], ["10", "44", "72"]),
+    ],
+)
+def test_examples_have_the_states_of_the_dataset(component: str, states: list[str], proposed: list[str]) -> None:
+    """A census from files declares all states and Puerto Rico, which PHSafe refuses together."""
+    text = fill_in_example(f"orchestration.components.{component}", "town", "s_dhc", states=states)
+    assert yaml.safe_load(text)["attributes"]["states"] == proposed
 
 
 @pytest.mark.parametrize(("text", "name"), [("My File-2", "my_file_2"), ("2024 survey", "table_2024_survey")])
