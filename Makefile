@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without compiled modules, every process of the tests and every command would compile all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 # Python compiles what is imported, less than half of what is installed. pip would compile all of it, in one process.
-export PIP_NO_COMPILE := 1
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
 .PHONY: demo showcase explore test test-deep prove faults ui bench pictures docs docs-check lint lock clean
@@ -27,7 +27,7 @@ ui: $(READY)        ## the Dagster UI, with schedules and sensors, on http://loc
 # Files are begun in the order that tests/conftest.py gives them.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-test: $(READY)      ## every claim, on a part of the cases: four minutes on two cores
+test: $(READY)      ## small cases of most claims: four minutes on two cores
 	@$(PYTEST) -m "not deep and not prove and not fault" $(TESTS)
 
 test-deep: $(READY) ## what CI runs: those tests and more cases, kinds of release and walks in the browser
@@ -41,7 +41,7 @@ faults: $(READY)    ## kills, full disks, tampering, launches at once, at full s
 	@$(BIN)/python -W ignore -m tests.faults
 
 bench: $(READY)     ## ratios against peers and limits, written to benchmarks/results.json
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@$(PIP) --require-hashes -r requirements-bench.lock
 	@$(BIN)/python -m benchmarks
 
 pictures: $(READY)  ## the pictures in docs/ that follow from imports and asset graph; a test finds stale ones
@@ -59,7 +59,7 @@ docs-check: $(INSTALLED) $(DOCS)    ## build the site into build/site; a broken 
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore -m mkdocs
 
 $(DOCS): $(INSTALLED) requirements-docs.lock
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@$(PIP) --require-hashes -r requirements-docs.lock
 	@touch $@
 
 lint: $(INSTALLED)
@@ -70,8 +70,9 @@ lint: $(INSTALLED)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header \
 	--no-annotate
 
-lock:               ## re-resolve the lock files (needs uv); a cluster's image, the benchmarks and the site have their own
+lock:               ## re-resolve the lock files (needs uv); pip, a cluster's image, the benchmarks and the site have their own
 	$(LOCK) pyproject.toml --extra dev -o requirements.lock
+	echo pip | $(LOCK) - -o requirements-pip.lock
 	{ echo 'setuptools>=77'; echo '.[cluster]'; } | $(LOCK) - -c requirements.lock --no-emit-package stirred -o requirements-cluster.lock
 	{ echo opendp; echo ortools; } | $(LOCK) - -c requirements.lock -o requirements-bench.lock
 	{ echo 'mkdocs-material<10'; echo latex2mathml; echo 'mkdocstrings[python]'; } | $(LOCK) - -c requirements.lock -o requirements-docs.lock
@@ -80,14 +81,16 @@ clean:              ## remove the environment, not the data under var/ and publi
 	rm -rf $(VENV)
 
 # The lock's hashes cover the build tool too, so nothing unpinned is fetched.
-$(INSTALLED): requirements.lock pyproject.toml
+# Python's own pip may be years old and take three times as long.
+$(INSTALLED): requirements-pip.lock requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Stirred needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV) \
 		|| { echo "$(PYTHON) cannot make a virtual environment (Debian keeps venv in the package python3-venv)"; exit 1; }
 	@echo "Setting up $(VENV) ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PIP) --require-hashes -r requirements-pip.lock
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@touch $@
 
