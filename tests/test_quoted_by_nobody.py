@@ -520,6 +520,7 @@ def test_what_is_wrong_with_a_source_quotes_no_cell_and_no_name_that_may_be_one(
 # The explorer ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_the_process_of_the_explorer_gets_no_secret(planted: Mapping[str, str], tmp_path: Path) -> None:
     """But for the folders that declarations use, without which it could not load them."""
     given = launcher.make_environment(Settings(str(tmp_path), str(tmp_path), str(tmp_path), "", (), 1))

@@ -8,6 +8,7 @@ import pytest
 from assets.confidentiality import find_leaks, list_nodes
 from orchestration.definitions import defs
 from tests.deployments import Deployment, small_deployment
+from tests.depth import deep_cases
 
 PUBLICATION = dg.AssetKey("publication")
 
@@ -145,6 +146,7 @@ def test_a_publication_outside_the_graph_is_a_leak() -> None:
     assert "publication is not in the graph" in find_leaks({}, PUBLICATION)
 
 
+@pytest.mark.deep
 def test_nothing_leaks_in_this_deployment() -> None:
     nodes = list_nodes(defs().resolve_all_asset_specs())
     publications = [key for key, found in nodes.items() if found.tags.get("stage_kind") == "publication"]
@@ -186,6 +188,8 @@ def mended(deployment: Deployment, stage: str, parent: str) -> Deployment:
     return deployment
 
 
+@pytest.mark.deep
+@deep_cases(1)
 @pytest.mark.parametrize(
     ("stage", "parent", "path"),
     [

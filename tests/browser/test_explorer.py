@@ -27,6 +27,7 @@ from playwright.sync_api import Browser, Locator, Page, Request, TimeoutError, e
 
 from resources.confinement import find_landlock_version
 from tests.browser.deployment import CHROMIUM, FLAGS, IN_A_BROWSER, PATIENCE, ROOT
+from tests.depth import deep_cases
 
 RELEASE = "ma1940/tenure_by_county"
 SECRET = "00112233445566778899aabbccddeeff" * 2
@@ -297,6 +298,7 @@ def test_the_audit_finds_an_altered_file(explored: Explored) -> None:
     page.close()
 
 
+@deep_cases(2)
 @pytest.mark.parametrize(
     "path", ["?population=ma1940", f"plan?release={RELEASE}", f"tables?release={RELEASE}", "audit"]
 )

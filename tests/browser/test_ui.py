@@ -21,6 +21,7 @@ from playwright.sync_api import Page, TimeoutError, expect
 
 from assets.conventions import group_digits
 from tests.browser.deployment import IN_A_BROWSER, PATIENCE, Site, copied_project, cut, deployed, group
+from tests.depth import deep_cases
 
 SWAPPING, S_DHC, TOPDOWN = "ma1940/tenure_by_county", "two_states/s_dhc", "two_states/redistricting"
 WIDTH, HEIGHT = 1440, 900
@@ -172,6 +173,7 @@ def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: st
     expect(site.page.get_by_text("Success", exact=True)).to_be_visible()
 
 
+@deep_cases(1)
 @pytest.mark.parametrize(
     ("release", "stages"),
     [
@@ -228,6 +230,7 @@ def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None
         expect(cells.get_by_text(row["estimate"], exact=True).first).to_be_visible()
 
 
+@deep_cases(1)
 @pytest.mark.parametrize(
     ("releases", "asset", "chart"),
     [
@@ -251,6 +254,7 @@ def test_charts_are_shown_as_pictures(site: Site, releases: list[str], asset: st
     assert picture.evaluate("image => image.naturalWidth") >= 1000
 
 
+@deep_cases(3)
 @pytest.mark.parametrize(
     "asset",
     [
@@ -280,6 +284,7 @@ def test_nothing_on_a_page_is_cut(site: Site, asset: str) -> None:
     assert cut(page) <= 0
 
 
+@deep_cases(1)
 @pytest.mark.parametrize(
     ("release", "loss"),
     [

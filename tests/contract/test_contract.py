@@ -185,6 +185,7 @@ def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other
     assert earlier.ledger == ()
 
 
+@deep_cases(1)
 def test_a_settled_draw_that_would_come_out_differently_changes_nothing(
     published: Deployment[Any], kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -558,6 +559,7 @@ def test_in_one_step_a_gate_that_fails_or_breaks_leaves_the_others_evaluated_and
         assert deployment.published() == {}
 
 
+@deep_cases(3)
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(name, marks=mark(name)) for name in KINDS if name not in WITHOUT_NOISE],

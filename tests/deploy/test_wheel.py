@@ -55,6 +55,7 @@ def wheel(layout: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> zipfi
     return zipfile.ZipFile(folder / built.stdout.splitlines()[-1])
 
 
+@pytest.mark.deep
 def test_the_wheel_has_one_package_with_every_file_of_the_layers(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     assert {name.partition("/")[0] for name in names} == {"stirred", "stirred-0.2.0.dist-info"}
@@ -93,6 +94,7 @@ def installed(wheel: zipfile.ZipFile, tmp_path: Path) -> Installed:
     return Installed(environment / "bin" / "python", deployment)
 
 
+@pytest.mark.deep
 def test_the_installed_wheel_draws_and_opens_a_deployment_beside_modules_of_the_same_names(
     installed: Installed, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def components(base: type[ReleaseComponent] = ReleaseComponent) -> Iterator[type
             yield each
 
 
+@pytest.mark.deep
 def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
     """Told apart from: a list of releases that stays as it is when a method, a noise, or a consistency is added; and
     changes before the next launch that cannot be declared, so that they count as wrong."""
@@ -59,6 +60,7 @@ def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
     assert {each.custody.value for each in declared} == {"escrowed", "ephemeral"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["hypercube, after a withheld swap", pytest.param("dhc", marks=pytest.mark.fault)])
 def test_a_kill_of_a_younger_kind_of_release_does_no_harm(name: str, tmp_path: Path) -> None:
     """After the draw. `python -m tests.faults` kills at every effect on disk."""
@@ -286,7 +288,7 @@ def test_the_page_on_reliability_shows_the_figures_of_the_last_run(figures: Path
 )
 def test_a_sample_of_the_faults_does_no_harm(sections: list[str], tmp_path: Path) -> None:
     """The command itself, so that it does not rot between its runs at full size."""
-    options = ["--sample", "2", "--releases", "swapping", "--figures", str(tmp_path / "figures.json")]
+    options = ["--sample", "1", "--releases", "swapping", "--figures", str(tmp_path / "figures.json")]
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults", *sections, *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

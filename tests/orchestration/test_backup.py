@@ -24,7 +24,7 @@ from resources.ledger import Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 from tests.contract.kinds import KINDS, to_publication
-from tests.depth import deep_but
+from tests.depth import deep_but, deep_cases
 
 SPECIFICATION = Specification(Flavor("all households", ("their number",), "household", 1), PureLoss(Fraction(1)))
 SECRET = Table(Zone.CONFIDENTIAL, "village", "units")
@@ -202,6 +202,7 @@ def test_an_older_ledger_is_not_restored_under_a_newer_anchor(home: Path, tmp_pa
     assert tree(home / "custody") == custody
 
 
+@deep_cases(2)
 @pytest.mark.parametrize(
     ("name", "how"),
     deep_but(
@@ -353,6 +354,7 @@ def test_every_command_is_known_to_change_what_is_backed_up_or_not() -> None:
     assert {*list_commands(main)} == {*KEEP, "ledger move", *(step for step in STEPS if " " not in step)}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "step",
     [

@@ -51,6 +51,7 @@ def test_an_empty_deployment_has_a_status_and_a_budget(stirred: Callable[..., Re
     assert not (tmp_path / "stirred_home" / "custody" / "master.key").exists(), "looking makes no key"
 
 
+@pytest.mark.deep
 def test_a_folder_with_a_certificate_that_was_not_signed_here_is_no_publication(
     stirred: Callable[..., Result], tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_folder_with_a_certificate_that_was_not_signed_here_is_no_publication(
     assert not published(), "signed, but of no draw in the ledger"
 
 
+@pytest.mark.deep
 def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
     stirred: Callable[..., Result], tmp_path: Path
 ) -> None:

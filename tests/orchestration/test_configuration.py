@@ -16,7 +16,6 @@ from resources.custody import CustodyError
 from resources.ledger import Ledger
 from resources.statements import Zone
 from tests.deployments import small_deployment
-from tests.depth import quick_cases
 
 RESOURCES = {
     "custody": {"folder": "elsewhere", "databases": "elsewhere", "variable": "ANOTHER"},
@@ -38,7 +37,7 @@ def refusal(job: dg.JobDefinition, run_config: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-@quick_cases(1)
+@pytest.mark.deep
 def test_every_key_that_no_asset_check_or_resource_takes_is_refused_in_every_job(
     repository: dg.RepositoryDefinition,
 ) -> None:
@@ -110,6 +109,7 @@ def test_a_time_authority_is_named_with_the_file_of_its_root_certificate(
         assert (ledger.time_authority, ledger.time_authority_root) == (address, str(tmp_path / "root.pem"))
 
 
+@pytest.mark.deep
 def test_the_jobs_of_a_dataset_alone_are_those_of_the_whole_deployment() -> None:
     """A launch that left out a stage, a check or an order of them would be noticed here only."""
 

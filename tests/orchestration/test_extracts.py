@@ -40,6 +40,7 @@ def propose(root: Path, given: Path, **options: Any) -> Proposal:
     return propose_dataset("village", files[0].reader, *profiles, **options)
 
 
+@pytest.mark.deep
 def test_a_hierarchical_extract_becomes_a_table_with_the_labels_of_its_codebook(tmp_path: Path) -> None:
     """From `new dataset` over `check` and `launch` to the table, within a minute of the processor. Wrong program: one
     that loses labels or records."""
@@ -81,6 +82,7 @@ def test_a_hierarchical_extract_becomes_a_table_with_the_labels_of_its_codebook(
     assert "State (FIPS code)" in (published / "datapackage.json").read_text()
 
 
+@pytest.mark.deep
 def test_a_proposal_takes_what_the_codebook_says(tmp_path: Path) -> None:
     records = make_records(300, random.Random(6))
     codebook = write_codebook(tmp_path / "usa_00012.xml", RECTANGULAR)

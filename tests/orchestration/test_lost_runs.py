@@ -312,6 +312,7 @@ def test_following_goes_on_while_the_database_of_the_instance_is_lost(
         launch._follow(instance, "name", lambda step: None)
 
 
+@pytest.mark.deep
 def test_every_job_of_a_deployment_says_what_it_writes() -> None:
     """Told apart from: a job that another module makes. Two runs of one dataset would go on at once."""
     graph = defs().resolve_asset_graph()

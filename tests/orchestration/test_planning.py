@@ -162,6 +162,7 @@ def test_a_plan_states_what_a_charge_states_and_its_file_declares_it(name: str) 
     requires_the_same(found, loaded(found, kind))
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(50))
 @given(st.data())
 def test_declarations_of_phsafe_with_any_budgets_are_planned_as_charged(data: st.DataObject) -> None:
@@ -220,6 +221,7 @@ def test_hypercubes_with_any_budget_are_planned_as_charged(
     requires_the_same(found, loaded(found, kind))
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(100))
 @given(st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=1000), st.integers(2, 10**6))
 def test_swaps_with_any_rate_are_planned_by_theorem_1(rate: Fraction, largest: int) -> None:
@@ -356,6 +358,7 @@ def test_a_query_of_topdown_gets_the_least_part_that_keeps_its_margin(two_levels
     assert margin_of_error(DiscreteGaussian(1 / (line.budget - unit))) > 3
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(50))
 @given(st.sampled_from(sorted(KINDS)), st.fractions(Fraction(1, 4), 8, max_denominator=100))
 def test_a_wanted_total_is_charged_exactly_and_divided_as_before(name: str, total: Fraction) -> None:

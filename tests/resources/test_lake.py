@@ -144,6 +144,7 @@ def test_a_session_costs_the_same_however_many_tables_there_are(
             assert attached == how
 
 
+@deep_cases(3)
 @pytest.mark.parametrize(
     "forged",
     [
@@ -168,6 +169,7 @@ def test_a_table_that_carries_more_than_columns_is_refused(warehouse: Warehouse,
         )
 
 
+@deep_cases(2)
 @pytest.mark.parametrize(
     "forged",
     [
@@ -192,6 +194,7 @@ def test_a_view_whose_text_was_altered_in_the_catalog_is_refused(lake: Lake, war
             pass
 
 
+@deep_cases(3)
 @pytest.mark.parametrize("altered", COMPUTING)
 def test_a_catalog_that_computes_what_it_shows_is_refused(lake: Lake, warehouse: Warehouse, altered: str) -> None:
     """It could show the gates other files than the publication, whatever DuckDB's catalog says."""

@@ -718,6 +718,7 @@ def assert_every_one_is_refused(ledger, tampered):
     return tried
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "entries_by_field",
     [pytest.param(1, id="of one entry"), pytest.param(4, id="of any entry", marks=pytest.mark.prove)],
@@ -746,6 +747,7 @@ def test_a_deletion_of_any_entries_shows_at_the_end_too(written):
     assert assert_every_one_is_refused(written, shortened) > 15
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "orders",
     [
@@ -772,6 +774,7 @@ def test_a_repeated_entry_shows(written):
     assert_every_one_is_refused(written, repeated)
 
 
+@pytest.mark.deep
 def test_a_forged_entry_shows_wherever_it_is_put(written):
     def forged(intact):
         entry = replace(Entry(*intact[1]), release="forged", draw_id="f" * 64)

@@ -97,6 +97,7 @@ entries = st.builds(
 )
 
 
+@pytest.mark.deep
 @given(entry=entries)
 @settings(max_examples=examples(1000))
 def test_the_database_hashes_an_entry_as_the_ledger_does(hasher: psycopg.Connection[Any], entry: Entry) -> None:

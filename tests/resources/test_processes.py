@@ -26,6 +26,7 @@ def count_threads_of_numpy(_: object) -> int:
     return len(set(threads.iterdir()) - before)
 
 
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_run_that_is_interrupted_while_a_process_is_killed_ends_and_the_next_one_works(
     monkeypatch: pytest.MonkeyPatch,

@@ -89,6 +89,7 @@ def spill_planted(store):
     return found
 
 
+@pytest.mark.deep
 def test_what_is_spilled_cannot_be_read(store):
     assert spill_planted(store) == 0
 
@@ -166,6 +167,7 @@ def test_the_folder_is_removed_when_the_session_fails(store):
     assert list(base(store).iterdir()) == []
 
 
+@pytest.mark.deep
 def test_the_spill_folder_may_lie_elsewhere(store, tmp_path):
     elsewhere = tmp_path / "scratch"
     with store.model_copy(update={"spill_folder": str(elsewhere)}).session() as session:

@@ -444,6 +444,7 @@ QUICK = [
 """Every failure with two uses, and every use with two failures."""
 
 
+@quick_cases(4)
 @pytest.mark.parametrize(("name", "use"), deep_but(QUICK, product(FAILURES, USES)))
 def test_a_session_that_sees_confidential_data_quotes_none_of_it(warehouse, texts, name, use):
     # The value stands behind many others, so that it is met only while a result is being fetched.
@@ -546,6 +547,7 @@ def test_tables_that_differ_have_different_content_versions(warehouse):
             assert found[one] != found[other], (one, other)
 
 
+@pytest.mark.deep
 def test_tables_that_differ_have_different_ordered_versions(warehouse):
     texts = DIFFERENT | {
         "a day": "SELECT DATE '2020-01-02' AS x, 1.5::DECIMAL(18, 4) AS y",

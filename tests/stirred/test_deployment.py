@@ -60,6 +60,7 @@ def test_a_publication_is_verified_with_the_key_that_is_given(published: Deploym
         published.verify(release, tmp_path / "other.pem")
 
 
+@pytest.mark.deep
 def test_a_deployment_is_what_the_command_shows_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The declarations of the folder are shown, which are not those of the code, and refusals keep their sentence."""
     declarations = Path("orchestration", "defs", "ma1940")

@@ -573,8 +573,8 @@ BROKEN: list[tuple[str, Change, dict[str, int]]] = [
 ]  # fmt: skip
 
 
-@quick_cases(16)
-@deep_cases(16)
+@quick_cases(5)
+@deep_cases(8)
 @pytest.mark.parametrize(("spoil", "broken"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
 def test_a_broken_rule_is_named_with_its_number_of_offenders(
     spoiled: Census, spoil: Change, broken: dict[str, int]
@@ -719,6 +719,7 @@ def test_only_the_derived_codes_of_every_small_household_are_accepted(tmp_path: 
 # The asset and its checks
 
 
+@pytest.mark.deep
 def test_the_structure_is_a_blocking_check_of_the_stored_tables(census: Census) -> None:
     census.ingest()
     declaration = census.declare()

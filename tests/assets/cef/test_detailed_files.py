@@ -221,6 +221,7 @@ EVERY_VALUE = [
 ]
 
 
+@pytest.mark.deep
 def test_every_value_outside_its_domain_is_refused_under_the_column_of_the_file(
     session: Session, folders: Iterator[Path]
 ) -> None:

@@ -31,6 +31,7 @@ from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 from stirred import dhc
 from tests.assets.cef.test_synthetic import VERSION_KEY, made
+from tests.depth import quick_cases
 
 COUPLES = {21: Couple.OPPOSITE_SEX_MARRIED, 22: Couple.OPPOSITE_SEX_COHABITING, 23: Couple.SAME_SEX_MARRIED,
            24: Couple.SAME_SEX_COHABITING}  # fmt: skip
@@ -216,6 +217,7 @@ def equal(one: pd.DataFrame, other: pd.DataFrame, columns: pd.DataFrame) -> bool
     return bool((one[names].sort_values(names).to_numpy() == other[names].sort_values(names).to_numpy()).all())
 
 
+@pytest.mark.deep
 def test_a_synthetic_census_has_the_columns_and_else_only_other_ages_in_some_group_quarters(tmp_path: Path) -> None:
     version, units, persons = made(tmp_path / "dhc", population(6000, dhc=True))
     plain_version, plain_units, plain_persons = made(tmp_path / "plain", population(6000))
@@ -243,6 +245,7 @@ def test_a_large_synthetic_census_has_every_type_of_group_quarters_and_most_hous
     assert 0.46 < (persons["QSEX"] == "1").mean() < 0.51
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("codes", [False, True])
 def test_files_with_the_columns_give_the_same_census(tmp_path: Path, codes: bool) -> None:
     census = synthetic_census(population(60, "44", dhc=True, detailed_codes=codes), name="census", cap=1)

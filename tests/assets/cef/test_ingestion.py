@@ -148,8 +148,8 @@ def spoil(table: str, row: int, column: str, value: str) -> Callable[[Town], Non
 OUTSIDE = "value outside its domain"
 
 
-@deep_cases(8)
-@quick_cases(8)
+@deep_cases(4)
+@quick_cases(2)
 @pytest.mark.parametrize(
     ("spoiling", "message"),
     [
@@ -219,8 +219,8 @@ def test_one_bad_value_ends_in_one_clear_error(town: Town, spoiling: Callable[[T
 MANY = b"".join(b"%d,x\n" % serial for serial in range(3, 5000))
 
 
-@deep_cases(6)
-@quick_cases(5)
+@deep_cases(3)
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
@@ -324,6 +324,7 @@ def test_one_error_has_all_findings(town: Town) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_offenders_are_counted_across_batches(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "BATCH_ROWS", 1000)
     rows = 30_000
@@ -523,6 +524,7 @@ def test_a_synthetic_dataset_shows_how_many_records_it_has(town: Town) -> None:
     assert materialization.metadata["persons"].value == 3
 
 
+@deep_cases(2)
 @quick_cases(2)
 @pytest.mark.parametrize(
     ("tampering", "problems"),
@@ -568,6 +570,7 @@ def quoted_row(town: Town) -> None:
     town.units[2] = [f'{MARKER}"', MARKER, MARKER, MARKER, MARKER, MARKER, MARKER, MARKER]
 
 
+@deep_cases(3)
 @quick_cases(3)
 @pytest.mark.parametrize(
     "spoiling",

@@ -20,6 +20,7 @@ from resources.chain import PUBLIC_BECAUSE
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.deployments import deploy, write_csv
+from tests.depth import quick_cases
 from tests.table_builder_deployments import hypercubes
 
 PLACES = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK", "TABBLKGRPCE", "AIANNHCE"]
@@ -52,6 +53,7 @@ def read(declaration: DatasetDeclaration, root: Path) -> dict[str, list[dict[str
         return {name: session.arrow("warehouse/all", source=table).to_pylist() for name, table in tables}
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("product", "records", "header", "separator"),
     [

@@ -110,6 +110,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.deep
 def test_households_whose_rows_differ_are_refused_by_column_and_count(tmp_path: Path) -> None:
     """Told apart from: taking the value of any row, also where the CEF has the same band for both."""
     for case, (row, column, value, expected) in REFUSED.items():
@@ -131,6 +132,7 @@ def test_gates_refuse_a_unit_that_no_person_made(tmp_path: Path) -> None:
         assert cef_problems(session, declaration) == ["units: column YEAR_SERIAL: unit without a person: 1 row"]
 
 
+@pytest.mark.deep
 def test_a_release_from_one_file_is_the_release_from_two(tmp_path: Path) -> None:
     """What the draw is made of is the same, so that it is charged once."""
     two = small_deployment(tmp_path, persons=True)

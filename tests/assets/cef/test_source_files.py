@@ -142,6 +142,7 @@ def test_every_generated_bad_file_is_refused(
             assert versions(session) == before
 
 
+@pytest.mark.deep
 def test_some_generated_bad_files_are_refused(session: Session, folders: Iterator[Path]) -> None:
     bad = bad_files()[::130]
     assert outcomes(session, folders, bad) == {"refused": [one.name for one in bad]}
@@ -232,6 +233,7 @@ def csv_files(draw: st.DrawFn) -> tuple[list[str], bytes]:
     return kinds, draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + text.encode()
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(100))
 @given(file=csv_files())
 def test_a_csv_file_is_read_value_by_value(
@@ -259,6 +261,7 @@ DAMAGES = st.lists(
 )
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(200))
 @given(damages=DAMAGES)
 def test_a_damaged_csv_file_is_read_exactly_or_refused(

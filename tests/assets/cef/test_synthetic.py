@@ -90,6 +90,7 @@ def test_another_seed_gives_another_census_of_the_same_size(tmp_path: Path) -> N
     assert (units["FINAL_POP"].to_numpy() != other_units["FINAL_POP"].to_numpy()).mean() > 0.5
 
 
+@pytest.mark.deep
 def test_households_are_divided_among_states_by_population(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     units, _ = census
     states = units[units["HHT"] != "0"]["TABBLKST"].value_counts(normalize=True)
@@ -287,7 +288,7 @@ def test_impossible_parameters_are_refused(parameters: dict[str, Any], complaint
 # Files in the production layout
 
 
-@quick_cases(1)
+@pytest.mark.deep
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_a_sample_read_back_from_its_files_is_the_same_census(tmp_path: Path, file_format: str) -> None:
     made_from, _, _ = made(tmp_path, population())
@@ -318,6 +319,7 @@ def test_the_same_sample_gives_the_same_files(tmp_path: Path) -> None:
     assert first[1].read_text().startswith("RTYPE,MAFID,FINAL_POP,NPF,HHSPAN,HHRACE,TEN,HHT,HHT2,CPLT,GQTYPE\n")
 
 
+@pytest.mark.deep
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "assets.cef.sample", str(tmp_path), "--states", "99"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])

@@ -100,6 +100,7 @@ def test_the_table_of_codes_says_of_every_code_what_the_lists_say() -> None:
     assert {code for _, hispanic, code in rows if hispanic == "1"} == origins
 
 
+@pytest.mark.deep
 def test_the_codes_of_a_person_are_of_exactly_the_persons_races(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     _, persons = census
     races, _, _ = major_races()

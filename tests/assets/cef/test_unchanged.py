@@ -121,6 +121,7 @@ def generated(folder: Path) -> DatasetDeclaration:
     return synthetic_survey(parameters(households=30, waves=1), name="panel", cap=1)
 
 
+@deep_cases(2)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "declare",
@@ -156,6 +157,7 @@ def replace_within(path: Path, old: bytes, new: bytes) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("declare", "file", "old", "new"),
@@ -195,6 +197,8 @@ def test_the_same_file_in_another_place_is_not_read_again(town: Office) -> None:
     assert not town.materialize()[0]
 
 
+@pytest.mark.deep
+@deep_cases(2)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -217,6 +221,7 @@ def test_a_geography_file_that_is_declared_and_not_there_is_missed(town: Office)
         town.materialize()
 
 
+@pytest.mark.deep
 def test_another_seed_of_a_generated_dataset_is_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     office = Office(tmp_path, generated(tmp_path), monkeypatch)
     _, version, _ = office.materialize()
@@ -231,7 +236,8 @@ def test_another_version_of_the_code_reads_again(town: Office, monkeypatch: pyte
     assert town.materialize()[0]
 
 
-@quick_cases(1)
+@deep_cases(3)
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "alteration",
     [
@@ -256,6 +262,7 @@ def test_stored_rows_in_another_order_are_still_what_was_read(town: Office) -> N
     assert not town.materialize()[0]
 
 
+@pytest.mark.deep
 def test_a_table_that_is_altered_before_its_version_is_published_is_not_what_was_read(
     town: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +278,7 @@ def test_a_table_that_is_altered_before_its_version_is_published_is_not_what_was
     assert not town.materialize()[0]
 
 
-@quick_cases(1)
+@pytest.mark.deep
 @pytest.mark.parametrize("kept", ["as it was", "put back"])
 def test_a_record_of_the_source_that_was_forged_without_the_key_is_not_believed(town: Office, kept: str) -> None:
     """Told apart from: a record that is believed without its seal, or with the one of another record."""
@@ -344,8 +351,7 @@ def in_lake(postgres: Server, folder: Path, patched: pytest.MonkeyPatch) -> Offi
     return office
 
 
-@deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("moment", ["after the commit", "after the session"])
 def test_in_a_lake_a_table_that_another_writer_altered_is_not_what_was_read(
     moment: str, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

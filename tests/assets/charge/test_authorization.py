@@ -118,6 +118,7 @@ def test_another_amount_or_nobody_authorizes_nothing(
     assert deployment.ledger == ()
 
 
+@pytest.mark.deep
 def test_an_authorized_charge_says_who_when_and_for_which_run(asking: Deployment[SwappingRelease]) -> None:
     asking.authorization = authorization(asking.refusal("charge"))
     result = asking.run("charge")
@@ -153,6 +154,7 @@ def test_a_preflight_states_the_price_and_charges_nothing(asking: Deployment[Swa
     assert "after it" not in stated.materialization.metadata["budget"].value, "nothing more is to be subtracted"
 
 
+@pytest.mark.deep
 def test_changed_records_are_found_said_and_not_charged(asking: Deployment[SwappingRelease]) -> None:
     asking.authorization = authorization(asking.refusal("charge"))
     asking.run("charge")

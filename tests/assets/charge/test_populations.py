@@ -22,6 +22,7 @@ def charged(root: Path, dataset: dict[str, Any], **changes: Any) -> Any:
     return deployment
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "again",
     [
@@ -56,6 +57,7 @@ def test_another_selection_of_columns_from_the_same_file_is_refused(tmp_path: Pa
     assert "has the same content as dataset village" in twin.refusal("charge")
 
 
+@pytest.mark.deep
 def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
     first = charged(tmp_path, {"cap": 6})
     (entry,) = first.ledger

@@ -163,7 +163,7 @@ SAME: dict[str, Callable[[], tuple[Rows, Mapping[str, Any]]]] = {
 """Files and declarations about the same people."""
 
 
-@deep_cases(6)
+@deep_cases(3)
 @pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.deep) for case in SAME])
 def test_the_same_people_are_refused_under_another_population(office: Office, case: str) -> None:
     """Told apart from: a sketch of the CEF, of names, of rows in their order, or of whole records alone."""
@@ -184,6 +184,7 @@ def test_a_parquet_file_with_columns_that_cannot_be_declared_is_recognized(offic
     assert "same people" in office.find_resemblance(office.read("twin", rows, without("age"), "twin.parquet"))
 
 
+@pytest.mark.deep
 def test_different_people_with_the_same_columns_and_numbers_are_charged(office: Office) -> None:
     """Told apart from: a sketch of numbers and codes alone, which are the same in any two files."""
     for seed in range(2, 6):
@@ -200,6 +201,7 @@ def test_words_allow_the_charge_and_stay_in_the_ledger(office: Office) -> None:
     assert office.ledger.verify() == ()
 
 
+@pytest.mark.deep
 def test_a_missing_sketch_is_no_reason_to_charge(office: Office) -> None:
     """Told apart from: a comparison that leaves out what it cannot read."""
     (kept,) = (Path(office.custody.folder) / SKETCHES).iterdir()
@@ -237,6 +239,7 @@ def test_every_population_with_the_same_sketch_is_named(office: Office) -> None:
     assert re.findall(r"was charged to population (\w+)", found) == ["census", "second"]
 
 
+@pytest.mark.deep
 def test_sketches_that_nobody_charged_are_deleted_once_their_records_are_gone(office: Office) -> None:
     """Told apart from: deleting those of a CEF that can still be charged, or of one that another process reads now.
 

@@ -9,6 +9,7 @@ import pytest
 
 from assets.release.release import DeclarationError
 from tests.deployments import Deployment
+from tests.depth import quick_cases
 from tests.gates import executes, failing
 from tests.unperturbed_deployments import coarsening_deployment
 
@@ -40,6 +41,7 @@ def test_records_and_tables_are_published_add_up_and_state_what_is_not_guarantee
     assert len(limits["value"]) == 4
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("alteration", "gates"),
     [

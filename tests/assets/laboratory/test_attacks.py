@@ -151,6 +151,7 @@ def test_a_person_who_is_left_out_changes_the_swaps_of_two_strata_alone() -> Non
     assert not np.array_equal(before[:, of_singles], Exact().draw(tract, KEY).publication.counts[:, of_singles])
 
 
+@pytest.mark.deep
 def test_more_swapping_names_fewer_unique_persons_and_a_little_more_than_the_guesser() -> None:
     truth = make_truth(SUMMARY_FILE, 240, 20)
     accuracy = []
@@ -185,6 +186,7 @@ def _require_undone(truth: Truth, published: Publication, linked: Guesses) -> No
         assert shares[1] > shares[0] + 0.05
 
 
+@pytest.mark.deep
 def test_a_poor_file_is_right_about_a_third_and_names_nobody_who_is_missing() -> None:
     """Told apart from: errors that cancel, another block that may be the same one, and a file that grows better the
     more often it is made."""
@@ -341,6 +343,7 @@ def test_an_attackers_file_is_counted_by_block_and_frame() -> None:
     assert replace(file, frame=np.zeros(3, dtype=np.int64)).count(3, 2)[0, 0] == 2
 
 
+@pytest.mark.deep
 def test_confident_records_match_more_often_than_those_of_a_guesser_and_all_that_are_certain_do() -> None:
     """Told apart from: a ranking by what is frequent, and one reconstruction, in which all have confidence 1."""
     truth = make_truth(SUMMARY_FILE, 70, 6)

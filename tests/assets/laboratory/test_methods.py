@@ -52,7 +52,7 @@ from mechanisms.risk.tiers import (
 from mechanisms.suppression.linked import SUPPRESSED, count_narrow
 from mechanisms.table_builder.p_table import PTable
 from tests.assets.laboratory.test_attacks import KEY, Blank, find, make_truth
-from tests.depth import deep_cases, quick_cases
+from tests.depth import deep_cases
 
 HALF, BY_PERSONS = Fraction(1, 2), ("persons",)
 TABLE = PTable.of([{0: Fraction(1)}, {0: HALF, 2: HALF}, {1: HALF, 3: HALF}, {2: HALF, 4: HALF}])
@@ -130,6 +130,7 @@ def test_topdown_measures_with_the_declared_noise_and_the_same_noise_without_a_p
             assert np.array_equal(counts - counts_then, expected)
 
 
+@pytest.mark.deep
 def test_the_dhc_lies_within_the_redistricting_data_of_the_same_draw(t2: Truth) -> None:
     """Told apart from: adults and minors that are estimated again, a noise of production's other levels, microdata that
     do not read the measurements, and an attacker who does not."""
@@ -494,6 +495,7 @@ def test_the_attackers_file_closes_the_intervals_of_suppressed_counts(t2: Truth)
     assert count_narrow(np.vstack([cells, len(suppressed) + frames]), known, 2) > hidden[block].sum() / 2
 
 
+@pytest.mark.deep
 def test_methods_without_randomness_are_known_by_difference(t1: Truth, t2: Truth) -> None:
     """Told apart from: an attacker who tries the true category alone, and so always names it."""
     targets = np.arange(9)
@@ -540,8 +542,8 @@ def find_right(truth: Truth, publication: Publication, attack: Attack = link) ->
     return find(measure_guesses(truth, "link", guesses), ALL, "accuracy")
 
 
-@deep_cases(0)
-@quick_cases(1)
+@pytest.mark.deep
+@deep_cases(1)
 @pytest.mark.parametrize(
     ("tier", "points"),
     [

@@ -26,6 +26,7 @@ from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Swapped
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import CustodyMode
 from tests.deployments import Deployment
+from tests.depth import deep_cases
 from tests.gates import executes, failing, in_confidence, keep, put_back
 from tests.pair_swapping_deployments import TO_DRAW, TO_PUBLICATION, pair_swapping_deployment
 from tests.phsafe_deployments import Files, census
@@ -197,6 +198,7 @@ UNIT = "(SELECT min(unit) FROM swapped WHERE RTYPE = '2' AND FINAL_POP > 0)"
 QUARTERS = "(SELECT min(unit) FROM swapped WHERE RTYPE = '4')"
 
 
+@deep_cases(3)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("alter", "found"),

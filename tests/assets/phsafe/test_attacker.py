@@ -126,6 +126,7 @@ class Attack:
         ]
 
 
+@pytest.mark.prove
 def test_no_hash_that_is_shown_can_be_tried_with_a_guessed_record(
     shown: set[str], candidates: list[PHSafeDeployment]
 ) -> None:
@@ -225,6 +226,7 @@ def other_records() -> Files:
     return census(seed=7)
 
 
+@pytest.mark.prove
 def test_nothing_that_is_shown_before_the_draw_depends_on_the_records(tmp_path: Path) -> None:
     """Neither metadata nor checks nor public tables: not how many are truncated, not how many cells are empty."""
     shown = []

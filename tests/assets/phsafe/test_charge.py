@@ -107,6 +107,7 @@ def noise_of(key: bytes) -> dict[str, list[int]]:
 # Charged before drawn
 
 
+@pytest.mark.deep
 def test_without_a_charge_nothing_is_drawn(counted: PHSafeDeployment, tmp_path: Path) -> None:
     deployment = copied(counted, tmp_path)
     refusal = deployment.refusal("noisy_measurements")
@@ -217,7 +218,7 @@ def test_a_changed_record_that_changes_no_count_is_the_same_draw(drawn: Drawn, t
     assert {name for name, version in again.versions().items() if version != drawn.versions[name]} == {"town/cef"}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_changed_record_that_changes_no_count_is_published_as_before(tmp_path: Path) -> None:
     deployment = phsafe_deployment(tmp_path, runs=FEW)
     deployment.reach(*TO_PUBLICATION)
@@ -307,7 +308,7 @@ def test_what_no_measurement_depends_on_makes_no_draw(drawn: Drawn, changes: Map
     assert again.ledger == drawn.ledger
 
 
-@deep_cases(3)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "changes",
@@ -338,7 +339,7 @@ def test_another_parameter_is_a_draw_and_a_charge_of_its_own(
     assert again.ledger[2].commitment != again.ledger[0].commitment
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_threshold_that_truncates_nothing_more_is_another_draw(drawn: Drawn, tmp_path: Path) -> None:
     """τ above every household's size changes no count, and still the noise, as Δ follows from τ."""
     versions, draws = [], []
@@ -363,6 +364,7 @@ def dies(*_: Any, **__: Any) -> None:
     raise Killed
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("custody", "place", "name"),
@@ -398,7 +400,7 @@ def test_a_run_that_dies_between_charge_and_settlement_is_taken_up_with_the_same
     assert list(tmp_path.glob("custody/ephemeral/*")) == []
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_an_ephemeral_key_is_kept_nowhere_and_what_was_drawn_with_it_is_still_published(tmp_path: Path) -> None:
     deployment = phsafe_deployment(tmp_path, runs=FEW, custody="ephemeral")
     deployment.reach(*TO_PUBLICATION, *SHOWN)

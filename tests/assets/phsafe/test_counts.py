@@ -74,6 +74,7 @@ PERSONS = st.builds(
 )
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     units=st.lists(UNITS, max_size=8),

@@ -35,7 +35,7 @@ from resources.ledger import Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session
 from tests.deployments import SHOWN, Deployment, refuses_to_publish
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.forging import forge_file
 from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back
 from tests.phsafe_deployments import FEW, TO_PUBLICATION, phsafe_deployment
@@ -203,6 +203,7 @@ BROKEN = [
 ]
 
 
+@deep_cases(2)
 @pytest.mark.parametrize("case", each(BROKEN))
 def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: PHSafeDeployment, case: Broken) -> None:
     case.alter(escrowed)
@@ -219,6 +220,7 @@ ONE_OF_SOME_STAGES = {
 }
 
 
+@deep_cases(1)
 @quick_cases(2)
 @pytest.mark.parametrize("case", each(case for case in BROKEN if case.name in ONE_OF_SOME_STAGES))
 def test_what_fails_a_gate_is_not_published(escrowed: PHSafeDeployment, case: Broken) -> None:
@@ -226,6 +228,7 @@ def test_what_fails_a_gate_is_not_published(escrowed: PHSafeDeployment, case: Br
     refuses_to_publish(escrowed, case.gates, case.says)
 
 
+@pytest.mark.deep
 def test_every_gate_is_a_blocking_check_that_one_of_these_fails(escrowed: PHSafeDeployment) -> None:
     """`confidentiality` has a module of its own."""
     graph, names = escrowed.definitions.resolve_asset_graph(), set()
@@ -239,6 +242,7 @@ def test_every_gate_is_a_blocking_check_that_one_of_these_fails(escrowed: PHSafe
     assert escrowed.failed_checks() == set()
 
 
+@pytest.mark.deep
 def test_tables_that_agree_with_forged_statistics_of_their_sources_do_not_pass(escrowed: PHSafeDeployment) -> None:
     """Who trusts that no name of a table is larger than PH2 finds nothing missing: not even the gates of the audit."""
     executes(*(f"DELETE FROM finished_{name}" for name in ("ph4", "ph7", "ph8")))(escrowed)
@@ -259,7 +263,7 @@ def test_tables_made_anew_from_altered_measurements_do_not_pass_either(escrowed:
     refuses_to_publish(escrowed, DRAW, "", "postprocessed", "tables", "publication")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: PHSafeDeployment) -> None:
     executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH7'")(ephemeral)
     assert failing(ephemeral) == {"settled", *TABLES}
@@ -289,7 +293,7 @@ def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephe
     refuses_to_publish(ephemeral, {"key_gone"}, "")
 
 
-@quick_cases(1)
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("changes", "gates"),
     [
@@ -356,6 +360,7 @@ def noise_twice_as_wide(noise: DiscreteGaussian, count: int, stream: WordSource)
     return right_sample(DiscreteGaussian(4 * noise.variance), count, stream)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("wrong", [pytest.param(no_noise, marks=pytest.mark.deep), noise_twice_as_wide])
 def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
     wrong: Callable[[DiscreteGaussian, int, WordSource], Numbers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -418,6 +423,7 @@ def test_a_variance_that_is_not_the_noises_is_stopped(
     stopped_when_drawn_anew(escrowed, {"measured_once", "noise_as_declared", *DRAW})
 
 
+@pytest.mark.deep
 def test_a_region_left_out_is_stopped_before_it_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of the same counts made again by the gate: what cells there are to be follows from the declaration."""
     right = phsafe_method.counts_recipe

@@ -33,6 +33,7 @@ from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 from tests.assets.phsafe.oracle import Census, Person, Unit, expected_counts
 from tests.deployments import Deployment
+from tests.depth import deep_cases
 from tests.formats import differing_rows
 from tests.phsafe_deployments import TO_PUBLICATION, Files, census, changed, phsafe_deployment
 
@@ -318,6 +319,7 @@ def finished(case: Case, name: str) -> dict[Key, dict[str, str]]:
     return found
 
 
+@deep_cases(1)
 def test_these_files_are_published_and_no_others(published: Case) -> None:
     names = [name.lower() for name in published.products]
     names += [f"{name.lower()}_measurements" for name in published.measured_files]

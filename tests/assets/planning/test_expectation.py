@@ -77,6 +77,7 @@ def _redistricting(households: int, **fields: Any) -> Method[Any, Any, Any]:
     return _method(TopDown(TopDownDeclaration.model_validate(declared)), dataset)
 
 
+@pytest.mark.deep
 def test_every_release_of_the_demonstration_has_an_expectation_and_every_kind_is_measured() -> None:
     for name, method in _declared().items():
         found = expectation(method, None, MACHINE)

@@ -83,6 +83,7 @@ def _rows(table: dg.TableMetadataValue) -> list[list[str]]:
     return [[str(cell) for cell in record.data.values()] for record in table.records]
 
 
+@pytest.mark.deep
 def test_a_plan_is_shown_beside_what_is_declared_and_changes_nothing_that_is_stored(phsafe: Planner) -> None:
     declared = phsafe.run_page()
     stored = phsafe.stored()
@@ -135,6 +136,7 @@ def test_a_plan_of_a_deployment_whose_ledger_was_altered_says_that_nothing_is_kn
     assert phsafe.page()["budget"].startswith("not known: the ledger is not intact")
 
 
+@pytest.mark.deep
 def test_the_page_states_what_a_launch_takes_and_what_the_machine_lacks(phsafe: Planner, tmp_path: Path) -> None:
     unknown = phsafe.run_page()
     assert "expected disk" not in unknown

@@ -218,6 +218,7 @@ def _told_apart(fact: str | int | float, number: int) -> str | int | float:
     return 918_270_000 + number if isinstance(fact, int) else 827_000 + number + 0.25
 
 
+@pytest.mark.deep
 def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None:
     """Each text is changed in turn. If the record or the page lacked a field, it would not change."""
     certificate = massachusetts()

@@ -257,6 +257,7 @@ def decode(code: str) -> str:
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(25))
 @given(st.lists(TEXTS, min_size=1, max_size=5, unique=True))
 @example(["", "null", "NULL", "_T", "_X", "$5F"])
@@ -489,6 +490,7 @@ def test_rows_that_the_dimensions_do_not_tell_apart_are_refused(release: Release
         write(session, tmp_path / "files", [COUNTS], release)
 
 
+@pytest.mark.deep
 def test_a_release_in_more_formats_is_the_same_and_its_new_files_are_signed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_nothing_that_somebody_plants_is_followed_or_waited_for(tmp_path: Path) 
     assert json.loads((tmp_path / "datapackage.json").read_text())["resources"] == []
 
 
+@pytest.mark.deep
 def test_nothing_that_somebody_plants_keeps_the_list_from_being_written(tmp_path: Path) -> None:
     """It fails if a certificate or package of another content ends the publication or withdrawal of every other one."""
     deployment = small_deployment(tmp_path / "release")

@@ -31,7 +31,7 @@ from assets.release.published import PublishedColumn, PublishedTable
 from assets.release.release import UNDECLARED, Publisher, Release, ReleaseDeclaration
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse
-from tests.depth import deep_cases
+from tests.depth import deep_cases, quick_cases
 
 CREATED = "2026-03-01T09:30:00Z"
 
@@ -585,6 +585,7 @@ def test_the_lines_of_the_readme_read_every_code_as_text(
     assert "colClasses = c(`state 'code'` = 'character', `kind` = 'character')" in by_r
 
 
+@quick_cases(3)
 @pytest.mark.parametrize(
     ("name", "code", "named"),
     [

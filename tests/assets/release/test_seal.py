@@ -11,6 +11,7 @@ from assets.release.seal import compute_content, is_sealed, seal_stage
 from resources.custody import Custody
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
+from tests.depth import quick_cases
 
 COUNTS, OTHERS = (Table(Zone.PUBLIC, "town", name) for name in ("counts", "others"))
 LABEL, OTHER_LABEL = (Table(Zone.PUBLIC, "town", f"{name}_seal") for name in ("counts", "others"))
@@ -49,6 +50,7 @@ def test_the_noted_content_version_is_that_of_the_rows_and_is_not_computed_again
             assert not is_sealed(session, custody, "town", "counts", [COUNTS], {"cef": "b"})
 
 
+@quick_cases(3)
 @pytest.mark.parametrize(
     ("change", "remains"),
     [

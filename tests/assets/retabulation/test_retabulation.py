@@ -61,6 +61,7 @@ def read_table(folder: Path, name: str) -> dict[tuple[str, str], dict[str, Any]]
     return {(row["level"], row["geoid"]): row for row in pq.read_table(folder / f"{name}.parquet").to_pylist()}
 
 
+@pytest.mark.deep
 def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(
     town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ def find_unlike_editions(deployment: Deployment[Any]) -> list[str]:
     return [part for each in found for part in (each["verdict"], *each["details"])]
 
 
+@pytest.mark.deep
 def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_again(
     town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +191,7 @@ def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_agai
     assert "cef: as_read: " in refusal(town, "publication"), "the places are those of a source that was read"
 
 
+@pytest.mark.deep
 def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks_like_one(
     town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,7 +282,7 @@ def refusal(deployment: Deployment[Any], *stages: str) -> str:
     return "\n".join([*map(str, texts), *(each.error.message for each in data if each.error)])
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_after_another_draw_the_earlier_edition_stays_beside_the_new_one(town: Deployment[Any]) -> None:
     town.run_assets(*keys(*STAGES), checks=False)
     folder = town.release.published / "town" / "places"

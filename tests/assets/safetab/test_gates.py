@@ -170,7 +170,7 @@ ALTERED: dict[str, tuple[str, set[str]]] = {
 }
 
 
-@deep_cases(5)
+@deep_cases(2)
 @pytest.mark.parametrize("alteration", ALTERED)
 @pytest.mark.usefixtures("put_back")
 def test_altered_tables_of_persons_are_noticed(made: Deployment[Any], alteration: str) -> None:
@@ -203,7 +203,7 @@ ALTERED_HOUSEHOLDS: dict[str, tuple[str, set[str]]] = {
 }
 
 
-@deep_cases(4)
+@deep_cases(2)
 @pytest.mark.parametrize("alteration", ALTERED_HOUSEHOLDS)
 @pytest.mark.usefixtures("put_back")
 def test_altered_tables_of_households_are_noticed(made: Deployment[Any], alteration: str) -> None:

@@ -34,7 +34,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 from tests.assets.safetab import examples, oracle
 from tests.assets.safetab.oracle import Block, Configuration, Household, Lists, Person
-from tests.depth import deep_but
+from tests.depth import deep_cases
 from tests.depth import examples as examples_tried
 
 Row = tuple[str | int, ...]
@@ -205,7 +205,9 @@ def joined(batches: Iterator[Any] | Sequence[Any], release: Release) -> dict[str
     return {query: found for query, found in rows.items() if found}
 
 
-@pytest.mark.parametrize("suppression", deep_but([True], [True, False]))
+@pytest.mark.deep
+@deep_cases(1)
+@pytest.mark.parametrize("suppression", [True, False])
 def test_the_files_of_a_town_without_noise_are_the_oracles_to_the_byte(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suppression: bool
 ) -> None:

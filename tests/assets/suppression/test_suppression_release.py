@@ -7,6 +7,7 @@ import pytest
 
 from assets.release.release import DeclarationError
 from tests.deployments import UNITS, Deployment, households
+from tests.depth import quick_cases
 from tests.gates import executes, failing
 from tests.unperturbed_deployments import suppression_deployment
 
@@ -30,6 +31,7 @@ def test_published_counts_are_exact_and_small_ones_are_not_there(deployment: Dep
     assert hidden > sum(0 < int(row["count"] or 0) < 8 for row in rows)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("alteration", "gates"),
     [
@@ -62,6 +64,7 @@ def deploy_with_income(root: Path, **changes: object) -> Deployment:  # type: ig
     return suppression_deployment(root, units=units, dataset=columns, **declared)
 
 
+@pytest.mark.deep
 def test_totals_that_one_household_dominates_are_not_there(tmp_path: Path) -> None:
     deployment = deploy_with_income(tmp_path / "release")
     deployment.reach()

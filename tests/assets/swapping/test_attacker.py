@@ -38,7 +38,7 @@ from tests.attacker import (
     tells,
 )
 from tests.deployments import COUNTIES, TO_PUBLICATION, Deployment, households, small_deployment
-from tests.depth import deep_cases, quick_cases
+from tests.depth import deep_cases
 
 FIRST_KEY = 941_700_000_000
 KEYED = [row | {"serial": FIRST_KEY + 8_191 * row["serial"]} for row in households(16)]
@@ -152,8 +152,7 @@ def test_with_the_custodys_key_the_same_search_finds_the_record(attack: Attack) 
     assert attack.suspects([attack.deployment.context.custody.version_key()]) == [LAST_AT]
 
 
-@deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("forgotten", ["version_key", "session"])
 def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
     forgotten: str, candidates: dict[int, Deployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -262,6 +261,7 @@ def test_no_key_of_a_record_is_shown_anywhere(deployment: Deployment) -> None:
     assert stored == keys, "the CEF has them, so there was something to be shown"
 
 
+@pytest.mark.deep
 def test_the_error_of_a_confidential_release_is_shown_nowhere(deployment: Deployment) -> None:
     """MAPE compares with confidential data, so its figures stay in the confidential zone unless the dataset is
     synthetic.
@@ -300,7 +300,8 @@ def test_the_number_of_records_is_not_in_the_metadata_of_a_confidential_cef(depl
     assert "dagster/row_count" not in event.asset_materialization.metadata
 
 
-@quick_cases(1)
+@deep_cases(2)
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("column", "value"),
     [("tenure", "Qxv7731"), ("size", "77319"), ("size", "z77319z"), ("serial", str(FIRST_KEY + 8_191))],

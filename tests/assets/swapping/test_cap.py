@@ -29,6 +29,7 @@ def test_a_cap_too_small_stops_the_release_at_its_charge(custody: str, tmp_path:
     assert list(tmp_path.glob("custody/ephemeral/*")) == []
 
 
+@pytest.mark.deep
 def test_the_refusal_names_population_release_request_charges_and_cap(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path, dataset={"cap": 4})
     refusal = deployment.refusal(*TO_PUBLICATION)
@@ -63,6 +64,7 @@ def test_a_raised_cap_lets_the_same_draw_through(tmp_path: Path) -> None:
     assert [entry.kind for entry in deployment.ledger] == ["reserve", "settle"]
 
 
+@pytest.mark.deep
 def test_a_charge_that_meets_the_cap_exactly_fits(tmp_path: Path) -> None:
     """ε = ln 62 lies between these caps, which differ by 10⁻¹²: the comparison is exact."""
     below = small_deployment(tmp_path, dataset={"cap": "4.127134385045"})

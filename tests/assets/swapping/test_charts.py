@@ -35,6 +35,7 @@ def test_a_chart_is_a_png_1080_pixels_wide_that_names_no_program_and_no_time() -
         assert not {b"tEXt", b"iTXt", b"zTXt", b"tIME", b"eXIf"} & chunks.keys()
 
 
+@pytest.mark.deep
 def test_the_same_figures_give_the_same_bytes_in_concurrent_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         boxes = set(pool.map(lambda _: draw_boxplots(ERRORS, "Error"), range(4)))

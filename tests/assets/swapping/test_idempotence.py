@@ -86,7 +86,7 @@ def test_a_single_stage_made_again_keeps_its_version(escrowed: Published, tmp_pa
     assert again.published() == escrowed.files
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_order_of_the_sources_rows_changes_nothing(escrowed: Published, tmp_path: Path) -> None:
     shuffle = random.Random(1)
     units, persons = shuffle.sample(UNITS, len(UNITS)), shuffle.sample(PERSONS, len(PERSONS))
@@ -97,7 +97,7 @@ def test_the_order_of_the_sources_rows_changes_nothing(escrowed: Published, tmp_
     assert again.ledger == escrowed.ledger
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_other_keys_for_the_same_records_change_nothing_public(escrowed: Published, tmp_path: Path) -> None:
     units = [unit | {"serial": 10_000 - 7 * unit["serial"]} for unit in UNITS]
     persons = [person | {"household": 10_000 - 7 * person["household"]} for person in PERSONS]
@@ -144,7 +144,8 @@ def a_unit_more() -> tuple[Rows, Rows]:
     return [*UNITS, UNITS[0] | {"serial": 61}], PERSONS
 
 
-@deep_cases(2)
+@pytest.mark.deep
+@deep_cases(1)
 @pytest.mark.parametrize(
     "change",
     deep_but(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from assets.release import method as release_method
 from mechanisms.swapping.permutation import Contingency, count_cells, measure_strata
 from tests.deployments import small_deployment
-from tests.depth import deep_but
+from tests.depth import deep_but, deep_cases
 
 pytestmark = pytest.mark.deep
 
@@ -20,6 +20,7 @@ ALTERED = "UPDATE invariant_holding SET count = count - 1 WHERE holding_code = 0
 FEWER_STRATA = "UPDATE invariant_swap SET region = 'N' WHERE region = 'S'"
 
 
+@deep_cases(1)
 @pytest.mark.parametrize(
     "statement", deep_but([ALTERED], [ALTERED, FEWER_STRATA, "UPDATE records SET version = repeat('0', 64)"])
 )

@@ -366,13 +366,15 @@ def source_records(of: Case) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(record.values()) for record in of.records)
 
 
-@deep_cases(3)
+@pytest.mark.deep
+@deep_cases(4)
 def test_counts_by_the_holding_variables_are_those_of_the_source(published: Case) -> None:
     """If persons follow their unit, their characteristics are held too: no unit gets the persons of another."""
     swapped, source = swapped_records(published), source_records(published)
     assert margin(published, swapped, published.holding) == margin(published, source, published.holding)
 
 
+@deep_cases(3)
 def test_counts_by_match_and_swap_variables_are_those_of_the_source(published: Case) -> None:
     names = [*published.match, *published.swap]
     swapped, source = swapped_records(published), source_records(published)
@@ -444,6 +446,7 @@ def test_every_product_follows_from_the_saturated_table_with_totals_and_empty_ce
         assert listed == tabulated(published, product)
 
 
+@pytest.mark.deep
 def test_places_that_lie_in_each_other_have_no_impossible_rows(tmp_path: Path) -> None:
     """Wrong programs: one that lists every county in every region, and one that leaves out what a swap of the counties
     alone makes of them."""
@@ -537,6 +540,8 @@ def columns_of(product: Mapping[str, Any]) -> list[str]:
     return [*product.get("geography", []), *product.get("dimensions", [])]
 
 
+@pytest.mark.deep
+@deep_cases(4)
 def test_every_count_has_its_estimate_error_interval_and_bias(published: Case) -> None:
     for product in published.products:
         path = published.deployment.release.folder / f"{product['name']}.parquet"

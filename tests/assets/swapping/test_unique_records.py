@@ -397,7 +397,7 @@ def strata_written(at: Village, release: SwappingRelease) -> None:
         withheld.require_few_alone(session, release, table)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_variables_that_take_no_part_appear_nowhere(tmp_path: Path) -> None:
     """Neither their names nor their values: income and sex are searched in all that anyone may see."""
     rows = [row | {"income": 711_000 + 97 * row["serial"]} for row in households()]
@@ -433,7 +433,7 @@ def test_variables_that_take_no_part_appear_nowhere(tmp_path: Path) -> None:
     assert shown(root / "all", None), "the search finds them where they take part"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_saturated_table_that_is_left_out_is_neither_made_nor_published(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path, persons=True, saturated=False)
     deployment.reach(*TO_PUBLICATION, *SHOWN)

@@ -76,7 +76,7 @@ def imitated(root: Path, guess: int, given: bool, custody: Path | None) -> Deplo
     return made
 
 
-@deep_cases(1)
+@pytest.mark.prove
 def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(
     victim: Deployment[HypercubeRelease], tmp_path: Path
 ) -> None:
@@ -113,6 +113,7 @@ def _keys(session: Any, release: HypercubeRelease, key: bytes) -> np.ndarray:
     return add_up_keys(session, records, release.design.cells(release.design.inner))
 
 
+@deep_cases(1)
 def test_no_key_of_a_record_or_cell_is_public(victim: Deployment[HypercubeRelease]) -> None:
     """Neither as a number nor in hexadecimal digits."""
     shown, release, entry = in_the_open(victim), victim.release, victim.ledger[0]

@@ -273,6 +273,7 @@ IN_REGIONS = TENURE | {
 }
 
 
+@pytest.mark.deep
 def test_a_hypercube_by_a_place_is_published_and_answers_by_the_larger_one(tmp_path: Path) -> None:
     """Wrong programs: one that publishes a region of which it has no county, one that loses the regions' labels, and
     one that lists places of two levels side by side in the formats that nest them."""
@@ -351,6 +352,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     return made
 
 
+@pytest.mark.deep
 def test_the_publication_answers_what_its_own_products_say(published: Deployed) -> None:
     folder = published.release.folder
     product_rows = pq.read_table(folder / "owners.parquet").to_pylist()
@@ -533,7 +535,7 @@ def made(deployment: Deployed) -> Deployed:
     return deployment
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_hypercube_is_charged_alone_and_one_that_is_removed_costs_nothing(
     published: Deployed, tmp_path: Path
 ) -> None:
@@ -602,6 +604,7 @@ INCOMES = ("9999999", "9999998", "NA", "1200", "100", "15000")
 """Not in universe, no income, missing, and incomes, of which the greatest is above the declared bound."""
 
 
+@pytest.mark.deep
 def test_codes_for_no_income_are_not_added_up(tmp_path: Path) -> None:
     """The noise has the scale 1/100 steps, and is 0 but for a probability below 1e-40: the sums are the true ones.
 

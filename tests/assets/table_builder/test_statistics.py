@@ -38,6 +38,7 @@ from resources.statements import Zone
 from stirred import deployment as stirred
 from tests.contract.kinds import to_publication
 from tests.deployments import COUNTIES, UNITS, Deployment, deploy, small_dataset, write_csv
+from tests.depth import quick_cases
 from tests.docs.warehouse import tables_of, undescribed
 from tests.gates import executes, failing, keep, put_back
 from tests.table_builder_deployments import hypercubes
@@ -142,6 +143,7 @@ def true_values(county: str, names: Sequence[str], cube: Mapping[str, Any]) -> t
     return np.array([[row[name] for name in names] for row in rows], dtype=float), np.array(weights)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("cube", [CUBE, CUBE | WEIGHT], ids=["counts", "weights"])
 def test_exact_numbers_are_those_of_plain_counting_without_codes_for_no_income(
     published: Deployed, cube: Mapping[str, Any]
@@ -536,6 +538,7 @@ def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_a
     assert statistics_asking.answer(folders, "quantiles", *asked)[0] == ["b"]
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("statement", "gates"),
     [
@@ -558,6 +561,7 @@ def test_altered_tables_fail_their_gates(published: Deployed, statement: str, ga
         put_back(published)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("name", "statement", "gates"),
     [
@@ -687,6 +691,7 @@ def test_two_statistics_of_one_name_are_refused() -> None:
         )
 
 
+@pytest.mark.deep
 def test_a_plan_finds_the_budget_of_a_statistic(published: Deployed) -> None:
     """A wanted total and a wanted margin end in fields of the statistic, and leave the hypercube as it is."""
     declared, (_, tree, moments) = components_of(published.root)

@@ -134,6 +134,7 @@ def made(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda row: Non
     return {"persons": persons, "units": units, "populations": {"01": int(truth[:2].sum()), "02": int(truth[2:].sum())}}
 
 
+@pytest.mark.deep
 def test_files_are_read_and_estimated_with_a_level_of_whole_states(tmp_path: Path) -> None:
     """Wrong programs: parts of states held as if they were states, or nothing held; answers in the order of the files;
     vacant units as occupied ones."""

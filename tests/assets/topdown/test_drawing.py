@@ -55,7 +55,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TopDownDeployment
 @pytest.fixture
 def drawn(kept: TopDownDeployment) -> Iterator[TopDownDeployment]:
     """The release without kept verdicts, restored after each test."""
-    record_of(kept).unlink()
+    record_of(kept).unlink(missing_ok=True)
     yield kept
     put_back(kept)
 
@@ -277,6 +277,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 COSTLY = ["replay", "noise_as_declared"]
 
 
+@pytest.mark.deep
 def test_no_run_evaluates_costly_gates_again_and_an_audit_does(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +343,7 @@ def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDe
     assert "not the one that its charge committed to" in problem
 
 
+@pytest.mark.deep
 def test_another_draw_has_no_verdict(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the same release in another deployment, whose custody gives another draw id."""
     found, run = evaluated(monkeypatch), verdicts_of(drawn)
@@ -361,6 +363,7 @@ READING = ["noise_as_declared", "settled", "replay"]
 """Gates of one step that need all measurements."""
 
 
+@pytest.mark.deep
 def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     found, read = evaluated(monkeypatch), TopDownMethod.read_version
     monkeypatch.setattr(
@@ -464,6 +467,7 @@ DAMAGES: Mapping[str, Callable[[Any], str]] = {
 }
 
 
+@pytest.mark.deep
 def test_a_damaged_or_missing_record_only_costs_time(drawn: TopDownDeployment) -> None:
     record = kept_quick(drawn, [QUICK, "feasible"])
     for damage in DAMAGES.values():

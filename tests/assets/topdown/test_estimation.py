@@ -338,6 +338,7 @@ def test_another_draw_makes_every_level_again(copied: Estimated, computed: list[
     assert all(first[level].content != second[level].content for level in release.levels[1:])
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("change", ["invariant", "spine", "method"])
 def test_whatever_estimates_depend_on_makes_them_again(
@@ -470,6 +471,7 @@ class Deadly:
         return os._exit, (1,)
 
 
+@pytest.mark.deep
 def test_a_process_that_ends_before_its_time_is_an_error() -> None:
     task = workers.Task(0, 1, cast(Any, Deadly()))
     with pytest.raises(WorkerError, match="it was killed, or ran out of memory"):
@@ -521,6 +523,7 @@ def test_progress_is_told_as_parents_are_done(tmp_path: Path, monkeypatch: pytes
     assert told == [(done, 5) for done in range(1, 6)]
 
 
+@pytest.mark.deep
 def test_the_assets_tell_how_far_they_are_and_how_good_the_estimates_are(tmp_path: Path) -> None:
     country = village()
     release = release_of(country)
@@ -600,8 +603,8 @@ TAMPERED = [
 ]  # fmt: skip
 
 
-@deep_cases(6)
-@quick_cases(5)
+@deep_cases(3)
+@quick_cases(1)
 @pytest.mark.parametrize(("level", "change", "gate", "says"), TAMPERED)
 def test_tables_that_break_a_rule_fail_its_gate(
     copied: Estimated, level: str, change: Callable[[Rows], Rows], gate: str, says: str

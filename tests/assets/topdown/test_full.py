@@ -111,6 +111,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Full:
     return Full(country, release, warehouse)
 
 
+@pytest.mark.deep
 def test_constraints_are_exact_and_units_agree_with_persons(full: Full) -> None:
     """Wrong programs: units estimated apart, or within bounds of the finest level alone."""
     require_constraints(full.warehouse, full.country, full.release)
@@ -122,6 +123,7 @@ def test_constraints_are_exact_and_units_agree_with_persons(full: Full) -> None:
     assert np.all(units <= persons)
 
 
+@pytest.mark.deep
 def test_intervals_are_those_of_the_measurements(full: Full) -> None:
     """As computed in memory from all levels at once. Wrong programs: parents of another state, cells of another table,
     structural zeros left out."""
@@ -170,6 +172,7 @@ def test_exact_counts_with_the_noise_of_the_draw_give_the_estimates_of_the_relea
         assert np.array_equal(counts, stored), name
 
 
+@pytest.mark.deep
 def test_blocks_lean_on_their_housing_units(full: Full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """State by state, in tasks of one family, as a replicate does in memory; everything above the blocks stays. Wrong
     programs: one τ² for the nation, none for a replicate, or τ² from the first task alone; without the option in what
@@ -247,6 +250,7 @@ def alter(full: Full, number: int, more: int) -> None:
         )
 
 
+@pytest.mark.deep
 def test_an_answer_of_a_block_that_was_altered_is_noticed_above_it(full: Full, tmp_path: Path) -> None:
     """While `information` read it alone. Wrong programs: the answers that information was made from are not compared
     with those that the blocks were estimated from; the blocks alone are refused, which were made of the right ones, and

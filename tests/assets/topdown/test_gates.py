@@ -345,19 +345,21 @@ def cases(names: set[str], quick: set[str]) -> list[Any]:
     ]
 
 
-@deep_cases(8)
+@deep_cases(3)
 @pytest.mark.parametrize("case", cases({case.name for case in BROKEN}, A_CASE_FOR_EVERY_GATE))
 def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: TopDownDeployment, case: Broken) -> None:
     case.alter(escrowed)
     assert failing(escrowed) == case.gates
 
 
+@deep_cases(2)
 @pytest.mark.parametrize("case", cases(ONE_OF_EVERY_STAGE, {"a histogram", "a charge made smaller"}))
 def test_what_fails_a_gate_is_not_published(escrowed: TopDownDeployment, case: Broken) -> None:
     case.alter(escrowed)
     refuses_to_publish(escrowed, case.gates, case.says)
 
 
+@pytest.mark.deep
 def test_every_gate_is_a_blocking_check_that_a_quick_case_fails(escrowed: TopDownDeployment) -> None:
     """`confidentiality` has a module of its own."""
     graph, names = escrowed.definitions.resolve_asset_graph(), set()
@@ -406,6 +408,8 @@ FEWER = {"population": "Nation", "housing_units": "Block"}
 LESS = TWO_LEVELS["persons"] | {"rho": 1}
 
 
+@pytest.mark.deep
+@deep_cases(2)
 @pytest.mark.parametrize(
     ("changes", "gates"),
     [
@@ -528,6 +532,7 @@ def stopped(deployment: TopDownDeployment, at: str, gates: set[str]) -> None:
     assert deployment.published() == {}
 
 
+@pytest.mark.deep
 def test_what_cannot_be_met_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     """A facility in a block whose population is held at nobody, by invariants that contradict each other."""
     deployment = topdown_deployment(tmp_path, **TWO_LEVELS)

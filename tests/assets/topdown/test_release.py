@@ -58,6 +58,7 @@ from tests.assets.topdown.oracle import (
     rows_of,
     spread,
 )
+from tests.depth import deep_cases
 from tests.formats import differing_rows
 from tests.phsafe_deployments import Files, census, changed
 from tests.topdown_deployments import TO_DRAW, TWO_LEVELS, topdown_deployment, with_quarters
@@ -98,6 +99,7 @@ def of_production(cases: Cases) -> Case:
 # What is published
 
 
+@deep_cases(1)
 def test_these_files_are_published_and_no_others(published: Case) -> None:
     names = {*published.products, "spine", "queries", "query_cells"}
     files = {f"{name}.{ending}" for name in names for ending in ("csv", "parquet")} - {"noisy_measurements.csv"}
@@ -106,6 +108,7 @@ def test_these_files_are_published_and_no_others(published: Case) -> None:
     assert set(published.deployment.published()) == files | whole
 
 
+@pytest.mark.deep
 def test_the_sum_of_places_is_that_of_the_place_they_make_up(of_production: Case, tmp_path: Path) -> None:
     """All blocks of a county are the county: the same linear estimate and standard error, and the invariants exactly.
     Blocks alone, without what was measured above them, would be far off, and so would errors added up as if they were
@@ -163,6 +166,7 @@ def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path) -> None:
         estimate_published(tmp_path / "nowhere")
 
 
+@pytest.mark.deep
 def test_a_reader_estimates_a_release_anew_from_its_files(of_production: Case) -> None:
     """As the release does, to the last count; and by the other estimation, with which persons and units agree."""
     release = of_production.deployment.release
@@ -677,7 +681,7 @@ HARDLY_ANY_NOISE = TWO_LEVELS | {
 }
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("invariants", [{}, TWO_LEVELS["invariants"]], ids=["nothing held", "held"])
 def test_with_hardly_any_noise_the_microdata_are_the_census(tmp_path: Path, invariants: Mapping[str, str]) -> None:
     """Cell by cell in every block, though nothing is held. The widest noise has σ² = 1/75, and is not 0 in one draw of
@@ -827,6 +831,7 @@ def without_times(deployment: TopDownDeployment) -> dict[str, bytes]:
 # A spine that is none
 
 
+@pytest.mark.deep
 def test_a_block_in_two_places_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     """With level, rule and count; the code stays unsaid."""
 

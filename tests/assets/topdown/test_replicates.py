@@ -180,6 +180,7 @@ def test_exact_counts_with_the_noise_of_a_draw_give_the_estimates_of_the_release
         )
 
 
+@pytest.mark.deep
 def test_the_noise_of_replicates_has_the_declared_distributions(made: Repeated) -> None:
     """A chi-square test of all queries together, with a false-alarm rate of 10^-9."""
     design = made.release.design
@@ -222,6 +223,7 @@ def test_replicates_satisfy_the_invariants(made: Repeated) -> None:
 # Storing, resuming, discarding
 
 
+@pytest.mark.deep
 def test_a_killed_run_continues_with_the_replicates_that_are_missing(
     copied: Repeated, numbers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,7 +326,7 @@ def deep(statement: str, problem: str) -> Any:
     return pytest.param(statement, problem, marks=pytest.mark.deep)
 
 
-@deep_cases(4)
+@deep_cases(2)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("statement", "problem"),
@@ -349,6 +351,7 @@ def test_altered_replicates_are_found_and_made_again(copied: Repeated, statement
     assert copied.contents() == whole
 
 
+@pytest.mark.deep
 def test_a_replicate_with_other_noise_is_found_although_it_is_sealed(
     copied: Repeated, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,8 +126,8 @@ def test_every_place_of_every_level_has_its_counts_in_every_table_zeros_included
         assert any(not any(counts) for counts in expected.values())
 
 
-@quick_cases(1)
-@deep_cases(0)
+@pytest.mark.deep
+@deep_cases(1)
 @pytest.mark.parametrize("places", [1, 2, 3, 7])
 def test_tables_that_are_made_in_pieces_are_the_same_in_the_same_order(
     town: tuple[Products, Truth], monkeypatch: pytest.MonkeyPatch, places: int
@@ -298,8 +298,8 @@ def test_honest_microdata_pass_their_gate_however_many_places_are_compared_at_a_
     assert problems("microdata_of_estimates", made) == []
 
 
-@deep_cases(6)
-@quick_cases(4)
+@deep_cases(3)
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("table", "statement"),
     [
@@ -361,6 +361,7 @@ def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Product
     assert len(problems("microdata_of_estimates", made)) == 1
 
 
+@deep_cases(2)
 @quick_cases(2)
 @pytest.mark.parametrize(
     ("table", "statement"),
@@ -395,6 +396,7 @@ def test_tables_of_other_microdata_are_found(town: tuple[Products, Truth]) -> No
 CHAIN = "level = 'US' OR geoid = '10' OR geoid = (SELECT min(geoid) FROM {} WHERE level = 'Block' AND geoid LIKE '10%')"
 
 
+@deep_cases(3)
 @quick_cases(3)
 @pytest.mark.parametrize(
     ("table", "statement", "complaint"),

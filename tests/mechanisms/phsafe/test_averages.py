@@ -178,6 +178,7 @@ def posterior_mean(pair: tuple[float, float], variances: tuple[float, float], le
     return float(weights @ averages / weights.sum())
 
 
+@quick_cases(8)
 @pytest.mark.parametrize("least", [0, 1, 2])
 @pytest.mark.parametrize(
     "pair", [(100, 50), (-100, -50), (500, 200), (0, 0), (-600, -400), (2_000, 800), (900, 400), (30_000, 12_000)]

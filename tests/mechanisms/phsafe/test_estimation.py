@@ -33,7 +33,7 @@ from mechanisms.phsafe.estimation import (
 )
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.quantiles import FINEST_DEVIATION, NoiseSum
-from tests.depth import deep_but, deep_cases, examples
+from tests.depth import deep_but, deep_cases, examples, quick_cases
 
 LEAST, MOST = 0.86, 0.95
 HAIR = 1e-7
@@ -212,6 +212,7 @@ def ordered(found: Estimates) -> None:
     assert (found.estimate <= found.upper).all()
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("interval", Interval)
 @pytest.mark.parametrize("noise", Noise)
 def test_the_rounded_mean_is_within_every_interval_on_a_dense_grid(noise: Noise, interval: Interval) -> None:

@@ -46,6 +46,7 @@ CASES = [(3, 7, 76), (7, 1, 3), (8, 2, 3), (9, 3, 3), (10, 4, 4), (10, 5, 76)]
 """Persons, seed, and frames of blocks."""
 
 
+@pytest.mark.deep
 def test_variability_and_provable_records_are_those_of_the_enumeration() -> None:
     """Told apart from: the distance to any other solution instead of the farthest; a big-M that lets y and w differ;
     records that only some solutions have; and one reconstruction many times, which is sure of all its records."""

@@ -25,7 +25,7 @@ from mechanisms.safetab.planning import (
     expect_numbers_of_empty_group,
 )
 from mechanisms.sampling.quantiles import Uncapped, half_width
-from tests.depth import deep_but
+from tests.depth import deep_but, deep_cases
 from tests.mechanisms.safetab.designs import PLACES_H, PLACES_P, margin_of_error, production_p
 from tests.mechanisms.sampling.exact_noise import reference
 
@@ -108,6 +108,7 @@ def probability(noise: Uncapped, least: float, most: float) -> Fraction:
     return sum((Fraction(exact.probability(value)) for value in inside), Fraction(0))
 
 
+@deep_cases(8)
 @pytest.mark.parametrize(
     ("noise", "below", "size"),
     deep_but([(Noise.GAUSSIAN, True, 4)], product(Noise, (True, False), (0, 4, 5, 11, 30, 10**6))),

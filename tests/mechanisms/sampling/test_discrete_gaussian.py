@@ -15,7 +15,7 @@ from scipy.stats import norm
 from mechanisms.sampling import inversion, rejection
 from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
-from tests.depth import deep_but
+from tests.depth import deep_but, quick_cases
 from tests.mechanisms.sampling.chi_square import power
 from tests.mechanisms.sampling.exact_noise import alarms, outermost, reference, rounded_to_integers
 
@@ -30,6 +30,7 @@ PINNED = {
 }
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("variance", deep_but(QUICK, VARIANCES))
 def test_ten_million_draws_pass_every_test_of_the_distribution(variance: str) -> None:
     noise = DiscreteGaussian(Fraction(variance))

@@ -18,7 +18,7 @@ import pytest
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.swapping.loss import EXEMPT, Stir, loss_of_stir, theorem_1
 from mechanisms.swapping.response import Response, loss_of_responses
-from tests.depth import deep_but
+from tests.depth import deep_but, deep_cases
 from tests.mechanisms.swapping import enumeration
 from tests.mechanisms.swapping.extended import (
     Kernel,
@@ -101,6 +101,7 @@ SIZES = [(records, values) for records in (2, 3, 4) for values in (2, 3)]
 GRID = (LOW, Fraction(1, 3), HALF, HIGH)
 
 
+@deep_cases(70)
 @pytest.mark.parametrize(
     ("records", "values", "rates"),
     deep_but(
@@ -334,6 +335,7 @@ def single_changes(states: Sequence[Table]) -> tuple[Pairs, Pairs]:
 AFTER = [(records, rate, ratio) for records in (2, 3) for rate in (LOW, HALF, HIGH) for ratio in (HALF, Fraction(4, 5))]
 
 
+@deep_cases(3)
 @pytest.mark.parametrize(("records", "rate", "ratio"), deep_but({(2, HALF, HALF), (2, HIGH, Fraction(4, 5))}, AFTER))
 def test_noise_after_a_swap_has_its_own_loss_for_one_value_and_twice_that_for_both(
     records: int, rate: Fraction, ratio: Fraction

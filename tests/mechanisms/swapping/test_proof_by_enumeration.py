@@ -140,6 +140,7 @@ def test_a_stratum_of_equal_records_does_not_count() -> None:
     assert bound_holds(only_equal, algorithm_1, Fraction(1, 2), Fraction(1))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("swap_rate", [Fraction(1, 2), pytest.param(Fraction(1, 1000), marks=pytest.mark.deep)])
 def test_the_loss_of_the_smaller_stratum_is_too_small(swap_rate: Fraction) -> None:
     universe = Universe((Stratum((1, 1), (1, 1)), Stratum((1,) * 5, (1,) * 5)))

@@ -152,6 +152,7 @@ def declarations(draw: st.DrawFn) -> Declared:
     return Declared(parents, lower, upper, tuple(totals))
 
 
+@pytest.mark.deep
 @settings(EXACT, max_examples=examples(1500))
 @given(declarations())
 def test_limits_are_those_of_the_counts_that_there_can_be(declared: Declared) -> None:
@@ -249,6 +250,7 @@ def divisions(draw: st.DrawFn) -> tuple[Declared, int, int, NDArray[np.float64]]
     return declared, depth, parent, np.round(real) if draw(st.booleans()) else real
 
 
+@pytest.mark.deep
 @settings(EXACT, max_examples=examples(150))
 @given(divisions(), st.randoms(use_true_random=False))
 def test_counts_are_the_nearest_that_keep_to_all_limits(

@@ -140,6 +140,7 @@ def page() -> None:
     show()
 
 
+@pytest.mark.deep
 def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(
     published: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,6 +443,7 @@ def test_a_damaged_dictionary_hides_its_own_tables_only(published: Path, damage:
     assert test.table, "the table of the other release is shown"
 
 
+@pytest.mark.deep
 def test_files_that_are_not_as_they_were_signed_are_not_shown_without_a_word(published: Path) -> None:
     def warned() -> list[str]:
         test = AppTest.from_function(page, default_timeout=600).run()
