@@ -33,8 +33,8 @@ from benchmarks.stages import charge
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import QUANTILE, Sums, compute_intervals, replicate_noise, roll_up
-from mechanisms.topdown.schema import DETAILED, Counts, Schema
+from mechanisms.topdown.replicates import QUANTILE, add_deviations, compute_intervals, replicate_noise, roll_up
+from mechanisms.topdown.schema import DETAILED, Counts, Schema, Sums
 from orchestration.components.topdown import TopDown
 from resources.processes import in_processes
 from resources.statements import Zone
@@ -145,7 +145,9 @@ def _compare(
         for depth, level in enumerate(draw.design.levels):
             places = len(draw.parents[depth - 1]) if depth else 1
             truth = sums.of(true[depth], 0, places)
-            moments = sums.moments(release[depth], [replicate[depth] for replicate in replicates], 0, places)
+            counts = (release[depth], *(replicate[depth] for replicate in replicates))
+            estimate, *others = (sums.of(each, 0, places) for each in counts)
+            moments = add_deviations(estimate, others)
             errors = compute_intervals(moments, REPLICATES)
             margin = QUANTILE * errors.standard_error
             exact = true[depth].answer(schema.marginal(DETAILED), 0, places)

@@ -40,8 +40,8 @@ from mechanisms.topdown.information import (
 )
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import Census, Sums, estimate_finest, replicate_noise, roll_up
-from mechanisms.topdown.schema import PERSONS, UNITS
+from mechanisms.topdown.replicates import Census, estimate_finest, replicate_noise, roll_up
+from mechanisms.topdown.schema import PERSONS, UNITS, Sums
 
 DRAWS = 5
 LARGER = SyntheticPopulation(households=170_000, states=["10", "11", "44"])

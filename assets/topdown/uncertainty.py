@@ -25,8 +25,8 @@ from assets.topdown.spine import read_tree
 from assets.topdown.tables import redistricting_tables
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import RedistrictingTable
-from mechanisms.topdown.replicates import Moments, Sums, compute_intervals, roll_up_once
-from mechanisms.topdown.schema import Schema
+from mechanisms.topdown.replicates import Moments, add_deviations, compute_intervals, roll_up_once
+from mechanisms.topdown.schema import Schema, Sums
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
@@ -155,7 +155,9 @@ def _compute_moments(
     for depth in reversed(range(len(release.levels))):
         places = tree.places(release.levels[depth])
         for first in range(0, places, PLACES_AT_A_TIME):
-            yield depth, first, sums.moments(published, replicates, first, min(first + PLACES_AT_A_TIME, places))
+            last = min(first + PLACES_AT_A_TIME, places)
+            estimate, *others = (sums.of(each, first, last) for each in (published, *replicates))
+            yield depth, first, add_deviations(estimate, others)
         if depth:
             above = tree.parents[depth - 1]
             published = roll_up_once(published, above, schema.size)

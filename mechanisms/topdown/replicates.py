@@ -241,28 +241,3 @@ def compute_intervals(moments: Moments, replicates: int, *, median: bool = False
     lower = np.maximum(np.floor(center - QUANTILE * error), 0.0)
     upper = np.maximum(np.ceil(center + QUANTILE * error), 0.0)
     return Intervals(error, bias, lower.astype(np.int64), upper.astype(np.int64))
-
-
-class Sums:
-    """Sums of cells of a histogram, such as those of a redistricting table: `counted` has the shape (sums, cells)."""
-
-    def __init__(self, counted: NDArray[np.bool_]) -> None:
-        self._size, cells = counted.shape
-        cell, self._containing = np.nonzero(counted.T)
-        self._starts = np.searchsorted(cell, np.arange(cells + 1))
-
-    def of(self, counts: Counts, first: int, last: int) -> NDArray[np.int64]:
-        """The sums of the places from `first` up to `last`, shape (places, sums)."""
-        own = slice(*np.searchsorted(counts.number, [first, last]))
-        begin = self._starts[counts.cell[own]]
-        times = self._starts[counts.cell[own] + 1] - begin
-        within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        containing = self._containing[np.repeat(begin, times) + within]
-        places = np.repeat(counts.number[own] - first, times)
-        summed = np.zeros((last - first, self._size), dtype=np.int64)
-        np.add.at(summed, (places, containing), np.repeat(counts.count[own], times))
-        return summed
-
-    def moments(self, published: Counts, replicates: Iterable[Counts], first: int, last: int) -> Moments:
-        """The moments of the replicates' deviations, for the places from `first` up to `last`; shape (places, sums)."""
-        return add_deviations(self.of(published, first, last), (self.of(each, first, last) for each in replicates))

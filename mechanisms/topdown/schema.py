@@ -1,5 +1,5 @@
-"""What TopDown counts: histograms over named attributes, and marginals of them. Queries are never matrices: a marginal
-is an array that gives the marginal cell of each cell."""
+"""What TopDown counts: histograms over named attributes, marginals of them, and sums of cells. Queries are never
+matrices: a marginal is an array that gives the marginal cell of each cell."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -78,7 +78,11 @@ class Marginal:
 
     def find(self, cells: NDArray[Any]) -> Cells:
         """The marginal cell of each of some cells of the histogram, shape of `cells`."""
-        return self.cells[cells] if self.whole <= _TABULATED else self._compute(cells)
+        if self.whole <= _TABULATED:
+            return self.cells[cells]
+        step, of_first, of_last = self._halves
+        first = cells // step
+        return of_first[first] + of_last[cells - first * step]
 
     def reach(self, cells: NDArray[Any]) -> NDArray[np.int64]:
         """The marginal cells that some cells of the histogram add up to, ascending."""
@@ -93,6 +97,15 @@ class Marginal:
     def cells(self) -> Cells:
         """The marginal cell of each cell of the histogram."""
         return self._compute(np.arange(self.whole, dtype=np.int32))
+
+    @cached_property
+    def _halves(self) -> tuple[int, Cells, Cells]:
+        """A marginal cell is a sum over attributes: of what the first ones add, by the cell divided by the step of the
+        last of these, and of what the others add, by the remainder."""
+        steps = {1, *(part.step for part in self.parts)}
+        step = min(steps, key=lambda step: self.whole // step + step)
+        of_last = self._compute(np.arange(step))
+        return step, self._compute(np.arange(0, self.whole, step)), of_last - of_last[0]
 
     def _compute(self, cells: NDArray[Any]) -> Cells:
         found = np.zeros(cells.shape, dtype=np.int32)
@@ -140,6 +153,27 @@ class Counts:
         answers = np.zeros((last - first, len(cells)), dtype=np.int64)
         np.add.at(answers, (self.number[own][asked] - first, position[asked]), self.count[own][asked])
         return answers
+
+
+class Sums:
+    """Sums of cells of a histogram, such as those of a table: `counted` has the shape (sums, cells)."""
+
+    def __init__(self, counted: NDArray[np.bool_]) -> None:
+        self._size, cells = counted.shape
+        cell, self._containing = np.nonzero(counted.T)
+        self._starts = np.searchsorted(cell, np.arange(cells + 1))
+
+    def of(self, counts: Counts, first: int, last: int) -> NDArray[np.int64]:
+        """The sums of the places from `first` up to `last`, shape (places, sums)."""
+        own = slice(*np.searchsorted(counts.number, [first, last]))
+        begin = self._starts[counts.cell[own]]
+        times = self._starts[counts.cell[own] + 1] - begin
+        within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        containing = self._containing[np.repeat(begin, times) + within]
+        summed = np.zeros((last - first) * self._size, dtype=np.int64)
+        position = np.repeat((counts.number[own] - first) * self._size, times) + containing
+        np.add.at(summed, position, np.repeat(counts.count[own], times))
+        return summed.reshape(last - first, self._size)
 
 
 @dataclass(frozen=True)

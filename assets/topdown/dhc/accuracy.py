@@ -6,7 +6,6 @@ dataset.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from decimal import Decimal
 
 import dagster as dg
 import numpy as np
@@ -24,7 +23,7 @@ from assets.topdown.accuracy import (
 )
 from assets.topdown.dhc.levels import list_parents, read_exact
 from assets.topdown.dhc.measurements import Stored
-from assets.topdown.dhc.products import count_cells, describe_table, list_runs, read_estimates, table_names
+from assets.topdown.dhc.products import count_figures, describe_table, list_runs, read_estimates, table_names
 from assets.topdown.dhc.release import ESTIMATES, HISTOGRAMS, TEXTS, DHCRelease
 from assets.topdown.spine import read_tree
 from mechanisms.topdown.design import words
@@ -94,20 +93,17 @@ def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
                 yield Figure(level.name, metric, source, mean, len(level.runs))
 
 
-Errors = tuple[int | Decimal, int]
+Errors = tuple[float, int]
 """The sum of absolute errors, and the number of figures."""
 
 
 def _compare_tables(name: str, exact: Counts, estimates: Counts, places: int) -> Errors:
     """The errors of a table's figures; of median ages, of those that are in both."""
-    (truth, found) = (
-        np.column_stack([each.to_numpy(zero_copy_only=False) for each in count_cells(name, counts, places)])
-        for counts in (exact, estimates)
-    )
+    truth, found = (count_figures(name, counts, places) for counts in (exact, estimates))
     if name not in MEDIAN_AGES:
         return int(np.abs(found - truth).sum()), truth.size
-    both = [(one, other) for one, other in zip(truth.ravel(), found.ravel(), strict=True) if None not in (one, other)]
-    return sum(abs(one - other) for one, other in both), len(both)
+    both = (truth >= 0) & (found >= 0)
+    return int(np.abs(found - truth)[both].sum()) / 10, int(both.sum())
 
 
 def compare_answers(stored: Stored, query: str, exact: Counts, estimates: Counts) -> list[Errors]:

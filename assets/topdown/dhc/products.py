@@ -5,8 +5,6 @@ is expanded to microdata in the layout of the 2020 Census, and tabulated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal
-from fractions import Fraction
 from functools import lru_cache, partial
 from math import prod
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import dagster as dg
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from assets.conventions import StageKind, preview
 from assets.measurement.method import MEASUREMENTS
@@ -38,13 +37,15 @@ from mechanisms.topdown.dhc.tables import (
     MEDIAN_AGES,
     P_L_TABLES,
     count_redistricting,
-    find_median_ages,
     find_population,
+    round_median_ages,
 )
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import Counts, Schema
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
+
+Numbers = NDArray[np.int64]
 
 ESTIMATE_COLUMNS = {
     "level": "Geographic level",
@@ -57,7 +58,6 @@ ESTIMATE_COLUMNS = {
 _PLACE_NAMES = pa.schema({"geoid": pa.string(), "name": pa.string()})
 _AGE = pa.decimal128(4, 1)
 _PLACES_AT_A_TIME = 2048
-_TENTHS = Context(prec=10, rounding=ROUND_HALF_UP)
 
 
 def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
@@ -237,31 +237,32 @@ def cell_names(name: str) -> list[str]:
     return [f"{name}_{number:03}N" for number, _ in enumerate(describe_table(name)[2], 1)]
 
 
-def count_cells(name: str, counts: Counts, places: int) -> list[pa.ChunkedArray]:
+def count_cells(name: str, counts: Counts, places: int) -> list[pa.Array]:
     """The cells of a table, each for all places."""
+    figures = np.ascontiguousarray(count_figures(name, counts, places).T)
+    return list(map(_to_ages if name in MEDIAN_AGES else pa.array, figures))
+
+
+def _to_ages(tenths: Numbers) -> pa.Array:
+    """A decimal has 128 bits, of which the upper half of a small number is 0."""
+    known, halves = pa.array(tenths >= 0), np.column_stack([np.maximum(tenths, 0), np.zeros_like(tenths)])
+    return pa.Array.from_buffers(_AGE, len(tenths), [known.buffers()[1], pa.py_buffer(halves)])
+
+
+def count_figures(name: str, counts: Counts, places: int) -> Numbers:
+    """The figures of a table, shape (places, cells); median ages in tenths of a year, and -1 where there is nobody."""
     parts = []
     for first in range(0, places, _PLACES_AT_A_TIME):
         last = min(first + _PLACES_AT_A_TIME, places)
         own = slice(*np.searchsorted(counts.number, [first, last]))
         of_places = Counts(counts.number[own] - first, counts.cell[own], counts.count[own])
-        parts.append(list(_count_cells(name, of_places, last - first)))
-    return [pa.chunked_array(of_cell) for of_cell in zip(*parts, strict=True)]
+        parts.append(_count_figures(name, of_places, last - first))
+    return np.concatenate(parts)
 
 
-def _count_cells(name: str, counts: Counts, places: int) -> Iterator[pa.Array]:
+def _count_figures(name: str, counts: Counts, places: int) -> Numbers:
     if name in MEDIAN_AGES:
-        population = find_population(name[3:], PERSONS) if name[3:] else None
-        for of_cell in zip(*find_median_ages(counts, places, population), strict=True):
-            yield pa.array([None if age is None else _round_age(age) for age in of_cell], _AGE)
-        return
+        return round_median_ages(counts, places, find_population(name[3:], PERSONS) if name[3:] else None)
     if name in P_L_TABLES:
-        numbers = count_redistricting(name, counts, places)
-    else:
-        numbers = DHC_TABLES[name].count(counts, places)
-    yield from map(pa.array, numbers.T)
-
-
-def _round_age(age: Fraction) -> Decimal:
-    """To one decimal; halves are rounded up."""
-    tenths = (20 * age.numerator + age.denominator) // (2 * age.denominator)
-    return Decimal(tenths).scaleb(-1, _TENTHS)
+        return count_redistricting(name, counts, places)
+    return DHC_TABLES[name].count(counts, places)

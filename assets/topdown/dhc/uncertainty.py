@@ -11,12 +11,18 @@ from functools import lru_cache, partial
 import dagster as dg
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from assets.release.stage import LazyRecipes, Recipes, store_rows
 from assets.tabulation.asset import build_tables
 from assets.topdown.dhc.levels import add_up_finest
-from assets.topdown.dhc.products import cell_names, count_cells, describe_table, list_runs, read_estimates, table_names
+from assets.topdown.dhc.products import (
+    cell_names,
+    count_figures,
+    describe_table,
+    list_runs,
+    read_estimates,
+    table_names,
+)
 from assets.topdown.dhc.release import TEXTS, DHCRelease
 from assets.topdown.release import REPLICATES, SPINE, SUMMARY, UNCERTAINTY
 from assets.topdown.spine import Tree, read_tree
@@ -99,16 +105,8 @@ def _read_counts(
 def _find_moments(name: str, counts: Sequence[Counts], places: int) -> Moments:
     """The moments of a table's cells, from the published counts and those of each replicate. Median ages are in tenths;
     those that are missing somewhere are 0 everywhere."""
-    figures = [_count(name, each, places) for each in counts]
+    figures = [count_figures(name, each, places) for each in counts]
     if name in MEDIAN_AGES:
         known = np.all([each >= 0 for each in figures], axis=0)
         figures = [np.where(known, each, 0) for each in figures]
     return add_deviations(figures[0], figures[1:])
-
-
-def _count(name: str, counts: Counts, places: int) -> NDArray[np.int64]:
-    """The figures of a table, shape (places, cells); tenths of years for median ages, and -1 for none."""
-    columns = count_cells(name, counts, places)
-    if name in MEDIAN_AGES:
-        return np.array([[-1 if age is None else int(age * 10) for age in each.to_pylist()] for each in columns]).T
-    return np.column_stack([each.to_numpy() for each in columns])

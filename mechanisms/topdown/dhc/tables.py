@@ -16,7 +16,7 @@ from mechanisms.races import SIX_RACES
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, TYPES, UNITS, Couple, HouseholdType
 from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, OLDEST, PERSONS, QUARTERS, REDISTRICTING
 from mechanisms.topdown.redistricting import REDISTRICTING as REDISTRICTING_TABLES
-from mechanisms.topdown.schema import Counts, Schema
+from mechanisms.topdown.schema import Counts, Schema, Sums
 
 Where = Mapping[str, Sequence[int]]
 """By attribute, the codes that count; all codes of other attributes do."""
@@ -54,29 +54,26 @@ class Table:
 
     def count(self, counts: Counts, places: int) -> NDArray[np.int64]:
         """The counts of all cells, shape (places, cells)."""
-        classes, members = self._leaves
+        classes, sums = self._leaves
         leaf = np.zeros(len(counts.cell), dtype=np.int64)
         for name, of_code in classes.items():
             leaf = leaf * (int(of_code.max()) + 1) + of_code[self.schema.marginal(name).find(counts.cell)]
-        counted = np.any(members, axis=1)[leaf]
-        sums = np.bincount(
-            counts.number[counted] * len(members) + leaf[counted], counts.count[counted], places * len(members)
-        )
-        return (sums.reshape(places, len(members)) @ members).astype(np.int64)
+        return sums.of(Counts(counts.number, leaf, counts.count), 0, places)
 
     @cached_property
-    def _leaves(self) -> tuple[dict[str, NDArray[np.int64]], NDArray[np.float64]]:
-        """By attribute, the class of each code: codes of one class are counted by the same cells. And whether each
-        combination of classes is counted by each cell, shape (combinations, cells)."""
+    def _leaves(self) -> tuple[dict[str, NDArray[np.int64]], Sums]:
+        """By attribute, the class of each code: codes of one class are counted by the same cells. And the cells as sums
+        of combinations of classes."""
         classes, members = dict[str, NDArray[np.int64]](), np.ones((1, len(self.cells)), dtype=np.bool_)
         for part in self.schema.attributes:
             if any(part.name in cell.where for cell in self.cells):
-                every = range(part.size)
-                of_cells = np.array([np.isin(every, list(cell.where.get(part.name, every))) for cell in self.cells]).T
+                of_cells = np.zeros((part.size, len(self.cells)), dtype=np.bool_)
+                for number, cell in enumerate(self.cells):
+                    of_cells[list(cell.where.get(part.name, range(part.size))), number] = True
                 own, of_code = np.unique(of_cells, axis=0, return_inverse=True)
                 classes[part.name] = of_code.ravel()
                 members = (members[:, None] & own).reshape(-1, len(self.cells))
-        return classes, members.astype(np.float64)
+        return classes, Sums(members.T)
 
 
 P_L_TABLES = ("P8", "P9", "P10", "P11")
@@ -84,9 +81,13 @@ P_L_TABLES = ("P8", "P9", "P10", "P11")
 
 def count_redistricting(name: str, counts: Counts, places: int) -> NDArray[np.int64]:
     """A table of `P_L_TABLES`, which are the redistricting data's P1 to P4, cell by cell, shape (places, cells)."""
-    table = REDISTRICTING_TABLES[f"P{int(name[1:]) - 7}"]
-    histograms = counts.answer(PERSONS.marginal(REDISTRICTING), 0, places)
-    return histograms @ np.array([cell.counted for cell in table.cells]).T.astype(np.int64)
+    cell = PERSONS.marginal(REDISTRICTING).find(counts.cell).astype(np.int64)
+    return _sum_redistricting(name).of(Counts(counts.number, cell, counts.count), 0, places)
+
+
+@cache
+def _sum_redistricting(name: str) -> Sums:
+    return Sums(np.array([cell.counted for cell in REDISTRICTING_TABLES[f"P{int(name[1:]) - 7}"].cells]))
 
 
 MEDIAN_AGES = ("P13", *(f"P13{letter}" for letter in "ABCDEFGHI"))
@@ -96,6 +97,22 @@ MEDIAN_AGES = ("P13", *(f"P13{letter}" for letter in "ABCDEFGHI"))
 def find_median_ages(counts: Counts, places: int, where: Where | None = None) -> list[tuple[Fraction | None, ...]]:
     """By place, the median age of both sexes, of men and of women; None where there is nobody. Within the year of age
     that holds the middle person, persons are spread evenly."""
+    numerators, denominators = (part.tolist() for part in _find_median_ages(counts, places, where))
+    return [
+        tuple(Fraction(*parts) if parts[1] else None for parts in zip(*of_place, strict=True))
+        for of_place in zip(numerators, denominators, strict=True)
+    ]
+
+
+def round_median_ages(counts: Counts, places: int, where: Where | None = None) -> NDArray[np.int64]:
+    """The median ages in tenths of a year, shape (places, 3); halves are rounded up. It is -1 where there is nobody."""
+    numerators, denominators = _find_median_ages(counts, places, where)
+    some = np.maximum(denominators, 1)
+    return np.where(denominators > 0, (20 * numerators + some) // (2 * some), -1)
+
+
+def _find_median_ages(counts: Counts, places: int, where: Where | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The median ages as fractions, both of the shape (places, 3); the denominator is 0 where there is nobody."""
     chosen = np.ones(len(counts.cell), dtype=np.bool_)
     for name, codes in (where or {}).items():
         chosen &= np.isin(PERSONS.marginal(name).find(counts.cell), codes)
@@ -106,11 +123,7 @@ def find_median_ages(counts: Counts, places: int, where: Where | None = None) ->
     total = until[..., -1]
     age = ((persons > 0) & (2 * until >= total[..., None])).argmax(axis=2)
     number, up_to = (np.take_along_axis(each, age[..., None], axis=2)[..., 0] for each in (persons, until))
-    numerators, denominators = (2 * (age + 1) * number + total - 2 * up_to).tolist(), (2 * number).tolist()
-    return [
-        tuple(Fraction(*parts) if parts[1] else None for parts in zip(*of_place, strict=True))
-        for of_place in zip(numerators, denominators, strict=True)
-    ]
+    return 2 * (age + 1) * number + total - 2 * up_to, 2 * number
 
 
 _SEXES = {"Male:": (0,), "Female:": (1,)}

@@ -23,8 +23,8 @@ from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.design import LEAST_SPREAD, MECHANISM, SCHEMAS
 from mechanisms.topdown.information import descend, finish_root, inform_finest, prepare_sums, sum_cells
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import Census, Sums, estimate_finest, roll_up
-from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, OCCUPIED, PERSONS, Counts
+from mechanisms.topdown.replicates import Census, estimate_finest, roll_up
+from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, OCCUPIED, PERSONS, Counts, Sums
 from resources.statements import SQL, Zone, quote
 from resources.warehouse import Warehouse
 from tests.assets.topdown.table_oracle import (

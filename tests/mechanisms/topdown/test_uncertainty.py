@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import Moments, Sums, compute_intervals, find_starts, roll_up, roll_up_once
-from mechanisms.topdown.schema import PERSONS, Attribute, Counts, Schema
+from mechanisms.topdown.replicates import Moments, add_deviations, compute_intervals, find_starts, roll_up, roll_up_once
+from mechanisms.topdown.schema import PERSONS, Attribute, Counts, Schema, Sums
 from tests.depth import examples
 
 SETTINGS = settings(deadline=None, derandomize=True, max_examples=examples(60))
@@ -102,7 +102,9 @@ def test_moments_by_hand() -> None:
     counted = np.array([[True, True, False], [False, True, True]])
     published = np.array([[1, 2, 0], [0, 0, 5]])
     replicates = [np.array([[1, 4, 1], [0, 0, 5]]), np.array([[0, 1, 0], [0, 3, 5]])]
-    found = Sums(counted).moments(sparse(published), map(sparse, replicates), 0, 2)
+    sums = Sums(counted)
+    estimate, *others = (sums.of(sparse(each), 0, 2) for each in (published, *replicates))
+    found = add_deviations(estimate, others)
     assert found.estimate.tolist() == [[3, 2], [0, 5]]
     assert found.deviations.tolist() == [[2 - 2, 3 - 1], [0 + 3, 0 + 3]]
     assert found.squares.tolist() == [[4 + 4, 9 + 1], [0 + 9, 0 + 9]]
