@@ -318,7 +318,7 @@ def project_together(v, parent, starts, sections, lower, upper, totals, nu, lam,
 def project(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x):  # type: ignore[no-untyped-def]
     """As `project_together`, section by section, which do not depend on each other. A section of one group with given
     counts is a table."""
-    if sections.size == 2:
+    if sections.size == 2 or parent.size == 0:
         return project_together(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x)
     worst, children = 0.0, np.empty(v.shape[0], dtype=np.int64)
     for s in range(sections.size - 1):

@@ -26,15 +26,16 @@ class Step(NamedTuple):
 
     Attributes:
         fine: shape (cells,): the answer of T that counts each cell, from 0.
-        coarse: shape (queries, cells): the answers of U that count it, from 0.
+        coarse: shape (cells, queries): the answers of U that count it, from 0. With many cells, a step takes as long as
+            reading these numbers, which are therefore short and in the order in which they are read.
         own: shape (children,): a.
         shrunk: shape (children, answers of T): 2p/(a + 2p n), where n is the number of cells.
         inner: shape (children, coarse answers, coarse answers): (W⁻¹/2 + U A⁻¹ Uᵀ)⁻¹.
         linear: shape (children, cells): 2 QᵀΣ⁻¹m.
     """
 
-    fine: NDArray[np.int64]
-    coarse: NDArray[np.int64]
+    fine: NDArray[np.uint32]
+    coarse: NDArray[np.uint16]
     own: Floats
     shrunk: Floats
     inner: Floats
@@ -68,7 +69,7 @@ def prepare(
     order = np.argsort(fine, kind="stable")
     ends = np.append(0, np.cumsum(np.bincount(fine, minlength=sizes[finest])))
     inner = _invert(of_coarse, order, ends, own, shrunk, weights)
-    return Step(fine, np.ascontiguousarray(of_coarse), own, shrunk, inner, linear)
+    return Step(fine.astype(np.uint32), np.ascontiguousarray(of_coarse.T, np.uint16), own, shrunk, inner, linear)
 
 
 @njit(cache=True, nogil=True)
@@ -100,20 +101,22 @@ def _invert(coarse, order, ends, own, shrunk, weights):  # type: ignore[no-untyp
 def take_step(step, sigma, w, x):  # type: ignore[no-untyped-def]
     """Write the minimum into `x`, for w of the same shape (children, cells)."""
     fine, coarse, own, shrunk, inner, linear = step
-    queries, cells = coarse.shape
+    cells, queries = coarse.shape
     sums, of_coarse = np.empty(shrunk.shape[1]), np.empty(inner.shape[1])
     multipliers = np.empty(inner.shape[1])
     for c in range(x.shape[0]):
         sums[:] = 0.0
         for k in range(cells):
-            x[c, k] = linear[c, k] + sigma * w[c, k]
-            sums[fine[k]] += x[c, k]
+            value = linear[c, k] + sigma * w[c, k]
+            sums[fine[k]] += value
+            x[c, k] = value
         sums *= shrunk[c]
         of_coarse[:] = 0.0
         for k in range(cells):
-            x[c, k] = (x[c, k] - sums[fine[k]]) / own[c]
+            value = (x[c, k] - sums[fine[k]]) / own[c]
             for q in range(queries):
-                of_coarse[coarse[q, k]] += x[c, k]
+                of_coarse[coarse[k, q]] += value
+            x[c, k] = value
         for m in range(of_coarse.size):
             total = 0.0
             for n in range(of_coarse.size):
@@ -121,11 +124,13 @@ def take_step(step, sigma, w, x):  # type: ignore[no-untyped-def]
             multipliers[m] = total
         sums[:] = 0.0
         for k in range(cells):
+            total = sums[fine[k]]
             for q in range(queries):
-                sums[fine[k]] += multipliers[coarse[q, k]]
+                total += multipliers[coarse[k, q]]
+            sums[fine[k]] = total
         sums *= shrunk[c]
         for k in range(cells):
             total = -sums[fine[k]]
             for q in range(queries):
-                total += multipliers[coarse[q, k]]
+                total += multipliers[coarse[k, q]]
             x[c, k] -= total / own[c]
