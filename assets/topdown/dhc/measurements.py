@@ -331,6 +331,10 @@ def read_answers(session: Session, release: DHCRelease, batch: Batch) -> Answers
 
 def compute_stored_version(session: Session, release: DHCRelease) -> str:
     """Raises GridError as `read_answers`."""
+    return session.compute_once(("stored answers", release.schema), lambda: _hash_stored(session, release))
+
+
+def _hash_stored(session: Session, release: DHCRelease) -> str:
     return hash_answers((batch, read_answers(session, release, batch)) for batch in list_measured(session, release))
 
 
