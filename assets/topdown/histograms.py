@@ -5,6 +5,7 @@ have what is published exactly.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,8 +14,17 @@ from assets.topdown.spine import placement
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import PERSONS, Counts
-from resources.statements import Fragment, Table
+from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
+
+CELLS_AT_A_TIME = 2**20
+"""With each further so many counts of parents, the next families are estimated, and with so many of places, the next
+places are tabulated. A family is not divided."""
+
+_CELLS_OF_PLACES = SQL(
+    "dhc/cells_of_places",
+    "SELECT number, count(*) AS cells {% include 'topdown/chosen_counts.sql' %} GROUP BY number",
+)
 
 
 class ImpossibleRecordsError(RefusedError, ValueError):
@@ -64,3 +74,17 @@ def read_counts(
     values = {"first": first, "last": last, **chosen}
     rows = session.arrow("topdown/counts", values, counts=counts, chosen=list(chosen))
     return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
+
+
+def cut_places(
+    session: Session, counts: Table | Fragment, first: int, last: int, times: int = 1, **chosen: str | int
+) -> list[tuple[int, int]]:
+    """The places from `first` up to `last`, of the chosen level if there are more, in runs whose counts are in memory
+    together, so many times: `CELLS_AT_A_TIME`, or those of a single place with more."""
+    values = {"first": first, "last": last, **chosen}
+    rows = session.arrow(_CELLS_OF_PLACES, values, counts=counts, chosen=list(chosen))
+    cells = np.zeros(last - first, dtype=np.int64)
+    cells[rows["number"].to_numpy() - first] = rows["cells"].to_numpy()
+    runs = np.maximum(np.cumsum(times * cells) - 1, 0) // CELLS_AT_A_TIME
+    ends = np.append(np.flatnonzero(np.diff(runs)) + 1, last - first) + first
+    return list(pairwise([first, *ends.tolist()]))

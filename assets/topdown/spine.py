@@ -81,6 +81,13 @@ class Tree:
             ranges.append((int(first), int(last)))
         return ranges
 
+    def find_above(self, level: str, first: int, last: int) -> NDArray[np.int64]:
+        """The places of a level in which those of the finest level from `first` up to `last` lie."""
+        places = np.arange(first, last)
+        for parents in reversed(self.parents[self.levels.index(level) :]):
+            places = parents[places]
+        return places
+
 
 def build_spine(release: TreeRelease) -> dg.AssetsDefinition:
     def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:

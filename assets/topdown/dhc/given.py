@@ -4,7 +4,7 @@ The facilities of group quarters are an invariant. The redistricting data are re
 reads them, after its signature was verified; nothing is spent on them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -25,18 +25,18 @@ from assets.release.seal import seal_stage
 from assets.release.stage import COLUMN_SCHEMA, Recipes, build_stage, create_tables, release_stage, store_rows
 from assets.topdown.asking import inform_levels, list_all_families, read_measured
 from assets.topdown.dhc.release import FACILITIES, LINEAR, REDISTRICTING, TEXTS, DHCRelease
-from assets.topdown.histograms import read_counts
+from assets.topdown.histograms import cut_places, read_counts
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import SPINE
 from assets.topdown.spine import placement, read_codes
 from assets.topdown.tables import register_codes
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, STATISTICS, words
-from mechanisms.topdown.dhc.householders import count_householders
+from mechanisms.topdown.dhc.householders import count_unpeopled, require_persons
 from mechanisms.topdown.dhc.linear import fit_redistricting, model_homes, model_persons, share
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
 from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
-from mechanisms.topdown.dhc.quarters import count_quarters
+from mechanisms.topdown.dhc.quarters import count_homeless, require_facilities
 from mechanisms.topdown.dhc.tree import Held
 from mechanisms.topdown.schema import UNITS, Counts
 from resources.custody import Custody
@@ -227,15 +227,27 @@ def read_units(session: Session, release: DHCRelease, places: int, first: int = 
     return np.concatenate([occupancy, read_facilities(session, release, places, first)], axis=1)
 
 
+def read_given(
+    session: Session, release: DHCRelease, first: int, last: int
+) -> Iterator[tuple[tuple[int, int], Held, NDArray[np.int64]]]:
+    """Some of the places from `first` up to `last` of the finest level at a time: the first and the one after the last,
+    and as `read_persons` and `read_units`."""
+    for own in cut_places(session, release.public(REDISTRICTING), first, last, histogram="persons"):
+        yield own, read_persons(session, release, *own), read_units(session, release, own[1] - own[0], own[0])
+
+
 def require_feasible(session: Session, release: DHCRelease, places: int) -> None:
     """Refuse, before anything is charged, counts that cannot be completed. Raises QuartersError, HouseholdersError and
     RedistrictingError with the number of blocks."""
-    persons = read_persons(session, release)
     group = PERSONS.marginal(GROUPS)
     possible = np.bincount(group.find(np.flatnonzero(PERSONS.possible)), minlength=group.size) > 0
-    wrong_places = np.unique(persons.counts.number[~possible[persons.counts.cell]])
-    if wrong := count_problem(len(wrong_places), "places with impossible persons"):
+    impossible, homeless, unpeopled = 0, 0, 0
+    for _, persons, units in read_given(session, release, 0, places):
+        impossible += len(np.unique(persons.counts.number[~possible[persons.counts.cell]]))
+        homeless += count_homeless(persons, units[:, 2:])
+        unpeopled += count_unpeopled(persons, units[:, 0])
+    if wrong := count_problem(impossible, "places with impossible persons"):
         raise RedistrictingError(f"{release.schema}: {release.redistricting.name}: {wrong[0]}")
-    count_quarters(persons, read_facilities(session, release, places))
+    require_facilities(homeless)
     if release.design.householders_among_persons:
-        count_householders(persons, read_units(session, release, places)[:, 0])
+        require_persons(unpeopled)

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import dagster as dg
 import numpy as np
@@ -35,9 +35,9 @@ from assets.release.draw import StaleInputError
 from assets.release.method import CHARGE, DRAW, Method
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, release_stage
-from assets.topdown.dhc.given import read_persons, read_units
+from assets.topdown.dhc.given import read_given
 from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
-from assets.topdown.histograms import read_counts
+from assets.topdown.histograms import cut_places, read_counts
 from assets.topdown.measurements import Stopped, run_in_threads
 from assets.topdown.partitions import keep_keys, state_partitions
 from assets.topdown.reading import Scope
@@ -67,15 +67,15 @@ from mechanisms.topdown.dhc.levels import (
     read_all,
 )
 from mechanisms.topdown.dhc.passes import Plan
-from mechanisms.topdown.dhc.persons import PERSONS
-from mechanisms.topdown.dhc.quarters import Quarters, count_quarters
-from mechanisms.topdown.dhc.tree import Held, add_answers
+from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
+from mechanisms.topdown.dhc.quarters import GROUPS, Quarters, count_quarters
+from mechanisms.topdown.dhc.tree import Held, add_answers, add_counts
 from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.machine import count_cores
 from resources.processes import in_processes
-from resources.statements import SQL, Fragment, Table, Zone
+from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
 ESTIMATE_COLUMNS = {
@@ -85,14 +85,7 @@ ESTIMATE_COLUMNS = {
     "count": "Estimated count; cells with count 0 are left out",
 }
 
-CELLS_AT_A_TIME = 2**20
-"""With each further so many counts of parents, the next families are estimated, and with so many of places, the next
-places are tabulated. A family is not divided."""
-
-_CELLS_OF_PLACES = SQL(
-    "dhc/cells_of_places",
-    "SELECT number, count(*) AS cells {% include 'topdown/chosen_counts.sql' %} GROUP BY number",
-)
+Parts = TypeVar("Parts", Counts, Quarters, Householders)
 
 _PLACES_AT_A_TIME = 8192
 """So many finest places are added up to answers of the levels above at a time."""
@@ -464,20 +457,6 @@ def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope) 
     return [Span(scope, *places) for places in cut_places(session, above.tables(release)[0], first, last)]
 
 
-def cut_places(
-    session: Session, estimates: Table | Fragment, first: int, last: int, times: int = 1, **chosen: str
-) -> list[tuple[int, int]]:
-    """The places from `first` up to `last`, of the chosen level if there are more, in runs whose counts are in memory
-    together, so many times: `CELLS_AT_A_TIME`, or those of a single place with more."""
-    values = {"first": first, "last": last, **chosen}
-    rows = session.arrow(_CELLS_OF_PLACES, values, counts=estimates, chosen=list(chosen))
-    cells = np.zeros(last - first, dtype=np.int64)
-    cells[rows["number"].to_numpy() - first] = rows["cells"].to_numpy()
-    runs = np.maximum(np.cumsum(times * cells) - 1, 0) // CELLS_AT_A_TIME
-    ends = np.append(np.flatnonzero(np.diff(runs)) + 1, last - first) + first
-    return list(pairwise([first, *ends.tolist()]))
-
-
 def read_inputs(session: Session, release: DHCRelease, tree: Tree, span: Span, *, listing: bool = False) -> Inputs:
     """What a span is measured and estimated from; for `listing` what it reads, without exact counts and limits, and
     below the root without what holds. What holds of households is known once their units are estimated; it is 0 until
@@ -544,10 +523,7 @@ def add_up_finest(
     """The counts of the places from `first` up to `last` of a level, which are then counted from 0, from a table of
     those of the finest level: of the chosen histogram, and of the replicate if there are more."""
     begin, end = tree.extend_below(level, first, last)[-1]
-    places = np.arange(begin, end)
-    for parents in reversed(tree.parents[tree.levels.index(level) :]):
-        places = parents[places]
-    own = pa.table({"finest": np.arange(begin, end), "number": places - first})
+    own = pa.table({"finest": np.arange(begin, end), "number": tree.find_above(level, begin, end) - first})
     rows = session.arrow(
         "dhc/added_up",
         {"first": begin, "last": end, **chosen},
@@ -592,20 +568,26 @@ def _read_held(
     session: Session, release: DHCRelease, tree: Tree, span: Span
 ) -> tuple[Held, NDArray[np.int64], Quarters | None, Householders | None]:
     """What holds of the persons and of the units of a span's places, and the limits of persons and of households."""
-    parents, depth = list_parents(tree), release.levels.index(span.scope.level)
     ranges = span.cut(release, tree)
-    first, last = ranges[-1]
-    persons = read_persons(session, release, first, last)
-    units = read_units(session, release, last - first, first)
-    quarters = count_quarters(persons, units[:, 2:])
-    householders = None
-    if release.design.householders_among_persons:
-        householders = count_householders(persons, units[:, 0])
-    for below, (begin, end), (above, _) in zip(parents[:depth:-1], ranges[:0:-1], ranges[-2::-1], strict=True):
-        own = below[begin:end] - above
-        persons, units, quarters = add_answers(persons, own), add_answers(units, own), quarters.add_up(own)
-        householders = householders and householders.add_up(own)
-    return persons, units, quarters, householders
+    first, last = ranges[0]
+    persons, quarters, householders = list[Counts](), list[Quarters](), list[Householders]()
+    units = np.zeros((last - first, 2 + len(QUARTERS)), dtype=np.int64)
+    for own, of_persons, of_units in read_given(session, release, *ranges[-1]):
+        above = tree.find_above(span.scope.level, *own) - first
+        persons.append(add_counts(of_persons.counts, above))
+        quarters.append(count_quarters(of_persons, of_units[:, 2:]).add_up(above))
+        if release.design.householders_among_persons:
+            householders.append(count_householders(of_persons, of_units[:, 0]).add_up(above))
+        places, starts = np.unique(above, return_index=True)
+        units[places] += np.add.reduceat(of_units, starts)
+    every = np.arange(last - first)
+    held = Held(add_counts(_join(persons), every), GROUPS)
+    return held, units, _join(quarters).add_up(every), _join(householders) if householders else None
+
+
+def _join(parts: Sequence[Parts]) -> Parts:
+    """Columns of several parts, one below the other."""
+    return type(parts[0])(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given, Given]:

@@ -21,9 +21,9 @@ from assets.tabulation.asset import build_tables
 from assets.topdown.declaration import PRODUCTION_SPINE
 from assets.topdown.dhc.declaration import TABLES
 from assets.topdown.dhc.given import read_facilities
-from assets.topdown.dhc.levels import cut_places, estimates_of
+from assets.topdown.dhc.levels import estimates_of
 from assets.topdown.dhc.release import ESTIMATES, MICRODATA, TEXTS, DHCRelease
-from assets.topdown.histograms import read_counts
+from assets.topdown.histograms import cut_places, read_counts
 from assets.topdown.release import SPINE
 from assets.topdown.spine import read_tree, stage_ancestry
 from mechanisms.topdown.design import words

@@ -73,6 +73,28 @@ class Householders:
 def count_householders(redistricting: Held | NDArray[np.int64], occupied: NDArray[np.int64]) -> Householders:
     """Those of the finest level, from the redistricting data's persons, shape (places, groups), and occupied units,
     shape (places,). Raises HouseholdersError if there are more of these than persons in households."""
+    persons = _count_persons(redistricting, len(occupied))
+    require_persons(_count_unpeopled(persons, occupied))
+    return Householders(np.arange(len(occupied)), occupied, persons)
+
+
+def count_unpeopled(redistricting: Held, occupied: NDArray[np.int64]) -> int:
+    """The places with more occupied units than persons in households."""
+    return _count_unpeopled(_count_persons(redistricting, len(occupied)), occupied)
+
+
+def _count_unpeopled(persons: NDArray[np.int64], occupied: NDArray[np.int64]) -> int:
+    return int(np.count_nonzero(persons.sum(axis=1) < occupied))
+
+
+def require_persons(unpeopled: int) -> None:
+    """Raise HouseholdersError if so many blocks are more than none."""
+    if unpeopled:
+        raise HouseholdersError(f"{unpeopled:,} blocks have more occupied units than persons in households")
+
+
+def _count_persons(redistricting: Held | NDArray[np.int64], places: int) -> NDArray[np.int64]:
+    """Persons in households by Hispanic origin and race, shape (places, 14)."""
     if isinstance(redistricting, Held):
         place, group, count = vars(redistricting.counts).values()
     else:
@@ -80,8 +102,6 @@ def count_householders(redistricting: Held | NDArray[np.int64], occupied: NDArra
         count = redistricting[place, group]
     own, codes = group < GROUPS // 8, PERSONS.attributes[-1].size
     kind = group // codes % 2 * RACES + np.minimum(group % codes, RACES - 1)
-    persons = np.zeros((len(occupied), 2 * RACES), dtype=np.int64)
+    persons = np.zeros((places, 2 * RACES), dtype=np.int64)
     np.add.at(persons, (place[own], kind[own]), count[own])
-    if wrong := int(np.count_nonzero(persons.sum(axis=1) < occupied)):
-        raise HouseholdersError(f"{wrong:,} blocks have more occupied units than persons in households")
-    return Householders(np.arange(len(occupied)), occupied, persons)
+    return persons

@@ -77,6 +77,28 @@ class Quarters:
 def count_quarters(redistricting: Held | NDArray[np.int64], facilities: NDArray[np.int64]) -> Quarters:
     """Those of the finest level, from the redistricting data's persons, shape (places, groups), and the facilities of
     each type, shape (places, 24). Raises QuartersError if somebody lives in a major type without a facility."""
+    found = _match_quarters(redistricting, facilities)
+    require_facilities(_count_homeless(found))
+    return _collect(*vars(found).values())
+
+
+def count_homeless(redistricting: Held, facilities: NDArray[np.int64]) -> int:
+    """The places in which somebody lives in a major type without a facility."""
+    return _count_homeless(_match_quarters(redistricting, facilities))
+
+
+def _count_homeless(quarters: Quarters) -> int:
+    return len(np.unique(quarters.place[quarters.types == 0]))
+
+
+def require_facilities(homeless: int) -> None:
+    """Raise QuartersError if so many blocks are more than none."""
+    if homeless:
+        raise QuartersError(f"{homeless:,} blocks have persons in a type of group quarters without a facility")
+
+
+def _match_quarters(redistricting: Held | NDArray[np.int64], facilities: NDArray[np.int64]) -> Quarters:
+    """In any order; of no types where there is no facility."""
     bits = np.zeros((len(facilities), 7), dtype=np.int64)
     for number, major in enumerate(_TYPES):
         bits[:, major] |= (facilities[:, number] > 0).astype(np.int64) << (number - FIRST_TYPE[major])
@@ -86,10 +108,7 @@ def count_quarters(redistricting: Held | NDArray[np.int64], facilities: NDArray[
     else:
         place, group = np.nonzero(redistricting * (_MAJOR_OF_GROUP > 0))
         count = redistricting[place, group]
-    types = bits[place, _MAJOR_OF_GROUP[group] - 1]
-    if homeless := len(np.unique(place[types == 0])):
-        raise QuartersError(f"{homeless:,} blocks have persons in a type of group quarters without a facility")
-    return _collect(place, group, types, count)
+    return Quarters(place, group, bits[place, _MAJOR_OF_GROUP[group] - 1], count)
 
 
 def _collect(

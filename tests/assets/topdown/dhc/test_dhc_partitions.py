@@ -7,6 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from assets.gates.shared import all_gates
+from assets.topdown import histograms
 from assets.topdown.dhc import levels
 from resources.statements import Zone
 from tests.assets.topdown.test_partitions import QUIET, data_files, failure
@@ -52,7 +53,7 @@ def test_a_dhc_by_state_is_that_of_one_run(tmp_path: Path) -> None:
     folder = tmp_path / "town"
     plain = deploy_states(folder)
     # Each state's blocks are in memory by themselves; the gates below read all of them together.
-    with patch.object(levels, "CELLS_AT_A_TIME", 100), patch.object(levels, "_PLACES_AT_A_TIME", 7):
+    with patch.object(histograms, "CELLS_AT_A_TIME", 100), patch.object(levels, "_PLACES_AT_A_TIME", 7):
         execute(plain, JOB)
     before = data_files(plain)
     assert before

@@ -20,6 +20,7 @@ import yaml
 from assets.gates.shared import all_gates
 from assets.publication import asset
 from assets.publication.withdrawal import withdraw
+from assets.topdown import histograms
 from assets.topdown.dhc import gates, levels
 from assets.topdown.dhc.measurements import list_measured, read_answers
 from assets.topdown.dhc.products import table_names
@@ -28,6 +29,7 @@ from assets.topdown.release import SpineError
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.levels import Listing
+from mechanisms.topdown.dhc.quarters import GROUPS
 from orchestration.components import DHC, Retabulation, TopDown
 from orchestration.components.dataset import Dataset
 from resources.statements import Zone
@@ -71,13 +73,13 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     with deployment.opened() as connection:
         connection.execute("UPDATE level_state SET count = count - 1 WHERE histogram = 'units'")
     # Other numbers of counts and places in memory than those of the draw and of the gates.
-    with patch.object(levels, "CELLS_AT_A_TIME", 100), patch.object(levels, "_PLACES_AT_A_TIME", 7):
+    with patch.object(histograms, "CELLS_AT_A_TIME", 100), patch.object(levels, "_PLACES_AT_A_TIME", 7):
         deployment.run("level_county", "level_block")
     with deployment.opened() as connection:
         connection.execute("UPDATE level_county SET cell = cell + 1 WHERE histogram = 'persons'")
     undrawn = deployment.refusal("noisy_measurements")
     counting = patch.object(levels, "_estimate", wraps=levels._estimate)
-    with counting as estimate, patch.object(levels, "CELLS_AT_A_TIME", 1000):
+    with counting as estimate, patch.object(histograms, "CELLS_AT_A_TIME", 1000):
         deployment.run(*TO_PUBLICATION[:-1])
     deployment.run("publication")
     return Killed(deployment, level, refusal, undrawn, estimate.call_count)
@@ -227,6 +229,20 @@ def test_what_is_altered_fails_its_gates(altered: DHCDeployment, name: str) -> N
 def test_what_holds_cannot_be_altered_after_the_charge(altered: DHCDeployment, table: str) -> None:
     executes(f"UPDATE {table} SET count = count + 1")(altered)
     assert "not those that the stage wrote from the current records" in altered.refusal("noisy_measurements")
+
+
+def test_blocks_that_cannot_be_completed_are_counted_however_many_are_read_at_a_time(altered: DHCDeployment) -> None:
+    """Told apart from: the count of one piece."""
+    executes("DELETE FROM facilities")(altered)
+    (gate,) = (gate for gate in all_gates(altered.context.method) if gate.name == "feasible")
+    with altered.opened() as connection:
+        in_quarters = f"FROM redistricting WHERE histogram = 'persons' AND cell >= {GROUPS // 8}"
+        ((blocks,),) = connection.execute(f"SELECT count(DISTINCT number) {in_quarters}").fetchall()
+    assert blocks > 1
+    for cells in (1, 2**20):
+        with patch.object(histograms, "CELLS_AT_A_TIME", cells):
+            (problem,) = gate.evaluate(altered.context)
+        assert problem == f"{blocks} blocks have persons in a type of group quarters without a facility"
 
 
 def test_nothing_is_settled_that_the_levels_were_not_estimated_from(killed: Killed) -> None:
