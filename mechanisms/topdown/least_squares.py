@@ -198,20 +198,21 @@ def solve_apart(query: Query, constraints: Constraints, within: float | None = N
     return Solution(x, objective, gap, violation)
 
 
-_Answers = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+_Answers = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 
 
 def _gather(queries: Sequence[Query], children: int, cells: int) -> _Answers:
-    """The answers to all queries next to each other: which of them each cell counts in, shape (queries, cells); where
+    """The answers to all queries next to each other: which of them each cell counts in, shape (cells, queries); where
     those of each query begin; their precisions, shape (children, queries); and the answers, shape (children,
     answers)."""
     begins = np.cumsum([0, *(query.measured.shape[1] for query in queries)])
-    maps = np.array([query.cells + begin for query, begin in zip(queries, begins, strict=False)], dtype=np.int64)
+    maps = np.empty((cells, len(queries)), dtype=np.uint32)
     precisions = np.empty((children, len(queries)))
     for number, query in enumerate(queries):
+        maps[:, number] = query.cells + begins[number]
         precisions[:, number] = query.precision
     measured = _floats(np.concatenate([np.empty((children, 0)), *(query.measured for query in queries)], axis=1))
-    return maps.reshape(len(queries), cells), begins, precisions, measured
+    return maps, begins, precisions, measured
 
 
 _NO_QUADRATIC = (
@@ -250,14 +251,15 @@ def _violation(x, parent, starts, sections, lower, upper, totals):  # type: igno
 @njit(cache=True, nogil=True)
 def _gradient(x, maps, begins, precisions, measured, gradient, scratch):  # type: ignore[no-untyped-def]
     """f(x), and its gradient written into `gradient`."""
-    queries = maps.shape[0]
+    queries = maps.shape[1]
     objective = 0.0
     for c in range(x.shape[0]):
         scratch[:] = -measured[c]
         for k in range(x.shape[1]):
-            if x[c, k] != 0.0:
+            value = x[c, k]
+            if value != 0.0:
                 for q in range(queries):
-                    scratch[maps[q, k]] += x[c, k]
+                    scratch[maps[k, q]] += value
         for q in range(queries):
             for m in range(begins[q], begins[q + 1]):
                 weighted = precisions[c, q] * scratch[m]
@@ -266,7 +268,7 @@ def _gradient(x, maps, begins, precisions, measured, gradient, scratch):  # type
         for k in range(x.shape[1]):
             total = 0.0
             for q in range(queries):
-                total += scratch[maps[q, k]]
+                total += scratch[maps[k, q]]
             gradient[c, k] = total
     return objective
 
@@ -318,7 +320,7 @@ def _evaluate(x, answers, quadratic, gradient, scratch):  # type: ignore[no-unty
 @njit(cache=True, nogil=True)
 def _largest_curvature(maps, begins, precisions):  # type: ignore[no-untyped-def]
     """An upper bound of the largest eigenvalue of QᵀΣ⁻¹Q: max (Hz)/z for a positive z (Collatz and Wielandt)."""
-    queries, cells = maps.shape
+    cells, queries = maps.shape
     z = np.ones(cells)
     image = np.empty(cells)
     bound = np.inf
@@ -326,12 +328,12 @@ def _largest_curvature(maps, begins, precisions):  # type: ignore[no-untyped-def
         sums = np.zeros(begins[-1])
         for k in range(cells):
             for q in range(queries):
-                sums[maps[q, k]] += z[k]
+                sums[maps[k, q]] += z[k]
         largest = 0.0
         for k in range(cells):
             image[k] = 0.0
             for q in range(queries):
-                image[k] += precisions[q] * sums[maps[q, k]]
+                image[k] += precisions[q] * sums[maps[k, q]]
             largest = max(largest, image[k] / z[k])
         bound = min(bound, largest)
         z[:] = image / image.max()
@@ -535,7 +537,7 @@ def _solve_apart(x, measured, precision, quadratic, parent, starts, lower, upper
             if parent.size > 0:
                 violation = max(violation, abs(x[:, first].sum() - parent[first]) / max(1.0, parent[first] * 1e-7))
             continue
-        maps = np.arange(last - first).reshape(1, last - first)
+        maps = np.arange(last - first).astype(np.uint32).reshape(last - first, 1)
         target = measured[:, first:last].copy()
         above = parent[first:last].copy() if parent.size > 0 else parent
         bounds = (lower[:, g : g + 1].copy(), upper[:, g : g + 1].copy(), free)

@@ -43,12 +43,12 @@ class Step(NamedTuple):
 
 
 def prepare(
-    maps: NDArray[np.int64], begins: NDArray[np.int64], precisions: Floats, measured: Floats, sigma: float
+    maps: NDArray[np.uint32], begins: NDArray[np.int64], precisions: Floats, measured: Floats, sigma: float
 ) -> Step | None:
     """The step for the answers of `least_squares`; None if a step with a matrix of all coarse answers is too large."""
-    children, cells = len(precisions), maps.shape[1]
-    sizes = np.diff(begins)
-    detailed = np.array([len(np.unique(own)) == cells for own in maps])
+    children, cells = len(precisions), len(maps)
+    sizes, of_queries = np.diff(begins), maps.T.astype(np.int64)
+    detailed = np.array([len(np.unique(own)) == cells for own in of_queries])
     others = np.flatnonzero(~detailed)
     if not others.size:
         return None
@@ -57,15 +57,15 @@ def prepare(
     if sizes[coarse].sum() > MOST_COARSE:
         return None
     own = 2 * precisions[:, detailed].sum(axis=1) + sigma
-    fine = maps[finest] - begins[finest]
+    fine = of_queries[finest] - begins[finest]
     twice = 2 * precisions[:, finest, None]
     shrunk = twice / (own[:, None] + twice * np.bincount(fine, minlength=sizes[finest]))
     offsets = np.cumsum(sizes[coarse]) - sizes[coarse]
-    of_coarse = maps[coarse] - (begins[coarse] - offsets)[:, None]
+    of_coarse = of_queries[coarse] - (begins[coarse] - offsets)[:, None]
     weights = np.repeat(precisions[:, coarse], sizes[coarse], axis=1)
     linear = np.zeros((children, cells))
     for query, (first, last) in enumerate(pairwise(begins)):
-        linear += 2 * (precisions[:, query, None] * measured[:, first:last])[:, maps[query] - first]
+        linear += 2 * (precisions[:, query, None] * measured[:, first:last])[:, of_queries[query] - first]
     order = np.argsort(fine, kind="stable")
     ends = np.append(0, np.cumsum(np.bincount(fine, minlength=sizes[finest])))
     inner = _invert(of_coarse, order, ends, own, shrunk, weights)
