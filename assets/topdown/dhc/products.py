@@ -4,10 +4,10 @@
 is expanded to microdata in the layout of the 2020 Census, and tabulated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from functools import cache, partial
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import dagster as dg
 import numpy as np
@@ -46,6 +46,7 @@ from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 Numbers = NDArray[np.int64]
+Of = TypeVar("Of")
 
 ESTIMATE_COLUMNS = {
     "level": "Geographic level",
@@ -122,6 +123,12 @@ def list_runs(session: Session, release: DHCRelease, times: int = 1) -> list[tup
         for depth, level in enumerate(release.levels)
         for places in cut_places(session, table, 0, tree.places(level), times, level=level)
     ]
+
+
+def keep_few(read: Callable[..., Of], runs: Sized, release: DHCRelease) -> Callable[..., Of]:
+    """A function that reads a histogram in the places of a run, of `list_runs`. If there are few data, so that a run is
+    a level, it reads each once; of more data, every table reads them again."""
+    return cache(read) if len(runs) == len(release.levels) else read
 
 
 def build_microdata(release: DHCRelease) -> dg.AssetsDefinition:
@@ -216,8 +223,7 @@ def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
     named = pa.table({"geoid": list(of_places), "name": list(of_places.values())}, schema=_PLACE_NAMES)
     shared = {"names": session.register("place_names", named), "spine": release.public(SPINE)}
     of_table = {table_of(release, name): name for name in table_names(release)}
-    # Of few data, all levels are read once; of more, every table reads them again.
-    read = lru_cache(maxsize=len(release.levels))(partial(read_estimates, session, release))
+    read = keep_few(partial(read_estimates, session, release), runs, release)
 
     def count(name: str) -> Iterator[pa.Table]:
         histogram = describe_table(name)[3]

@@ -6,7 +6,7 @@ tables are read.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 
 import dagster as dg
 import numpy as np
@@ -19,6 +19,7 @@ from assets.topdown.dhc.products import (
     cell_names,
     count_figures,
     describe_table,
+    keep_few,
     list_runs,
     read_estimates,
     table_names,
@@ -59,8 +60,7 @@ def uncertainty_recipes(session: Session, release: DHCRelease) -> Recipes:
     declared, summary = release.declaration.replicates, Summary()
     of_table = {uncertainty_table(release, name): name for name in table_names(release)}
     runs, tree = list_runs(session, release, 1 + declared), read_tree(session, release)
-    # Of few data, all levels are read once; of more, every table reads them again.
-    read = lru_cache(maxsize=len(release.levels))(partial(_read_counts, session, release, tree))
+    read = keep_few(partial(_read_counts, session, release, tree), runs, release)
 
     def find_errors(name: str) -> Iterator[pa.Table]:
         for depth, level, first, last in runs:
