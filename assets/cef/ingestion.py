@@ -139,7 +139,7 @@ def ingest(
         for name in CEF_TABLES:
             # An earlier declaration of the dataset may have had it.
             if name not in declaration.tables:
-                session.run("warehouse/drop_table", table=Table(Zone.CONFIDENTIAL, declaration.name, name))
+                session.drop(Table(Zone.CONFIDENTIAL, declaration.name, name))
         versions = hash_cef(session, declaration, version_key) if session.shared else None
     # Of a file, DuckDB reads committed rows on all cores, and those of a running transaction on one.
     return replace(versions or hash_cef(session, declaration, version_key), sketch=sketch)

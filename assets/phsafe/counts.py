@@ -120,7 +120,7 @@ def write_report(session: Session, release: PHSafeRelease) -> None:
     if names["truncation"]:
         session.create(report, name, values, **names)
     else:
-        session.run("warehouse/drop_table", table=report)
+        session.drop(report)
 
 
 def _shown_if_synthetic(session: Session, release: PHSafeRelease, report: Table) -> dict[str, dg.MetadataValue]:

@@ -151,7 +151,7 @@ def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> 
     create_tables(session, {release.public(table): recipe for table, recipe in recipes.items()})
     # Those that an earlier declaration may have had.
     for table in {HOLDING, HOLDING_VALUES, COMPOSITIONS} - recipes.keys():
-        session.run("warehouse/drop_table", table=release.public(table))
+        session.drop(release.public(table))
     version = cells_version(read_contingency(session, release, records), key)
     session.create(release.public(RECORDS), "warehouse/label", {"text": version}, column="version")
 
