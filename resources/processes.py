@@ -1,4 +1,5 @@
-"""A pool of processes that work on tasks in parallel: estimate families, make replicates, or attack draws.
+"""Pools that work on tasks in parallel: processes, which estimate families, make replicates, or attack draws; and
+threads, for work that releases Python's lock.
 
 A process imports only the module of its work. Processes are spawned, not forked, because DuckDB and numba have threads,
 which would be in an undefined state after a fork.
@@ -9,7 +10,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from multiprocessing import active_children, connection, get_context, parent_process
@@ -22,6 +23,9 @@ R = TypeVar("R")
 
 AHEAD = 4
 """The tasks for each process that are read in advance: enough to keep it busy, and few enough to bound memory."""
+
+_AHEAD_OF_THREADS = 2
+"""The tasks for each thread that are read in advance."""
 
 _LARGE = 2**25
 """A task of twice as many bytes, or more, counts as several."""
@@ -78,6 +82,12 @@ def in_processes(
                     process.kill()
                 _start_pool.cache_clear()
                 break
+
+
+def in_threads(work: Callable[[T], R], tasks: Iterator[T], threads: int) -> Generator[R, None, None]:
+    """The results of all tasks, in order, by threads of this process: what they work on is not copied."""
+    with ThreadPoolExecutor(threads) as pool:
+        yield from order_results(lambda task: pool.submit(work, task), tasks, _AHEAD_OF_THREADS * threads)
 
 
 def order_results(

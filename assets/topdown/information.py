@@ -43,11 +43,11 @@ from assets.topdown.reading import (
 )
 from assets.topdown.release import INFORMATION, TEXTS, TopDownRelease
 from assets.topdown.spine import Tree, read_states, read_tree
-from assets.topdown.workers import Informed, inform_task, perform
+from assets.topdown.workers import Informed, inform_task, on_cluster
 from mechanisms.topdown.decomposition import Information
 from mechanisms.topdown.design import SCHEMAS, level_of_states
 from resources.custody import Custody
-from resources.processes import WorkerError
+from resources.processes import WorkerError, in_threads
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
@@ -281,7 +281,10 @@ class _Making:
         of_parts = enumerate(_below(release, key, self._states))
         reading.known = self._known
         reading.information = {number: self._results[part].join() for number, part in of_parts if part in self.made}
-        outcomes = perform(inform_task, reading.tasks(), reading.processes, release.scheduler)
+        if release.scheduler:
+            outcomes = on_cluster(inform_task, reading.tasks(), release.scheduler)
+        else:
+            outcomes = in_threads(inform_task, reading.tasks(), reading.processes)
         with closing(_Results(self._folder, len(self.made), keep)) as results, closing(outcomes):
             for outcome in outcomes:
                 results.add(outcome)

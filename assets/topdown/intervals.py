@@ -8,7 +8,6 @@ ones, and are sealed with what they were made of. Only public tables are read, s
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -53,7 +52,7 @@ from mechanisms.topdown.information import (
 )
 from mechanisms.topdown.redistricting import RedistrictingTable
 from resources.custody import Custody
-from resources.processes import order_results
+from resources.processes import in_threads
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
@@ -66,9 +65,6 @@ COLUMNS = {
     "linear_upper": "Upper end of the 90% interval around the linear estimate",
 }
 """By ending, the columns of a cell."""
-
-_AHEAD = 2
-"""The tasks for each thread that are read in advance."""
 
 _DECIMAL = pa.decimal128(18, 2)
 _TYPES = dict(zip(COLUMNS, (_DECIMAL, pa.int64(), pa.int64()), strict=True))
@@ -94,6 +90,8 @@ def build_intervals(release: TopDownRelease) -> dg.AssetsDefinition:
         TEXTS("intervals", tables=[table.name for table in redistricting_tables(release)]),
         [MEASUREMENTS, INFORMATION],
         kinds={"duckdb", "numba"},
+        # After the estimates, if both can be made: sessions take longer to open once tables have so many columns.
+        op_tags={"dagster/priority": "-1"},
     )
     def intervals(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         version = make_intervals(release.adapt(warehouse), custody, release)
@@ -218,18 +216,16 @@ class _Descent:
             places = self._tree.range_within(scope.level, level_of_states(release.levels), number)
             codes = read_codes(session, release, scope.level, *places)
         found: dict[str, list[Linear]] = {name: [] for name in self._tables}
-        begin, threads = 0, count_processes(release)
-        with ThreadPoolExecutor(threads) as pool:
-            tasks = _join_parents(reading.tasks(), above)
-            for estimates in order_results(lambda task: pool.submit(self._estimate, *task), tasks, _AHEAD * threads):
-                cells = dict[str, _Cells]()
-                for name, (linear, estimate, lower) in estimates.items():
-                    cells[name] = estimate, lower, linear.most
-                    if scope.level != release.finest:
-                        found[name].append(linear)
-                end = begin + max((len(lower) for _, lower, _ in cells.values()), default=0)
-                self._rows.add(scope.level, codes[begin:end], cells)
-                begin = end
+        begin, tasks = 0, _join_parents(reading.tasks(), above)
+        for estimates in in_threads(lambda task: self._estimate(*task), tasks, count_processes(release)):
+            cells = dict[str, _Cells]()
+            for name, (linear, estimate, lower) in estimates.items():
+                cells[name] = estimate, lower, linear.most
+                if scope.level != release.finest:
+                    found[name].append(linear)
+            end = begin + max((len(lower) for _, lower, _ in cells.values()), default=0)
+            self._rows.add(scope.level, codes[begin:end], cells)
+            begin = end
         self.answers |= reading.answers.by_label()
         self.regions.add(hash_facts(reading.regions))
         return {name: _concatenate(parts) for name, parts in found.items() if parts}

@@ -168,9 +168,9 @@ class Reading:
         """The places of a task. Histograms of persons take so long that every process has several tasks."""
         if not self._direction:
             return PLACES_AT_A_TIME // 4
-        even = -(-self.places // (8 * count_processes(self._release)))
+        most = self._times * PLACES_OF_A_TASK
         persons = self._direction == "down" and self._times == 1
-        return min(max(even, 1 if persons else PLACES_OF_A_TASK), self._times * PLACES_OF_A_TASK)
+        return min(most, -(-self.places // (8 * count_processes(self._release)))) if persons else most
 
     def _divide(self) -> Iterator[list[tuple[int, int, int]]]:
         """What is read in one session: the number of a part, and the parents of it from the first up to the last."""

@@ -103,7 +103,7 @@ class Decomposition:
 
     def find_present(self, upper: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Shape (places, kept combinations): those that places can have, whose groups have these upper bounds."""
-        return self.possible & (upper > 0)[:, self.groups]
+        return self.possible & np.take(upper > 0, self.groups, axis=1)
 
     def arrange(self, histograms: NDArray[np.float64]) -> Floats:
         """Histograms of shape (places, cells) by kept and summed combination."""

@@ -139,11 +139,14 @@ def sum_cells(sums: CellSums, information: Information) -> tuple[Floats, Floats]
 
 def prepare_sums(split: Decomposition, counted: NDArray[np.bool_]) -> CellSums:
     """`counted` has the shape (sums, cells)."""
-    atoms, of_cell = np.unique(counted, axis=1, return_inverse=True)
+    # As bytes, eight sums at a time, columns have the same order.
+    _, firsts, of_cell = np.unique(np.packbits(counted, axis=0), axis=1, return_index=True, return_inverse=True)
+    atoms = counted[:, firsts]
     of_place = np.empty((split.kept.size, split.summed.size), dtype=np.int64)
     of_place[split.kept.cells, split.summed.cells] = of_cell.ravel()
     begins = np.append(0, np.cumsum(atoms.sum(axis=1)))
-    return CellSums(of_place, np.nonzero(atoms)[1], begins, _multiply_masks(split, counted, "sam,sbm->sab"))
+    contained = np.ascontiguousarray(np.nonzero(atoms)[1])
+    return CellSums(of_place, contained, begins, _multiply_masks(split, counted, "sam,sbm->sab"))
 
 
 def covary_sums(split: Decomposition, counted: NDArray[np.bool_], information: Information) -> Floats:
