@@ -99,6 +99,18 @@ def compare(census: ReplicateTask, draws: int = DRAWS) -> pd.DataFrame:
     return pd.Series([float(np.mean(each)) for each in errors.values()], index).unstack("level")[levels]
 
 
+def count_contradictions(census: ReplicateTask, draws: int = DRAWS) -> list[int]:
+    """By draw, the blocks with persons in households and no occupied unit."""
+    places, found = len(census.parents[-1]), []
+    for draw in range(draws):
+        noise = replicate_noise(census.design, derive_key("draw", "A", draw))
+        estimated = estimate_finest(census.design, census.parents, census.counts, census.limits, noise)
+        households = Sums(~_QUARTERS[None]).of(estimated[PERSONS.name], 0, places)
+        occupied = Sums(np.array([[True, False]])).of(estimated[UNITS.name], 0, places)
+        found.append(int(((households > 0) & (occupied == 0)).sum()))
+    return found
+
+
 def compare_parts(census: ReplicateTask, draws: int = DRAWS) -> Mapping[str, pd.DataFrame]:
     """As `compare`, with parts of full estimation: without counts that are held near the root, and with the counts by
     type of group quarters alone."""
@@ -201,7 +213,8 @@ def expect(design: TopDownDesign, children: tuple[float, ...]) -> pd.DataFrame:
 def main() -> None:
     census, persons = make_census(CENSUSES["A"], "full")
     print(f"{persons:,} persons in {len(census.parents[-1]):,} blocks")
-    own, parts = compare(make_census(CENSUSES["A"], "own_levels")[0]), compare_parts(census)
+    alone = make_census(CENSUSES["A"], "own_levels")[0]
+    own, parts = compare(alone), compare_parts(census)
     full = parts["and races held"]
     _print_gain(own, full)
     print("\n| | GQ, US | GQ, tract | two or more races, US | race × Hispanic, county |\n|---|---:|---:|---:|---:|")
@@ -209,6 +222,8 @@ def main() -> None:
     for name, errors in {"own levels": own, **parts}.items():
         figures = [f"{errors.loc[(measure, 'error')].iloc[level]:.3g}" for measure, level in shown]
         print(f"| {name} | {' | '.join(figures)} |")
+    contradictory = [count_contradictions(each) for each in (alone, census)]
+    print(f"\nBlocks with persons in households and no occupied unit: {contradictory}")
     leaning = compare(replace(census, design=replace(census.design, lean_on_housing_units=True)))
     print("\nBlocks, without and with leaning on housing units")
     for measure in MEASURES:

@@ -12,9 +12,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing import active_children, connection, get_context, parent_process
+from multiprocessing.util import Finalize
 from typing import Any, TypeVar
+from weakref import ref
 
 from mechanisms.refusal import RefusedError
 
@@ -32,6 +34,9 @@ _LARGE = 2**25
 
 _PATIENCE = 1.0
 """After how many seconds it is looked whether tasks that are waited for will never end."""
+
+_FIRST = 100
+"""At the end of a process, the pool ends before its queues, which have lower numbers."""
 
 _LOCK = threading.Lock()
 """Threads that begin at the same time share one pool."""
@@ -114,7 +119,15 @@ def _pool(processes: int) -> ProcessPoolExecutor:
 
 @lru_cache(maxsize=1)
 def _start_pool(processes: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process)
+    # A process that multiprocessing started waits for its own processes before anything tells them to end.
+    Finalize(None, partial(_end_pool, ref(pool)), exitpriority=_FIRST)
+    return pool
+
+
+def _end_pool(pool: ref[ProcessPoolExecutor]) -> None:
+    if running := pool():
+        running.shutdown(cancel_futures=True)
 
 
 def _start_process() -> None:

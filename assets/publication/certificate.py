@@ -137,6 +137,7 @@ class Certificate:
                 revision=self.revision,
                 estimates=self.estimates if len(self.estimates) > 1 else (),
                 all=self.editions,
+                note=PROSE("editions", revised=len(self.estimates) > 1),
             ),
             data_versions=record.DataVersions(versions=statement.data_versions),
             code_versions=dict(sorted(self.code_versions.items())),

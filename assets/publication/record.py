@@ -402,7 +402,7 @@ class Editions(Part):
         description="How the figures of every edition of this draw were estimated; only there if there are several.",
     )
     all: tuple[Edition, ...] = Field(description="All settled draws of the release.")
-    note: str = Field(default_factory=lambda: PROSE("editions"), description="What an edition is.")
+    note: str = Field(default_factory=lambda: PROSE("editions", revised=False), description="What an edition is.")
 
 
 class DataVersions(Part):

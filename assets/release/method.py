@@ -326,8 +326,8 @@ class Method(ABC, Generic[R, I, O]):
         return None
 
     def models(self, session: Session, custody: Custody) -> Sequence[Parameter]:
-        """The models that figures follow from besides the draw, with what was estimated of them from stored public
-        tables, for certificate and README; none by default."""
+        """What figures follow from besides the draw, for certificate and README, from stored public tables: models with
+        their estimated parameters, and what an estimation gains; none by default."""
         return ()
 
     @abstractmethod

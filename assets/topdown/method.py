@@ -50,7 +50,7 @@ from assets.topdown.release import (
 )
 from assets.topdown.replicates import TopDownReplication, build_replicates
 from assets.topdown.spine import build_spine, count_places
-from assets.topdown.statement import LEANING, name_leaning, topdown_statement
+from assets.topdown.statement import LEANING, name_leaning, state_gain, topdown_statement
 from assets.topdown.tables import build_redistricting
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
@@ -214,8 +214,9 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return {"answers": sum(answers.values()), "measured": preview(["histogram", "query", "ρ", "σ"], rows)}
 
     def models(self, session: Session, custody: Custody) -> Sequence[Parameter]:
-        spreads = read_spreads(session, custody, self.release)
-        return [name_leaning(self.release, spreads)] if spreads else []
+        release, spreads = self.release, read_spreads(session, custody, self.release)
+        gain = [state_gain(release, count_places(session, release))] if release.design.full else []
+        return [*gain, *([name_leaning(release, spreads)] if spreads else [])]
 
     def errors(self, session: Session) -> Accuracy | None:
         declared = self.release.declaration.replicates

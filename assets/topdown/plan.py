@@ -7,7 +7,6 @@ The errors of the estimates follow from the records too. They are seen in advanc
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 from assets.planning.expectation import expected_size
@@ -142,20 +141,18 @@ def _describe_estimation(release: TopDownRelease) -> str:
 def _errors(release: TopDownRelease) -> dict[str, Cells]:
     """What full estimation gains, as far as it follows from budgets and from the expected numbers of places."""
     # Numba takes a while to import.
-    from mechanisms.topdown.gain import expect_errors
+    from mechanisms.topdown.gain import compare_errors
 
     design, size = release.design, expected_size(release.dataset)
     # How many places a prefix tells apart does not follow from the columns.
     if not design.full or size is None or any(code.prefix for code in release.spine.values()):
         return {}
-    places = [size.places_of(code.columns) for code in release.spine.values()]
-    children = [max(below / above, 1.0) for above, below in pairwise(places)]
-    own, full = (expect_errors(design, children, full=full) for full in (False, True))
+    errors = compare_errors(design, [size.places_of(code.columns) for code in release.spine.values()])
     rows = [
-        [words(level), *(f"{own[name][depth]:,.2f} → {full[name][depth]:,.2f}" for name in own)]
-        for depth, level in enumerate(design.levels)
+        [words(level), *(f"{own:,.2f} → {full:,.2f}" for own, full in pairs)]
+        for level, *pairs in zip(design.levels, *errors.values(), strict=True)
     ]
-    return {"Standard errors of linear estimates: own levels → full": (["level", *own], rows)}
+    return {"Standard errors of linear estimates: own levels → full": (["level", *errors], rows)}
 
 
 def draw_curve(design: Design, histogram: str, lines: Sequence[Line]) -> Curve:

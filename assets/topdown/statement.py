@@ -37,8 +37,8 @@ PAPERS = (
     REFRESHMENT,
 )
 
-LEANING = "Lean on housing units"
-"""The label of the parameter."""
+LEANING, GAIN = "Lean on housing units", "Gain of full estimation"
+"""The labels of parameters."""
 
 Z = 1.645
 """The 95% quantile of the normal distribution."""
@@ -186,6 +186,21 @@ def name_leaning(release: TopDownRelease, spreads: Mapping[str, float]) -> Param
     of = words(level_of_states(release.levels))
     values = tuple(f"{of} {code}: τ² = {spread:.4g}" for code, spread in spreads.items())
     return Parameter(LEANING, values, PROSE(LEANING, finest=words(release.finest)))
+
+
+def state_gain(release: TopDownRelease, places: Mapping[str, int]) -> Parameter:
+    """The standard errors of linear estimates by level, of each level alone and with full information, from the number
+    of places of each level."""
+    # Numba takes a while to import.
+    from mechanisms.topdown.gain import compare_errors
+
+    errors = compare_errors(release.design, [places[level] for level in release.levels])
+    values = tuple(
+        f"{words(level)}: "
+        + ", ".join(f"{name} {own[depth][0]:,.2f} → {own[depth][1]:,.2f}" for name, own in errors.items())
+        for depth, level in enumerate(release.levels)
+    )
+    return Parameter(GAIN, values, PROSE(GAIN, finest=words(release.finest)))
 
 
 def _percent(share: Fraction) -> str:

@@ -5,6 +5,7 @@ same number of children and only households, so that no record is needed. What n
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,14 @@ SHOWN = {
     "a single cell": np.arange(PERSONS.size) == 0,
 }
 """By name, the cells of persons that are added up."""
+
+
+def compare_errors(design: TopDownDesign, places: Sequence[float]) -> dict[str, list[tuple[float, float]]]:
+    """For each sum of `SHOWN`, by level, its standard errors from each level alone and from all measurements, if the
+    levels have so many places."""
+    children = [max(below / above, 1.0) for above, below in pairwise(places)]
+    own, full = (expect_errors(design, children, full=full) for full in (False, True))
+    return {name: list(zip(own[name].tolist(), full[name].tolist(), strict=True)) for name in SHOWN}
 
 
 def expect_errors(design: TopDownDesign, children: Sequence[float], *, full: bool) -> dict[str, Floats]:

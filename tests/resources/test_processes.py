@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import closing
 from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,26 @@ def name_process(seconds: float) -> int:
     return os.getpid()
 
 
+def name_processes() -> None:
+    list(in_processes(name_process, iter(repeat(1.0, 4)), 2))
+
+
 def count_threads_of_numpy(_: object) -> int:
     threads = Path("/proc/self/task")
     before = set(threads.iterdir())
     importlib.import_module("numpy")
     return len(set(threads.iterdir()) - before)
+
+
+@pytest.mark.deep
+def test_a_process_that_was_started_by_another_one_ends_with_its_pool() -> None:
+    """As a run that Dagster's server starts, or a step of a benchmark. Fails for a pool that ends with the interpreter:
+    multiprocessing waits for the pool's processes first."""
+    run = get_context("spawn").Process(target=name_processes)
+    run.start()
+    run.join(timeout=60)
+    run.kill()
+    assert run.exitcode == 0
 
 
 @pytest.mark.deep

@@ -866,7 +866,7 @@ def test_a_block_in_two_places_is_refused_before_anything_is_charged(tmp_path: P
 def test_a_draw_that_is_estimated_otherwise_is_a_further_edition(tmp_path: Path) -> None:
     """Each level alone, leaning on housing units, and back; the draw is charged once. Wrong programs: the earlier files
     are replaced, as of the same draw, or if their signature is wrong; a new number for each run; the model is named
-    nowhere, or has no τ²."""
+    nowhere, or has no τ²; the certificate states no gain, or one where nothing lies below."""
     stages = [*TO_DRAW, "level_nation", "level_block", "microdata", "tables", "publication"]
     first = topdown_deployment(tmp_path, **TWO_LEVELS)
     first.reach(*stages)
@@ -878,7 +878,13 @@ def test_a_draw_that_is_estimated_otherwise_is_a_further_edition(tmp_path: Path)
     assert {path.name: path.read_bytes() for path in (folder / "editions" / "1").iterdir()} == own
     assert [each["revision"] for each in record["edition"]["estimates"]] == [0, 1]
     assert record["edition"]["estimates"][0]["estimation"] == ["Totals first: none"]
-    (model,) = [each for each in record["mechanism"]["parameters"] if each["label"] == "Lean on housing units"]
+    assert "is a revision of its edition" in record["edition"]["note"]
+    assert "revision" not in json.loads(own["certificate.json"])["edition"]["note"]
+    gain, model = record["mechanism"]["parameters"][-2:]
+    assert (gain["label"], model["label"]) == ("Gain of full estimation", "Lean on housing units")
+    nation, block = (re.findall(r"a single cell ([\d.]+) → ([\d.]+)", level)[0] for level in gain["value"])
+    assert float(nation[0]) > float(nation[1])
+    assert block[0] == block[1]
     assert re.fullmatch(r"nation \w+: τ² = [\d.]+", model["value"][0])
     assert model["value"][0] in " ".join((folder / "README.txt").read_text("utf-8").split())
     assert "<p>Edition 1.1: Estimation: From all" in (folder / "certificate.html").read_text("utf-8")
