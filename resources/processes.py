@@ -87,12 +87,19 @@ def in_processes(
                     process.kill()
                 _start_pool.cache_clear()
                 break
+            except RuntimeError:
+                # The pool has ended with this process, and all tasks that had begun.
+                break
 
 
 def in_threads(work: Callable[[T], R], tasks: Iterator[T], threads: int) -> Generator[R, None, None]:
-    """The results of all tasks, in order, by threads of this process: what they work on is not copied."""
-    with ThreadPoolExecutor(threads) as pool:
+    """The results of all tasks, in order, by threads of this process: what they work on is not copied. If the work
+    raises, tasks that have not begun are cancelled."""
+    pool = ThreadPoolExecutor(threads)
+    try:
         yield from order_results(lambda task: pool.submit(work, task), tasks, _AHEAD_OF_THREADS * threads)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def order_results(

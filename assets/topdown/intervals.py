@@ -8,7 +8,7 @@ ones, and are sealed with what they were made of. Only public tables are read, s
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 
@@ -217,15 +217,16 @@ class _Descent:
             codes = read_codes(session, release, scope.level, *places)
         found: dict[str, list[Linear]] = {name: [] for name in self._tables}
         begin, tasks = 0, _join_parents(reading.tasks(), above)
-        for estimates in in_threads(lambda task: self._estimate(*task), tasks, count_processes(release)):
-            cells = dict[str, _Cells]()
-            for name, (linear, estimate, lower) in estimates.items():
-                cells[name] = estimate, lower, linear.most
-                if scope.level != release.finest:
-                    found[name].append(linear)
-            end = begin + max((len(lower) for _, lower, _ in cells.values()), default=0)
-            self._rows.add(scope.level, codes[begin:end], cells)
-            begin = end
+        with closing(in_threads(lambda task: self._estimate(*task), tasks, count_processes(release))) as outcomes:
+            for estimates in outcomes:
+                cells = dict[str, _Cells]()
+                for name, (linear, estimate, lower) in estimates.items():
+                    cells[name] = estimate, lower, linear.most
+                    if scope.level != release.finest:
+                        found[name].append(linear)
+                end = begin + max((len(lower) for _, lower, _ in cells.values()), default=0)
+                self._rows.add(scope.level, codes[begin:end], cells)
+                begin = end
         self.answers |= reading.answers.by_label()
         self.regions.add(hash_facts(reading.regions))
         return {name: _concatenate(parts) for name, parts in found.items() if parts}

@@ -189,8 +189,8 @@ def name_leaning(release: TopDownRelease, spreads: Mapping[str, float]) -> Param
 
 
 def state_gain(release: TopDownRelease, places: Mapping[str, int]) -> Parameter:
-    """The standard errors of linear estimates by level, of each level alone and with full information, from the number
-    of places of each level."""
+    """The standard errors of linear estimates by level, without and with full estimation, from the number of places of
+    each level."""
     # Numba takes a while to import.
     from mechanisms.topdown.gain import compare_errors
 

@@ -26,8 +26,8 @@ SHOWN = {
 
 
 def compare_errors(design: TopDownDesign, places: Sequence[float]) -> dict[str, list[tuple[float, float]]]:
-    """For each sum of `SHOWN`, by level, its standard errors from each level alone and from all measurements, if the
-    levels have so many places."""
+    """For each sum of `SHOWN`, by level, its standard errors without and with full estimation, if the levels have so
+    many places."""
     children = [max(below / above, 1.0) for above, below in pairwise(places)]
     own, full = (expect_errors(design, children, full=full) for full in (False, True))
     return {name: list(zip(own[name].tolist(), full[name].tolist(), strict=True)) for name in SHOWN}

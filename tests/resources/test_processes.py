@@ -3,6 +3,7 @@
 import importlib
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import closing
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.processes import in_processes
+from resources.processes import in_processes, in_threads
 
 
 def name_process(seconds: float) -> int:
@@ -21,7 +22,9 @@ def name_process(seconds: float) -> int:
 
 
 def name_processes() -> None:
-    list(in_processes(name_process, iter(repeat(1.0, 4)), 2))
+    results = in_processes(name_process, iter(repeat(0.5, 8)), 2)
+    next(results)
+    sys.exit()
 
 
 def count_threads_of_numpy(_: object) -> int:
@@ -32,14 +35,31 @@ def count_threads_of_numpy(_: object) -> int:
 
 
 @pytest.mark.deep
-def test_a_process_that_was_started_by_another_one_ends_with_its_pool() -> None:
-    """As a run that Dagster's server starts, or a step of a benchmark. Fails for a pool that ends with the interpreter:
-    multiprocessing waits for the pool's processes first."""
+def test_a_process_that_was_started_by_another_one_ends_with_its_pool(capfd: pytest.CaptureFixture[str]) -> None:
+    """As a run that Dagster's server starts, or a step of a benchmark; here while tasks wait. Fails for a pool that
+    ends with the interpreter: multiprocessing waits for the pool's processes first. Also fails if results that nobody
+    takes any more submit to the pool that has ended."""
     run = get_context("spawn").Process(target=name_processes)
     run.start()
     run.join(timeout=60)
     run.kill()
     assert run.exitcode == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_threads_begin_no_task_after_one_has_failed() -> None:
+    """Wrong program: all tasks that were read in advance are worked on first, as at the end of an executor's block."""
+    begun = []
+
+    def work(task: int) -> None:
+        begun.append(task)
+        time.sleep(0.2 * task)
+        if not task:
+            raise ValueError(task)
+
+    with pytest.raises(ValueError, match="0"):
+        list(in_threads(work, iter(range(9)), 2))
+    assert set(begun) <= {0, 1, 2}
 
 
 @pytest.mark.deep

@@ -880,6 +880,7 @@ def test_a_draw_that_is_estimated_otherwise_is_a_further_edition(tmp_path: Path)
     assert record["edition"]["estimates"][0]["estimation"] == ["Totals first: none"]
     assert "is a revision of its edition" in record["edition"]["note"]
     assert "revision" not in json.loads(own["certificate.json"])["edition"]["note"]
+    assert b"Gain of full estimation" not in own["certificate.json"]
     gain, model = record["mechanism"]["parameters"][-2:]
     assert (gain["label"], model["label"]) == ("Gain of full estimation", "Lean on housing units")
     nation, block = (re.findall(r"a single cell ([\d.]+) → ([\d.]+)", level)[0] for level in gain["value"])
