@@ -156,8 +156,8 @@ def _compute_moments(
         places = tree.places(release.levels[depth])
         for first in range(0, places, PLACES_AT_A_TIME):
             last = min(first + PLACES_AT_A_TIME, places)
-            estimate, *others = (sums.of(each, first, last) for each in (published, *replicates))
-            yield depth, first, add_deviations(estimate, others)
+            others = (sums.of(each, first, last) for each in replicates)
+            yield depth, first, add_deviations(sums.of(published, first, last), others)
         if depth:
             above = tree.parents[depth - 1]
             published = roll_up_once(published, above, schema.size)

@@ -317,14 +317,14 @@ def project_together(v, parent, starts, sections, lower, upper, totals, nu, lam,
 @njit(cache=True, nogil=True)
 def project(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x):  # type: ignore[no-untyped-def]
     """As `project_together`, section by section, which do not depend on each other. A section of one group with given
-    counts is a table."""
+    counts is a table. Without a parent, nothing is shared, and all sections are projected at once."""
     if sections.size == 2 or parent.size == 0:
         return project_together(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x)
     worst, children = 0.0, np.empty(v.shape[0], dtype=np.int64)
     for s in range(sections.size - 1):
         first, last = sections[s], sections[s + 1]
         cells, groups = slice(starts[first], starts[last]), slice(first, last)
-        if last == first + 1 and parent.size > 0 and np.isnan(totals[:, s]).all():
+        if last == first + 1 and np.isnan(totals[:, s]).all():
             filled = 0
             for c in range(v.shape[0]):
                 if upper[c, first] > 0.0:
@@ -339,12 +339,11 @@ def project(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x): 
             ):
                 worst = max(worst, _project_group(v, parent, starts, first, own, upper[own, first], nu, mu, x))
                 continue
-        own_x, own_nu, own_parent = x[:, cells].copy(), nu[cells].copy(), parent
-        if parent.size > 0:
-            own_parent = parent[cells].copy()
+        own_x, own_nu = x[:, cells].copy(), nu[cells].copy()
         own_lam, own_mu = lam[:, s : s + 1].copy(), mu[:, groups].copy()
+        own_starts, own_section = starts[first : last + 1] - starts[first], np.array([0, last - first])
         lacking = project_together(
-            v[:, cells].copy(), own_parent, starts[first : last + 1] - starts[first], np.array([0, last - first]),
+            v[:, cells].copy(), parent[cells].copy(), own_starts, own_section,
             lower[:, groups].copy(), upper[:, groups].copy(), totals[:, s : s + 1].copy(), own_nu, own_lam, own_mu,
             own_x,
         )  # fmt: skip

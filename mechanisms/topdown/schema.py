@@ -77,12 +77,13 @@ class Marginal:
     whole: int
 
     def find(self, cells: NDArray[Any]) -> Cells:
-        """The marginal cell of each of some cells of the histogram, shape of `cells`."""
+        """The marginal cell of each of some cells of the histogram, shape of `cells`. In a large histogram, a cell that
+        it does not have counts as one that it has, so that whoever checks a forged table can say what is wrong."""
         if self.whole <= _TABULATED:
             return self.cells[cells]
         step, of_first, of_last = self._halves
         first = cells // step
-        return of_first[first] + of_last[cells - first * step]
+        return of_first.take(first, mode="wrap") + of_last[cells - first * step]
 
     def reach(self, cells: NDArray[Any]) -> NDArray[np.int64]:
         """The marginal cells that some cells of the histogram add up to, ascending."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from fractions import Fraction
+from math import floor
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from mechanisms.topdown.dhc.tables import (
     count_redistricting,
     find_median_ages,
     find_population,
+    round_median_ages,
 )
 from mechanisms.topdown.schema import Counts, Schema
 from tests.mechanisms.topdown.dhc.country import count
@@ -172,6 +174,8 @@ def test_median_ages_lie_within_the_year_of_the_middle_person(ages: list[int], m
     assert (men, women) == (median, Fraction(181, 2))
     ((white, _, nobody),) = find_median_ages(counts, 1, find_population("A", PERSONS))
     assert (white, nobody) == (median, None)
+    tenths = [-1 if each is None else floor(10 * each + Fraction(1, 2)) for each in (both, men, women)]
+    assert round_median_ages(counts, 1).tolist() == [tenths]
     assert both is not None
     if median is not None:
         assert both >= median
