@@ -33,15 +33,14 @@ def fill_in_example(
     redistricting: str = "redistricting",
 ) -> str:
     """The example of a component, given by its full name, for this dataset and release, the states of the dataset, its
-    release of detailed groups of persons, and its redistricting release. PHSafe releases Puerto Rico by itself, so that
-    its example leaves it out of several states."""
-    name, codes = component.rpartition(".")[2], list(map(str, states))
-    if name == "PHSafe" and len(codes) > 1:
-        codes = [code for code in codes if code != PUERTO_RICO]
-    text = (EXAMPLES / f"{name}.yaml").read_text(encoding="utf-8")
+    release of detailed groups of persons, and its redistricting release."""
+    text = (EXAMPLES / f"{component.rpartition('.')[2]}.yaml").read_text(encoding="utf-8")
     filled = {"type": component, "dataset": dataset, "release": release, "persons": persons}
     filled["redistricting"] = redistricting
+    codes = list(map(str, states))
     filled["states"] = json.dumps(codes)
+    # For a component that releases Puerto Rico by itself.
+    filled["states_apart"] = json.dumps([code for code in codes if code != PUERTO_RICO] or codes)
     for field, value in filled.items():
         text = text.replace(f"{{{field}}}", value)
     return text
