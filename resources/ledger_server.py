@@ -190,8 +190,8 @@ def _connect() -> _Connection:
         refusal = TransientError if find_passing_cause(error) else StorageError
         raise refusal(
             "the ledger's server cannot be reached, or refuses the log-in or the database, with the variables of libpq "
-            "(PGHOST, PGPORT, PGUSER, PGPASSFILE, PGDATABASE, PGSERVICE, PGSSLMODE); psql with the same variables "
-            "shows the reason"
+            "(PGHOST, PGPORT, PGUSER, PGPASSFILE, PGDATABASE, PGSERVICE, PGSSLMODE, PGSSLROOTCERT); psql with the same "
+            "variables shows the reason"
         ) from None
 
 

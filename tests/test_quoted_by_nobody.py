@@ -100,7 +100,10 @@ SHOWN = {
         ("STIRRED_PROJECT", "STIRRED_HOME", "STIRRED_PUBLISHED", "STIRRED_SPILL_FOLDER", "DAGSTER_HOME"),
         "folders, by name",
     ),
-    **dict.fromkeys(("PGPASSFILE", "PGSERVICEFILE", "STIRRED_SECRETS"), "names of files, which only libpq or sh reads"),
+    **dict.fromkeys(
+        ("PGPASSFILE", "PGSERVICEFILE", "PGSSLROOTCERT", "STIRRED_SECRETS"),
+        "names of files, which only libpq or sh reads",
+    ),
     **dict.fromkeys(("PGSSLMODE", "AWS_DEFAULT_REGION", "STIRRED_DECLARATION_VARIABLES"), "no secret whatever it is"),
     "EXPLORER_SETTINGS": "folders, which the launcher writes",
     "DAGSTER_EVENT_BATCH_SIZE": "a number that every command sets",
