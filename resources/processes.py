@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
@@ -22,6 +22,9 @@ from mechanisms.refusal import RefusedError
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+Stopped = Callable[[], bool]
+"""Whether the work is to stop early, because other work failed or the results are no longer taken."""
 
 AHEAD = 4
 """The tasks for each process that are read in advance: enough to keep it busy, and few enough to bound memory."""
@@ -92,18 +95,27 @@ def in_processes(
                 break
 
 
-def in_threads(work: Callable[[T], R], tasks: Iterator[T], threads: int) -> Generator[R, None, None]:
-    """The results of all tasks, in order, by threads of this process: what they work on is not copied. If the work
-    raises, tasks that have not begun are cancelled."""
-    pool = ThreadPoolExecutor(threads)
+def in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], threads: int) -> Generator[R, None, None]:
+    """The results of all tasks, in order, by threads of this process, which share what they work on. If the work
+    raises, tasks that have not begun are cancelled, and those under way are told to stop."""
+    pool, stop = ThreadPoolExecutor(threads), threading.Event()
+
+    def perform(task: T) -> R:
+        try:
+            return work(task, stop.is_set)
+        except BaseException:
+            stop.set()
+            raise
+
     try:
-        yield from order_results(lambda task: pool.submit(work, task), tasks, _AHEAD_OF_THREADS * threads)
+        yield from order_results(lambda task: pool.submit(perform, task), tasks, _AHEAD_OF_THREADS * threads)
     finally:
+        stop.set()
         pool.shutdown(cancel_futures=True)
 
 
 def order_results(
-    submit: Callable[[T], Any], tasks: Iterator[T], ahead: int, weigh: Callable[[T], int] = lambda _: 1
+    submit: Callable[[T], Any], tasks: Iterable[T], ahead: int, weigh: Callable[[T], int] = lambda _: 1
 ) -> Generator[Any, None, None]:
     """The results of submitted futures in order, with tasks of at most the weight `ahead`, or a single one, under way
     or waiting for one before them."""

@@ -6,7 +6,7 @@ batches of places, whatever the number of threads.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -20,14 +20,12 @@ from assets.topdown.measurements import (
     SCHEMA,
     Digests,
     Part,
-    Stopped,
     Stream,
     group_parts,
     hash_parts,
     order_parts,
     read_part,
     read_streams,
-    run_in_threads,
     to_rows,
     to_stored,
 )
@@ -36,6 +34,7 @@ from assets.topdown.spine import read_codes, stage_ancestry
 from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.schema import Counts
+from resources.processes import Stopped, in_threads
 from resources.warehouse import Session, open_part
 
 
@@ -75,7 +74,8 @@ class Drawing:
             return _draw_part(counted, self.key, folder, stopped)
 
         counted = count_parts(self.session, self.release, streams, codes=folder is not None)
-        return hash_parts(streams, run_in_threads(draw, counted, self.release.declaration.processes))
+        with closing(in_threads(draw, counted, self.release.processes)) as parts:
+            return hash_parts(streams, parts)
 
 
 def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[str], str]:
@@ -94,7 +94,8 @@ def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[st
         return bins, digests.by_label()
 
     streams = read_streams(session, release)
-    parts = run_in_threads(bin_noise, count_parts(session, release, streams), release.declaration.processes)
+    with closing(in_threads(bin_noise, count_parts(session, release, streams), release.processes)) as found:
+        parts = list(found)
     noise: dict[str, BinCounts] = {}
     for bins, _ in parts:
         for label, of_part in bins.items():

@@ -22,7 +22,7 @@ CELLS_AT_A_TIME = 2**20
 places are tabulated. A family is not divided."""
 
 _CELLS_OF_PLACES = SQL(
-    "dhc/cells_of_places",
+    "topdown/cells_of_places",
     "SELECT number, count(*) AS cells {% include 'topdown/chosen_counts.sql' %} GROUP BY number",
 )
 

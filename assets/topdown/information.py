@@ -284,7 +284,7 @@ class _Making:
         if release.scheduler:
             outcomes = on_cluster(inform_task, reading.tasks(), release.scheduler)
         else:
-            outcomes = in_threads(inform_task, reading.tasks(), reading.processes)
+            outcomes = in_threads(lambda task, _: inform_task(task), reading.tasks(), reading.processes)
         with closing(_Results(self._folder, len(self.made), keep)) as results, closing(outcomes):
             for outcome in outcomes:
                 results.add(outcome)

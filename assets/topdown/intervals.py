@@ -30,7 +30,6 @@ from assets.topdown.reading import (
     Scope,
     StateLimits,
     concatenate,
-    count_processes,
     hash_facts,
     read_draw_id,
 )
@@ -217,7 +216,7 @@ class _Descent:
             codes = read_codes(session, release, scope.level, *places)
         found: dict[str, list[Linear]] = {name: [] for name in self._tables}
         begin, tasks = 0, _join_parents(reading.tasks(), above)
-        with closing(in_threads(lambda task: self._estimate(*task), tasks, count_processes(release))) as outcomes:
+        with closing(in_threads(lambda task, _: self._estimate(*task), tasks, release.processes)) as outcomes:
             for estimates in outcomes:
                 cells = dict[str, _Cells]()
                 for name, (linear, estimate, lower) in estimates.items():

@@ -12,13 +12,12 @@ once. `drawing` makes the draw.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
-from threading import Event
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,14 +30,8 @@ from assets.topdown.release import SPINE, TopDownRelease
 from assets.topdown.spine import count_places, read_states, read_tree
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import MECHANISM, Measured, TopDownDesign, level_of_states
-from resources.machine import count_cores
+from resources.processes import Stopped, in_threads
 from resources.warehouse import Session
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-Stopped = Callable[[], bool]
-"""Whether the work is to stop early, because a task failed or the process was interrupted."""
 
 BATCH = 1024
 """The places whose measurements are made, written or read at a time: about ten megabytes."""
@@ -184,34 +177,6 @@ def hash_parts(streams: Iterable[Stream], parts: Iterable[Mapping[str, str]]) ->
     return hash_streams({stream.label: digests[stream.label] for stream in streams})
 
 
-def run_in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], processes: int) -> list[R]:
-    """The results of all tasks, in the order in which they were given. An error of one stops the others.
-
-    The kernels that sample, count, hash and write release Python's lock, so that threads keep all cores busy. Unlike
-    processes, they share the arrays that they work on, and the key of a draw never leaves the process. The calling
-    thread never takes more than two tasks for each thread in advance. If `processes` is 0, each core has a thread.
-    """
-    threads, stop = processes or count_cores(), Event()
-    futures: list[Future[R]] = []
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            waiting: set[Future[R]] = set()
-            for task in tasks:
-                futures.append(pool.submit(work, task, stop.is_set))
-                waiting.add(futures[-1])
-                if len(waiting) >= 2 * threads:
-                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        future.result()
-            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-                future.result()
-            return [future.result() for future in futures]
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
 def to_stored(answers: NDArray[np.int64], stream: Stream) -> NDArray[np.int32]:
     """Noisy answers as they are stored. Raises GridError if the absolute value of one is 2^31 or more."""
     if answers.size and (answers.max() > _LARGEST or answers.min() < -_LARGEST):
@@ -336,8 +301,8 @@ def _hash_stored(session: Session, release: TopDownRelease, streams: Sequence[St
                 digests.add(answers)
         return digests.by_label()
 
-    parts = run_in_threads(digest_part, order_parts(streams), release.declaration.processes)
-    return {label: digest for part in parts for label, digest in part.items()}
+    with closing(in_threads(digest_part, order_parts(streams), release.processes)) as parts:
+        return {label: digest for part in parts for label, digest in part.items()}
 
 
 def find_unmeasured(session: Session, release: TopDownRelease) -> list[str]:

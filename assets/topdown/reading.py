@@ -28,7 +28,6 @@ from mechanisms.topdown.design import SCHEMAS, level_of_states, words
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Counts, Schema
-from resources.machine import count_cores
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
@@ -155,7 +154,7 @@ class Reading:
     @property
     def processes(self) -> int:
         """Of those that a release has, the ones that the tasks are enough for."""
-        return min(count_processes(self._release), self.parents, -(-self.places // self._of_a_task))
+        return min(self._release.processes, self.parents, -(-self.places // self._of_a_task))
 
     def tasks(self) -> Iterator[Task]:
         for together in self._divide():
@@ -170,7 +169,7 @@ class Reading:
             return PLACES_AT_A_TIME // 4
         most = self._times * PLACES_OF_A_TASK
         persons = self._direction == "down" and self._times == 1
-        return min(most, -(-self.places // (8 * count_processes(self._release)))) if persons else most
+        return min(most, -(-self.places // (8 * self._release.processes))) if persons else most
 
     def _divide(self) -> Iterator[list[tuple[int, int, int]]]:
         """What is read in one session: the number of a part, and the parents of it from the first up to the last."""
@@ -388,10 +387,6 @@ def read_households(session: Session, estimates: Table, first: int, last: int) -
     households = np.zeros(last - first, dtype=np.int64)
     households[rows["number"].to_numpy() - first] = rows["persons"].to_numpy()
     return households
-
-
-def count_processes(release: TopDownRelease) -> int:
-    return release.declaration.processes or count_cores()
 
 
 def read_draw_id(session: Session, release: TreeRelease) -> str:

@@ -22,6 +22,7 @@ from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, STATE, STATISTICS, TopDownDesign, level_of_states
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import PERSONS
+from resources.machine import count_cores
 from resources.statements import Fragment, Table
 from resources.warehouse import Session, Warehouse
 
@@ -208,6 +209,11 @@ class TopDownRelease(TreeRelease):
     def products(self) -> tuple[str, ...]:
         """What is published besides the spine: the declared products, by default all that the design allows."""
         return tuple(self.declaration.products) or self._allowed_products
+
+    @property
+    def processes(self) -> int:
+        """How many processes or threads work at the same time: by default one for each core."""
+        return self.declaration.processes or count_cores()
 
     @property
     def _allowed_products(self) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ from assets.topdown.estimation import (
 )
 from assets.topdown.histograms import read_counts
 from assets.topdown.invariants import derive_all_limits
-from assets.topdown.reading import count_processes, read_draw_id
+from assets.topdown.reading import read_draw_id
 from assets.topdown.release import REPLICATES, SPINE, TopDownRelease, TreeRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.workers import ReplicateTask, make_replicate, perform
@@ -170,7 +170,7 @@ class TopDownReplication(Replication[TopDownRelease]):
             )
 
     def perform(self, tasks: Iterator[ReplicateTask], number: int) -> Generator[Replicate, None, None]:
-        yield from perform(make_replicate, tasks, min(count_processes(self.release), number), self.release.scheduler)
+        yield from perform(make_replicate, tasks, min(self.release.processes, number), self.release.scheduler)
 
 
 def build_replicates(how: Replication[Any], description: str, after: str) -> dg.AssetsDefinition:

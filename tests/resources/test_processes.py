@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.processes import in_processes, in_threads
+from resources.processes import Stopped, in_processes, in_threads
 
 
 def name_process(seconds: float) -> int:
@@ -51,7 +51,7 @@ def test_threads_begin_no_task_after_one_has_failed() -> None:
     """Wrong program: all tasks that were read in advance are worked on first, as at the end of an executor's block."""
     begun = []
 
-    def work(task: int) -> None:
+    def work(task: int, stopped: Stopped) -> None:
         begun.append(task)
         time.sleep(0.2 * task)
         if not task:
@@ -60,6 +60,35 @@ def test_threads_begin_no_task_after_one_has_failed() -> None:
     with pytest.raises(ValueError, match="0"):
         list(in_threads(work, iter(range(9)), 2))
     assert set(begun) <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("tasks", [8, 2])
+def test_a_failing_thread_stops_the_others(tasks: int) -> None:
+    """Wrong program: an error is noticed when its result is due, after tasks that run until they are told to stop."""
+    stopped_early = []
+
+    def work(task: int, stopped: Stopped) -> None:
+        if task == 1:
+            raise ValueError("wrong")
+        while not stopped():
+            time.sleep(0.01)
+        stopped_early.append(task)
+
+    with pytest.raises(ValueError, match="wrong"):
+        list(in_threads(work, range(tasks), 2))
+    assert 0 in stopped_early
+
+
+def test_threads_whose_results_are_no_longer_taken_stop() -> None:
+    """Wrong program: closing waits for tasks that run until they are told to stop."""
+
+    def work(task: int, stopped: Stopped) -> int:
+        while task and not stopped():
+            time.sleep(0.01)
+        return task
+
+    with closing(in_threads(work, range(8), 2)) as results:
+        assert next(results) == 0
 
 
 @pytest.mark.deep

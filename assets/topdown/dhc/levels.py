@@ -38,7 +38,6 @@ from assets.release.stage import COLUMN_SCHEMA, release_stage
 from assets.topdown.dhc.given import read_given
 from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
 from assets.topdown.histograms import cut_places, read_counts
-from assets.topdown.measurements import Stopped, run_in_threads
 from assets.topdown.partitions import keep_keys, state_partitions
 from assets.topdown.reading import Scope
 from assets.topdown.spine import Tree, pluralize, read_states, read_tree
@@ -74,7 +73,7 @@ from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.machine import count_cores
-from resources.processes import in_processes
+from resources.processes import Stopped, in_processes, in_threads
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
@@ -633,7 +632,8 @@ def _estimate(inputs: Inputs, key: bytes, digests: Mapping[str, Any]) -> dict[st
         )
         return [(histogram, own), (HOUSEHOLDS.name, others)]
 
-    return dict(each for part in run_in_threads(work, [PERSONS.name, UNITS.name], 0) for each in part)
+    with closing(in_threads(work, [PERSONS.name, UNITS.name], 2)) as parts:
+        return dict(each for part in parts for each in part)
 
 
 def to_rows(histogram: str, counts: Counts) -> pa.Table:

@@ -25,7 +25,7 @@ from assets.release.draw import StaleInputError
 from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.verdicts import VERDICTS, Verdicts, hash_code
 from assets.topdown.drawing import Drawing
-from assets.topdown.measurements import compute_stored_version, group_parts, read_streams, run_in_threads
+from assets.topdown.measurements import compute_stored_version, group_parts, read_streams
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
 from resources.chain import canonicalize
@@ -202,24 +202,6 @@ def test_no_part_is_left_and_none_is_seen_by_others(drawn: TopDownDeployment, mo
     *modes, folder = found
     assert set(modes) == {(0o700, 0)}
     assert not folder.exists()
-
-
-def test_a_failing_thread_stops_the_others(drawn: TopDownDeployment) -> None:
-    asked = []
-
-    def work(task: int, stopped: Any) -> int:
-        if task == 1:
-            raise ValueError("wrong")
-        while not stopped():
-            pass
-        asked.append(task)
-        return task
-
-    for tasks in (range(8), range(2)):
-        asked.clear()
-        with pytest.raises(ValueError, match="wrong"):
-            run_in_threads(work, tasks, 2)
-        assert 0 in asked
 
 
 def test_no_text_of_a_draw_shows_its_key() -> None:
