@@ -24,6 +24,8 @@ from assets.laboratory.measures import (
     POSTERIOR_RATIO_GREATEST,
     PROVABLE,
     TABLES,
+    TRUE_OVER_90,
+    TRUE_OVER_HALF,
     WITHIN_ONE_ERROR,
 )
 from assets.laboratory.points import Draw
@@ -53,6 +55,7 @@ _BY_CHANCE = 20
 
 _SURE = 0.95
 """The least probability of what an attacker is sure of."""
+_OVER = {TRUE_OVER_HALF: 0.5, TRUE_OVER_90: 0.9}
 
 ALL, MODAL, NONMODAL, UNIQUE = "all persons", "modal", "nonmodal", "nonmodal, unique"
 DETERMINED = "nonmodal, unique, in blocks of one solution"
@@ -205,6 +208,7 @@ def measure_guesses(truth: Truth, attack: str, guesses: Guesses) -> Iterator[Mea
         }
         if means["named"] > 0:
             means["precision"] = means["confirmed"] / means["named"]
+        means |= {name: (confirmed[chosen] > least).mean() for name, least in _OVER.items()}
         means["sure"] = sure[chosen].mean()
         if means["sure"] > 0:
             means["precision if sure"] = confirmed[chosen & sure].mean()
@@ -274,7 +278,7 @@ def measure_differences(
             if all(np.array_equal(getattr(world, name), getattr(published, name)) for name in _PUBLISHED):
                 left.append(category)
         right[place] = (tract.category[target] in left) / max(1, len(left))
-    yield from _measure_targets(truth, targets, DIFFERENCE, "accuracy", right)
+    yield from _measure_probabilities(truth, targets, right)
 
 
 def measure_posteriors(truth: Truth, targets: NDArray[np.int64], published: Publication, law: Law) -> Iterator[Measure]:
@@ -321,10 +325,17 @@ def measure_posteriors(truth: Truth, targets: NDArray[np.int64], published: Publ
         posterior = np.exp(logs - highest) if np.isfinite(highest) else np.ones(len(logs))
         found = float(posterior[candidates == tract.category[target]].sum() / max(1, posterior.sum()))
         right[number], ratios[number] = found, found * len(candidates)
-    yield from _measure_targets(truth, targets, DIFFERENCE, "accuracy", right)
+    yield from _measure_probabilities(truth, targets, right)
     yield from _measure_targets(truth, targets, DIFFERENCE, POSTERIOR_RATIO, ratios)
     for measure, share in ((POSTERIOR_RATIO_95, 0.95), (POSTERIOR_RATIO_GREATEST, 1)):
         yield from _measure_targets(truth, targets, DIFFERENCE, measure, ratios, partial(np.quantile, q=share))
+
+
+def _measure_probabilities(truth: Truth, targets: NDArray[np.int64], right: Shares) -> Iterator[Measure]:
+    """The probabilities of the true categories of some targets, for who knows all others."""
+    yield from _measure_targets(truth, targets, DIFFERENCE, "accuracy", right)
+    for name, least in _OVER.items():
+        yield from _measure_targets(truth, targets, DIFFERENCE, name, right > least)
 
 
 def _measure_targets(
@@ -332,8 +343,8 @@ def _measure_targets(
     targets: NDArray[np.int64],
     attack: str,
     measure: str,
-    values: Shares,
-    summarize: Callable[[Shares], Any] = np.mean,
+    values: Shares | NDArray[np.bool_],
+    summarize: Callable[[Any], Any] = np.mean,
 ) -> Iterator[Measure]:
     exposed = truth.subsets[most_exposed(truth.subsets)]
     for subset, members in truth.subsets.items():

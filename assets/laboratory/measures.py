@@ -37,6 +37,7 @@ MATCH_RATE, PROVABLE, GAIN = "match rate", "provable", "gain"
 POSTERIOR_RATIO = "posterior to prior"
 POSTERIOR_RATIO_95, POSTERIOR_RATIO_GREATEST = "posterior to prior, 95th percentile", "posterior to prior, greatest"
 OVER_GUESSER = "over the guesser"
+TRUE_OVER_HALF, TRUE_OVER_90 = "true category over 0.5", "true category over 0.9"
 WITHIN_ONE_ERROR, ADVANTAGE = "agreement with one error", "advantage"
 
 _RATIO = (
@@ -49,6 +50,8 @@ _OF_GUESSES: Mapping[str, str] = {
     "precision": "confirmed / named",
     "sure": "share of persons of whom the attack gives one category a probability of 0.95 or more",
     "precision if sure": "confirmed of these",
+    TRUE_OVER_HALF: "share of persons to whose true category the attack gives a probability over 0.5",
+    TRUE_OVER_90: "the same over 0.9",
     "accuracy": "confirmed, where the attack names its fallback for all whom it cannot match",
     OVER_GUESSER: "accuracy less that of drawing a category from the others of the block",
     GAIN: "accuracy in the world with the person less accuracy in the world without the person, same randomness",
@@ -152,7 +155,7 @@ def find_obstacle(metric: str, tier: str, attackers: Set[str]) -> str:
         needed = {DIFFERENCE}
     elif metric in _OF_GUESSES:
         needed = {*GUESSERS} - {POOR_LINK} if metric == GAIN else {*GUESSERS}
-        needed |= {DIFFERENCE} if metric == "accuracy" else set()
+        needed |= {DIFFERENCE} if metric in ("accuracy", TRUE_OVER_HALF, TRUE_OVER_90) else set()
     if needed & (attackers | {TABLES}):
         return ""
     return f"none of its attackers is declared: {', '.join(name for name in ATTACKERS if name in needed)}"

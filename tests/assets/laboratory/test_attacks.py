@@ -83,8 +83,10 @@ def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser
     shares = np.full(126, 0.5)
     shares[:4] = [6000, 2000, 1000, 1000]
     expected = (shares / shares.sum())[truth.tract.category].mean()
-    precision = find(measure_guesses(truth, "link", guesses), ALL, "precision")
-    assert precision == pytest.approx(expected)
+    rows = list(measure_guesses(truth, "link", guesses))
+    assert find(rows, ALL, "precision") == pytest.approx(expected)
+    over = [find(rows, ALL, f"true category over {least}") for least in (0.5, 0.9)]
+    assert over == [(truth.tract.category == 0).mean(), 0], "the first has 59%"
     told = np.where(truth.subsets[NONMODAL][:, None] & (np.arange(126) == 0), 0, guesses.shares)
     told /= told.sum(axis=1, keepdims=True)
     assert find(measure_guesses(truth, "told", replace(guesses, shares=told)), ALL, "precision") > 1.05 * expected

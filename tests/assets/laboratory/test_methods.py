@@ -288,11 +288,14 @@ def test_who_knows_all_others_learns_as_much_as_noise_lets_through(t1: Truth, t2
         mean, high, greatest = (
             find(rows, subset, f"posterior to prior{kind}") for kind in ("", ", 95th percentile", ", greatest")
         )
-        ratios = [
-            find(measure_posteriors(truth, targets[[target]], published, published.law), subset, "posterior to prior")
+        each = [
+            list(measure_posteriors(truth, targets[[target]], published, published.law))
             for target in np.flatnonzero(truth.subsets[subset][targets])
         ]
+        ratios, right = ([find(of_one, subset, name) for of_one in each] for name in ("posterior to prior", "accuracy"))
         assert [mean, high, greatest] == pytest.approx([np.mean(ratios), np.quantile(ratios, 0.95), max(ratios)])
+        over = [find(rows, subset, f"true category over {least}") for least in (0.5, 0.9)]
+        assert over == [np.mean(np.array(right) > least) for least in (0.5, 0.9)]
         return find(rows, subset, "accuracy"), mean
 
     blank = measure(t1, Blank().draw(t1.tract, KEY).publication)
