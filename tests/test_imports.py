@@ -418,6 +418,7 @@ def test_a_module_that_breaks_the_rule_is_found(rule: Rule, module: str, text: s
     assert broken(rule, tmp_path)[0].startswith(module)
 
 
+@pytest.mark.deep
 def test_only_one_module_of_the_tests_imports_a_private_part() -> None:
     """That module explains what it imports and why; `test_whole_repository` tests that the import does its job."""
     importing = {

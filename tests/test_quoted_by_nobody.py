@@ -121,6 +121,7 @@ _NAMED = re.compile(r"\b(?:STIRRED|AWS|DAGSTER|POSTGRES|EXPLORER)_[A-Z][A-Z_0-9]
 _FOLDERS = ("orchestration", "assets", "resources", "mechanisms", "sql", "deploy", "docs", "benchmarks")
 
 
+@pytest.mark.deep
 def test_every_variable_that_is_named_anywhere_has_been_thought_of() -> None:
     """Told apart from: a new variable that nobody planted a canary in."""
     files = [ROOT / name for name in ("Makefile", "dagster.yaml", "workspace.yaml", "README.md", "CONTRIBUTING.md")]

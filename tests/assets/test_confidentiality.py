@@ -155,6 +155,7 @@ def test_nothing_leaks_in_this_deployment() -> None:
         assert find_leaks(nodes, dg.AssetKey.from_user_string(key)) == []
 
 
+@pytest.mark.deep
 def test_every_asset_of_this_deployment_states_its_zone_and_its_kind_of_stage() -> None:
     for found in list_nodes(defs().resolve_all_asset_specs()).values():
         assert found.tags["zone"] in {"confidential", "public"}

@@ -45,7 +45,7 @@ from tests.attacker import hashes_shown, on_disk
 from tests.contract.kinds import KINDS, Kind, before_draw, to_publication
 from tests.contract.laplace_tables.method import LaplaceMethod
 from tests.deployments import SHOWN, UNITS, Deployment, refuses_to_publish
-from tests.depth import deep_cases
+from tests.depth import deep_cases, quick_cases
 from tests.docs.warehouse import METHODS, tables_of, undescribed
 from tests.gates import executes, failing
 from tests.whole_repository import known
@@ -120,6 +120,7 @@ def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: De
     assert drawn(reordered) == draw
 
 
+@quick_cases(0)
 @deep_cases(2)
 def test_confidential_input_that_changed_after_the_charge_is_not_drawn_from(kind: Kind, tmp_path: Path) -> None:
     deployment = kind.build(tmp_path / "release")
@@ -213,6 +214,7 @@ def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path
     assert deployment.context.method.drawn_table not in tables
 
 
+@quick_cases(0)
 @deep_cases(1)
 def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -424,6 +426,7 @@ def test_every_shared_gate_is_there_and_blocks(published: Deployment[Any]) -> No
     assert "files_as_published" in checks
 
 
+@quick_cases(0)
 @deep_cases(2)
 def test_the_gates_of_a_stage_are_one_step_and_each_can_be_launched_alone(published: Deployment[Any]) -> None:
     release, method = published.release, published.context.method
@@ -535,6 +538,7 @@ def test_a_method_without_gates_of_its_own_is_published_past_all_shared_ones_onl
     refuses_to_publish(deployment, {"settled", "replay"}, "")
 
 
+@quick_cases(0)
 def test_in_one_step_a_gate_that_fails_or_breaks_leaves_the_others_evaluated_and_the_run_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def test_every_secret_of_the_compose_file_is_made_and_closed(tmp_path: Path) -> 
     assert {len(password) for password in passwords} == {48}
 
 
+@pytest.mark.deep
 def test_secrets_that_were_interrupted_are_the_old_or_the_new_ones(tmp_path: Path) -> None:
     """Killed in the place of each fourth command that the script starts, and run again.
 

@@ -37,6 +37,7 @@ def missing(page: str, known: str) -> list[str]:
     ]
 
 
+@pytest.mark.deep
 def test_every_message_that_is_quoted_is_in_the_code() -> None:
     """Wrong program: one whose refusal was reworded, so that a reader who searches for it finds nothing."""
     modules = [path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")]

@@ -49,6 +49,7 @@ def broken(page: Path) -> Iterator[str]:
             yield link
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert list(broken(page)) == []

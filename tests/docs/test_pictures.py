@@ -65,6 +65,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.deep
 def test_the_pictures_are_those_of_the_code_as_it_is(all_drawings: dict[str, Drawing]) -> None:
     stale = [name for name, drawing in all_drawings.items() if read_shapes(FOLDER / name) != drawing.text()]
     assert not stale, f"stale: {', '.join(stale)}; draw them again with `make pictures`"
@@ -78,6 +79,7 @@ def test_a_file_carries_what_it_shows(tmp_path: Path) -> None:
     assert (tmp_path / "once.png").read_bytes() == (tmp_path / "again.png").read_bytes()
 
 
+@pytest.mark.deep
 def test_the_picture_of_layers_has_the_arrows_of_the_imports() -> None:
     mechanisms = {path.name for path in (ROOT / "mechanisms").iterdir() if path.is_dir()}
 
@@ -104,6 +106,7 @@ def test_the_picture_of_layers_has_the_arrows_of_the_imports() -> None:
     assert ends(draw_layers()) == expected
 
 
+@pytest.mark.deep
 def test_every_arrow_between_layers_points_down() -> None:
     order = list(LAYERS)
     for arrow in arrows(draw_layers()):

@@ -269,6 +269,7 @@ def start_second_slowly() -> None:
     os.register_at_fork(before=lambda: seconds.append(0.5), after_in_child=lambda: time.sleep(sum(seconds)))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("figures", [FIGURES, FIGURES.with_name("reliability_sample.json")], ids=lambda path: path.stem)
 def test_the_page_on_reliability_shows_the_figures_of_the_last_run(figures: Path) -> None:
     page = (ROOT / "docs/explanation/reliability.md").read_text()

@@ -262,6 +262,7 @@ def test_a_preflight_job_makes_what_the_charge_follows_and_nothing_that_charges(
     }
 
 
+@pytest.mark.deep
 def test_ledger_and_compositions_follow_every_charge_by_themselves(tmp_path: Path) -> None:
     """Their automation needs no asset of another release, and comes after a charge whoever launched it."""
     deployment = deployment_of(tmp_path)

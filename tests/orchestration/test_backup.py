@@ -24,7 +24,7 @@ from resources.ledger import Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 from tests.contract.kinds import KINDS, to_publication
-from tests.depth import deep_but, deep_cases
+from tests.depth import deep_but, deep_cases, quick_cases
 
 SPECIFICATION = Specification(Flavor("all households", ("their number",), "household", 1), PureLoss(Fraction(1)))
 SECRET = Table(Zone.CONFIDENTIAL, "village", "units")
@@ -126,6 +126,7 @@ def test_no_backup_holds_or_brings_back_the_key_of_a_settled_draw(
     assert ledger_of(tmp_path / "other").custody.list_keys() == set()
 
 
+@pytest.mark.deep
 def test_a_restoration_that_is_killed_leaves_no_copy_of_a_key_once_it_can_not_be_repeated(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_restoration_that_is_killed_leaves_no_copy_of_a_key_once_it_can_not_be
     assert found[tmp_path / "other" / "warehouse"] == ["custody/master.key"]
 
 
+@pytest.mark.deep
 def test_a_backup_of_an_earlier_version_with_the_empty_folder_of_a_dataset_is_restored(
     home: Path, tmp_path: Path
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_backup_of_an_earlier_version_with_the_empty_folder_of_a_dataset_is_re
         restore(tmp_path / "kept", tmp_path / "other", tmp_path / "published a third time", resources)
 
 
+@pytest.mark.deep
 def test_a_deployment_without_publications_is_restored_too(home: Path, tmp_path: Path) -> None:
     back_up(ledger_of(home), tmp_path / "nothing", tmp_path / "kept", resources, with_keys=True)
     restore(tmp_path / "kept", tmp_path / "other", tmp_path / "published again", resources)
@@ -163,6 +166,7 @@ def test_a_deployment_without_publications_is_restored_too(home: Path, tmp_path:
     assert not (tmp_path / "published again").exists()
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("given", ["in the home", "in the environment"])
 def test_without_keys_in_it_a_backup_needs_the_custody(
     home: Path, tmp_path: Path, given: str, monkeypatch: pytest.MonkeyPatch
@@ -186,6 +190,7 @@ def test_without_keys_in_it_a_backup_needs_the_custody(
     assert (ledger_of(home).entries(), ledger_of(home).verify()) == (entries, ())
 
 
+@pytest.mark.deep
 def test_an_older_ledger_is_not_restored_under_a_newer_anchor(home: Path, tmp_path: Path) -> None:
     """The databases are lost, the custody survived. Charges since the back-up must not be forgotten."""
     back_up(ledger_of(home), tmp_path / "published", tmp_path / "older", resources)
@@ -202,7 +207,8 @@ def test_an_older_ledger_is_not_restored_under_a_newer_anchor(home: Path, tmp_pa
     assert tree(home / "custody") == custody
 
 
-@deep_cases(2)
+@quick_cases(1)
+@deep_cases(3)
 @pytest.mark.parametrize(
     ("name", "how"),
     deep_but(
@@ -257,6 +263,7 @@ def test_a_backup_that_cannot_be_restored_says_so_and_has_no_signature(
     assert {path.name for path in home.iterdir()} == {"warehouse", "custody"}, "nor a copy of the key"
 
 
+@pytest.mark.deep
 def test_a_publication_that_lands_during_a_backup_is_in_it_with_its_own_record(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

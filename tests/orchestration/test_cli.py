@@ -254,6 +254,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     assert "Traceback" not in found.output
 
 
+@pytest.mark.deep
 def test_a_plan_is_tried_and_printed_as_the_file_that_declares_it(stirred: Callable[..., Result]) -> None:
     tried = (
         "--try",
@@ -275,6 +276,7 @@ def test_a_plan_is_tried_and_printed_as_the_file_that_declares_it(stirred: Calla
     assert "Gates" not in shown, "what a launch does is that of the declaration"
 
 
+@pytest.mark.deep
 def test_a_plan_states_what_a_launch_is_expected_to_take(stirred: Callable[..., Result]) -> None:
     shown = stirred("plan", "two_states/redistricting").stdout
     assert re.search(r"expected size +147,721 records, [0-9]+,[0-9,]+ numbers with noise", shown)

@@ -14,6 +14,7 @@ from orchestration.environment import PROJECT
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
+from tests.depth import quick_cases
 from tests.resources.test_ledger import reserve
 
 HEAVY = {"dagster", "duckdb", "matplotlib", "numba", "numpy", "pandas", "pandera", "pyarrow"}
@@ -47,6 +48,7 @@ def test_help_imports_no_heavy_library(name: str, tmp_path: Path) -> None:
     assert not imported([*name.split(), "--help"], tmp_path) & HEAVY
 
 
+@quick_cases(0)
 @pytest.mark.parametrize("command", ["status", "budget"])
 def test_what_only_shows_imports_nothing_that_draws_or_validates(command: str, tmp_path: Path) -> None:
     """DuckDB imports pandas for the first parameter of a statement, so opening a database needs none."""

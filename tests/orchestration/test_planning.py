@@ -45,7 +45,7 @@ from orchestration.components.release import DeclaresReleases, ReleaseComponent
 from orchestration.planning import PlannedDeclaration, plan_declaration
 from tests.assets.safetab import examples as towns
 from tests.deployments import UNITS, small_dataset, small_release
-from tests.depth import examples
+from tests.depth import examples, quick_cases
 from tests.pair_swapping_deployments import PRODUCTS as PAIR_PRODUCTS
 from tests.phsafe_deployments import FEW, census_dataset
 from tests.safetab_deployments import safetab_components
@@ -199,6 +199,7 @@ def test_declarations_of_safetab_with_any_budgets_are_planned_as_charged(
     requires_the_same(found, loaded(found, kind))
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(50))
 @given(
     st.sampled_from(["summed", "independent", "fitted"]),
@@ -283,6 +284,7 @@ def test_pair_swapping_has_no_finite_loss_no_lines_and_is_refused_by_most_datase
     assert "no finite loss bounds it" in found.plan.problem
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(30))
 @given(st.sampled_from(sorted(KINDS)), st.data())
 def test_a_wanted_margin_is_kept_and_no_smaller_budget_keeps_it(name: str, data: st.DataObject) -> None:
@@ -393,6 +395,7 @@ def test_a_wanted_total_of_a_swap_takes_the_smallest_rate(largest: int, place: F
     assert smaller == 0 or not theorem_1(largest, smaller) <= PureLoss(total)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("name", ["hypercube", "phsafe"])
 def test_a_wanted_posterior_takes_the_greatest_budget_of_three_digits(name: str) -> None:
     """Fails for a posterior of another prior, and for a search that stops too early."""
@@ -480,6 +483,7 @@ def test_what_cannot_be_planned_is_refused_in_one_sentence(name: str, asked: Map
     assert "\n" not in said
 
 
+@pytest.mark.deep
 def test_a_charge_that_no_ledger_would_take_is_a_problem_of_the_plan() -> None:
     assert plan_of(hypercube()).plan.problem == ""
     found = plan_of(hypercube(), total=41).plan.problem

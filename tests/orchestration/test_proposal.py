@@ -227,6 +227,7 @@ def kinds_of_columns() -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.deep
 def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_path: Path) -> None:
     """Wrong programs: a key that ends in "id"; a bound that includes a code; a code among true values (age 99, losses);
     a number that becomes text for one word; places in all combinations."""
@@ -417,6 +418,7 @@ RECTANGULAR = [
 ]  # fmt: skip
 
 
+@pytest.mark.deep
 def test_households_repeated_on_the_rows_of_persons_are_proposed_as_such(warehouse: Warehouse, tmp_path: Path) -> None:
     """Told apart from: persons as units, whose sum of HHWT counts a household once for each person."""
     for years, names, key, count in ((2, [], ["YEAR", "SERIAL"], 120), (1, [], ["SERIAL"], 60), (1, ["N"], ["N"], 60)):

@@ -17,6 +17,7 @@ from resources import clock, storage
 from resources.clock import ClockError, TimeStamp
 from resources.ledger import Ledger, LedgerError
 from resources.storage import TransientError
+from tests.depth import quick_cases
 from tests.resources.test_ledger import deployment, reserve
 from tests.time_authority import HOUR, SECRET, Answer, Authority, certify, needs_openssl, stamp, time_authority
 
@@ -127,6 +128,7 @@ def answer_wrongly(wrong: str, authority: Authority, ledger: Ledger, folder: Pat
     return answers[wrong]
 
 
+@quick_cases(4)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_is_no_stamp_of_this_entry_for_this_request_is_refused_and_not_kept(
     wrong: str, ledger: Ledger, authority: Authority, tmp_path: Path

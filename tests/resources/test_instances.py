@@ -14,6 +14,7 @@ from resources.instances import close_waiting
 from resources.machine import count_cores
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
+from tests.depth import quick_cases
 
 ROWS = SQL("tests/rows", "SELECT unnest(range(10)) AS value")
 READ_FILE = SQL("tests/read_file", "SELECT content FROM read_text($path)")
@@ -78,6 +79,7 @@ def test_sessions_at_once_have_instances_of_their_own(warehouse: Warehouse) -> N
     assert not instances._waiting
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("first", [{"reads": [Zone.CONFIDENTIAL]}, {"reads": [Zone.PUBLIC], "folder": True}])
 def test_no_session_reaches_files_because_another_one_could(
     warehouse: Warehouse, tmp_path: Path, first: dict[str, object]
@@ -153,6 +155,7 @@ def test_few_instances_wait_and_their_folders_go_with_them(warehouse: Warehouse,
     assert list(tmp_path.glob("spill */*")) == []
 
 
+@pytest.mark.deep
 def test_a_session_spills_after_the_folder_of_a_waiting_instance_was_removed(tmp_path: Path) -> None:
     close_waiting()
     warehouse = Warehouse(folder=str(tmp_path / "warehouse"), threads=1, memory_limit="30MB")

@@ -36,7 +36,7 @@ from resources.ledger_storage import FileLedger, StorageError
 from resources.statements import Zone
 from resources.storage import BusyError, TransientError
 from resources.warehouse import Warehouse
-from tests.depth import deep_but, deep_cases, examples
+from tests.depth import deep_but, deep_cases, examples, quick_cases
 from tests.postgres import AUDITOR, CHARGER, LOCKED, OWNER, PASSWORD, SUPERUSER, Database, Server, logged_in
 from tests.resources.test_ledger import deployment, moved, rational, reserve
 
@@ -193,6 +193,7 @@ def test_nobody_charges_who_could_change_the_ledger(database: Database, ledger: 
     assert len(ledger.entries()) == 3
 
 
+@pytest.mark.deep
 def test_a_forged_entry_is_refused_whatever_is_wrong_with_it(database: Database, ledger: Ledger) -> None:
     """Each is wrong in one way alone: its hash fits its fields, unless the hash is what is wrong."""
     reserve(ledger, "third")
@@ -300,6 +301,7 @@ def test_who_only_reads_keeps_nobody_waiting(postgres: Server, database: Databas
             assert migrate() == ()
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_auditor_reads_again_if_somebody_charges_meanwhile(
     database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, when: str

@@ -30,6 +30,7 @@ def test_a_quoted_identifier_ends_where_its_name_ends(name):
     assert text[1:-1].count('"') == 2 * name.count('"')
 
 
+@pytest.mark.deep
 @given(st.text(alphabet=st.characters(blacklist_characters="\x00", blacklist_categories=["Cs"])))
 def test_a_literal_is_read_back_as_it_was(value):
     with duckdb.connect() as connection:

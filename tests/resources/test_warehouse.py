@@ -63,6 +63,7 @@ def version(warehouse, text, key=None, table=UNITS):
 # Zones -----------------------------------------------------------------------------------------------------
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("hidden", Zone)
 def test_a_session_cannot_read_a_zone_it_did_not_name(warehouse, hidden):
     for zone in Zone:
@@ -79,7 +80,7 @@ def test_a_session_cannot_read_a_zone_it_did_not_name(warehouse, hidden):
 BY_QUERY = "CASE WHEN current_query() LIKE 'COPY%' THEN one + 1 ELSE one END"
 
 
-@quick_cases(6)
+@quick_cases(2)
 @pytest.mark.parametrize("zone", Zone)
 @pytest.mark.parametrize(
     "forged",
@@ -183,7 +184,7 @@ def test_a_folder_that_others_can_read_write_or_search_is_refused(warehouse):
         assert session.count(UNITS) == 1
 
 
-@quick_cases(4)
+@quick_cases(1)
 @pytest.mark.parametrize("access", ["reads", "writes"])
 @pytest.mark.parametrize("zone", Zone)
 @pytest.mark.parametrize("name", ["{}.duckdb", "{}.duckdb.wal"])
@@ -266,6 +267,7 @@ def test_a_transaction_is_kept_whole_or_not_at_all(warehouse):
         assert session.count(first) == session.count(second) == 1
 
 
+@quick_cases(3)
 @pytest.mark.parametrize("name", ['a"b', '"; DROP TABLE t; --', "select", "Größe", "a.b", "digest", "$salt"])
 def test_tables_and_columns_may_have_any_name(warehouse, name):
     table = Table(Zone.PUBLIC, name, name)
@@ -353,6 +355,7 @@ def test_zones_are_opened_in_the_same_order_whichever_is_written(warehouse, monk
     assert opened[:2] == opened[2:]
 
 
+@pytest.mark.deep
 def test_held_zones_stay_as_they_are_whoever_reads_them(warehouse, tmp_path, monkeypatch):
     """Sessions come and go, and nobody writes meanwhile: closing a file once would let go of it everywhere."""
     public, hashed = Table(Zone.PUBLIC, "ma1940", "units"), []
@@ -595,6 +598,7 @@ def test_a_content_version_is_what_its_definition_says(warehouse, monkeypatch, l
             assert session.content_version([UNITS], key) == made.hexdigest()
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("key", [None, KEY, KEY + b"longer"])
 def test_a_large_table_has_the_content_version_that_it_would_have_as_a_small_one(warehouse, monkeypatch, key):
     make(
@@ -632,6 +636,7 @@ def test_a_content_version_does_not_depend_on_zone_and_schema(warehouse):
 rows_of_text = st.lists(st.tuples(*2 * [st.none() | st.text(alphabet='a1:-", ', max_size=3)]), max_size=4)
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_content_versions_are_equal_exactly_where_the_multisets_of_rows_are(warehouse, data):

@@ -30,6 +30,7 @@ def name(deployment: Deployment) -> str:
     return certificate.parent.relative_to(deployment.published).as_posix()
 
 
+@pytest.mark.deep
 def test_a_publication_is_read_with_its_errors_and_refused_if_it_was_altered(published: Deployment) -> None:
     release = name(published)
     publication = published[release]

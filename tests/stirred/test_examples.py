@@ -22,7 +22,7 @@ def test_the_page_on_python_prints_what_it_shows() -> None:
         assert run(code, namespace) == shown, code
 
 
-@quick_cases(1)
+@quick_cases(0)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(notebook: Path) -> None:
     """Of a figure, only that there is one: its pixels depend on the version of the library."""

@@ -225,6 +225,7 @@ def test_an_interval_covers_the_true_number_in_nine_draws_of_ten(randomness: Ran
     assert covered >= 158
 
 
+@pytest.mark.deep
 def test_amounts_are_rounded_and_cut_to_the_declared_grid_and_have_means(
     households: pd.DataFrame, randomness: Randomness
 ) -> None:

@@ -356,6 +356,7 @@ def contradict_place(census: Census) -> None:
         row["RTYPE"] = {"2": "4", "4": "2"}[row["RTYPE"]]
 
 
+@quick_cases(2)
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -594,6 +595,7 @@ def test_every_rule_of_the_structure_is_broken_by_some_corruption() -> None:
     assert set().union(*(broken for _, _, broken in BROKEN)) == set(HELD)
 
 
+@pytest.mark.deep
 def test_block_groups_are_taken_as_given_if_that_is_declared(tmp_path: Path) -> None:
     """All units are in block 1003. In block group 2, strict refuses it; as given, it is the CEF's, as long as the block
     is in one block group. Whatever is declared, the same records have the same version, and so the same draws."""
@@ -632,6 +634,7 @@ def test_every_type_of_group_quarters_accepts_only_its_own_persons(tmp_path: Pat
     }
 
 
+@pytest.mark.deep
 def test_a_census_without_types_of_group_quarters_must_follow_all_other_rules(census: Census) -> None:
     """Both a census whose file has none, and one whose file has them, right or wrong, but is declared without them."""
     census.ingest()
@@ -687,6 +690,7 @@ def follows(persons: list[tuple[int, int]], male: bool) -> tuple[str, str, str, 
     return kind, f"{(9 if male else 5) + company:02}", couple, family
 
 
+@pytest.mark.deep
 def test_only_the_derived_codes_of_every_small_household_are_accepted(tmp_path: Path) -> None:
     """All households with at most two members besides the householder. Only their own codes are accepted."""
     census = Census(tmp_path)

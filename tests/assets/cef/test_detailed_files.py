@@ -417,6 +417,7 @@ def test_the_check_of_the_stored_tables_finds_households_without_a_block(
     ]
 
 
+@pytest.mark.deep
 def test_records_in_blocks_that_the_geography_lacks_are_left_out_if_that_is_declared(
     session: Session, folders: Iterator[Path]
 ) -> None:

@@ -288,6 +288,7 @@ def test_a_file_without_records_is_refused(town: Town) -> None:
     assert town.write().refusal() == ["persons.csv: contains no records"]
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_line_breaks_are_kept_in_values_and_refused_in_names(town: Town, line_end: str) -> None:
     columns = {"a": {"type": "string", "pattern": "(?s).*"}, "b": {"type": "integer", "minimum": 1, "maximum": 9}}
@@ -358,6 +359,7 @@ def test_a_source_that_changes_while_it_is_read_is_refused(town: Town, monkeypat
     assert town.refusal() == ["households.csv: changed while it was read"]
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     "change",
     [
@@ -434,6 +436,7 @@ def test_an_integer_stored_as_a_float_is_not_an_integer(town: Town) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_weights_with_many_digits_are_refused_in_words_that_say_how_to_declare_them(town: Town) -> None:
     town.units = [
         [*row, weight] for row, weight in zip(town.units, ("weight", "1.23456", "2.5", "0.333333", "x"), strict=True)
@@ -471,6 +474,7 @@ def test_weights_with_many_digits_are_refused_in_words_that_say_how_to_declare_t
     assert [str(row[-1]) for row in found] == ["1.2346", "0.0000", "100000.0000", "None"]
 
 
+@pytest.mark.deep
 def test_the_version_depends_only_on_the_content(town: Town) -> None:
     version = town.ingest()
     town.units[1:] = reversed(town.units[1:])
@@ -501,6 +505,7 @@ def test_column_names_can_be_any_text(tmp_path: Path) -> None:
 # The asset and its check
 
 
+@pytest.mark.deep
 def test_the_asset_reports_schema_version_and_source_but_no_count(town: Town) -> None:
     result = town.materialize(town.declare(), instance=dg.DagsterInstance.ephemeral())
     assert result.success
@@ -517,6 +522,7 @@ def test_the_asset_reports_schema_version_and_source_but_no_count(town: Town) ->
     assert {check.check_name: check.passed for check in checks} == {"schema_and_keys": True, "as_read": True}
 
 
+@pytest.mark.deep
 def test_a_synthetic_dataset_shows_how_many_records_it_has(town: Town) -> None:
     result = town.materialize(town.declare(synthetic=True), instance=dg.DagsterInstance.ephemeral())
     (materialization,) = result.asset_materializations_for_node("town__cef")
@@ -524,8 +530,8 @@ def test_a_synthetic_dataset_shows_how_many_records_it_has(town: Town) -> None:
     assert materialization.metadata["persons"].value == 3
 
 
-@deep_cases(2)
-@quick_cases(2)
+@deep_cases(3)
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("tampering", "problems"),
     [
@@ -570,8 +576,8 @@ def quoted_row(town: Town) -> None:
     town.units[2] = [f'{MARKER}"', MARKER, MARKER, MARKER, MARKER, MARKER, MARKER, MARKER]
 
 
-@deep_cases(3)
-@quick_cases(3)
+@deep_cases(5)
+@quick_cases(1)
 @pytest.mark.parametrize(
     "spoiling",
     [
@@ -667,6 +673,7 @@ def test_ten_million_rows_are_ingested_within_two_gibibytes(tmp_path: Path) -> N
     assert int(ingesting.stdout) * 1024 <= 2 * 2**30
 
 
+@pytest.mark.deep
 def test_donors_are_checked_against_the_declared_copies(tmp_path: Path) -> None:
     """1a's answers are in 1b and 3a too: three records. A program that does not count the donor's own, or counts
     records that name themselves, would accept 2 or refuse 3."""

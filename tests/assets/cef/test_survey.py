@@ -95,6 +95,7 @@ def test_a_survey_is_the_same_on_any_number_of_threads(tmp_path: Path) -> None:
     assert len(versions) == 1
 
 
+@pytest.mark.deep
 def test_another_seed_gives_other_persons_under_the_same_design(
     tmp_path: Path, small: tuple[str, pd.DataFrame, pd.DataFrame]
 ) -> None:
@@ -116,6 +117,7 @@ def test_every_digest_depends_on_the_seed_and_has_a_purpose_of_its_own() -> None
     assert len(purposes) == text.count("md5") == len(set(purposes)) == 3
 
 
+@pytest.mark.deep
 def test_one_person_is_one_record_whatever_the_number_of_waves(
     tmp_path: Path, small: tuple[str, pd.DataFrame, pd.DataFrame]
 ) -> None:
@@ -235,6 +237,7 @@ def test_the_stored_weights_are_those_of_the_design_and_add_up_to_the_frame(surv
             assert abs(total - cell.frame) <= Fraction(households, 200), "each weight is rounded to a hundredth"
 
 
+@pytest.mark.deep
 def test_weights_undo_what_the_design_does_to_the_shares(tmp_path: Path, survey: Survey) -> None:
     """Under equal rates, the survey is its frame in small. The weighted shares of another design must be near those.
 

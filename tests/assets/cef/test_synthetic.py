@@ -57,7 +57,7 @@ def census(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.D
     return units, persons
 
 
-@quick_cases(2)
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("households", "states"),
     [(1, ["11"]), (1, ["72"]), (2, ["01", "02"]), (3, ["02", "56", "72"]), (700, ["06"]), (1500, list(STATES))],
@@ -82,6 +82,7 @@ def test_a_census_never_changes(tmp_path: Path) -> None:
     assert made(tmp_path, population(500))[0] == "ed085676fbee5d83f1243ff995c39bbe46ff0fd88dae63f238105fff86e9aac7"
 
 
+@pytest.mark.deep
 def test_another_seed_gives_another_census_of_the_same_size(tmp_path: Path) -> None:
     one, units, _ = made(tmp_path, population(2000))
     other, other_units, _ = made(tmp_path, population(2000, seed=8))
@@ -105,6 +106,7 @@ def test_households_are_divided_among_states_by_population(census: tuple[pd.Data
     }
 
 
+@pytest.mark.deep
 def test_the_shares_of_a_census_are_plausible(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     units, persons = census
     housing = units[units["RTYPE"] == "2"]
@@ -223,6 +225,7 @@ def test_geography_is_nested_down_to_blocks(census: tuple[pd.DataFrame, pd.DataF
 # The usual path: through the reader's validation into the asset
 
 
+@pytest.mark.deep
 def test_the_asset_gives_the_same_census_as_writing_it_directly(tmp_path: Path) -> None:
     declaration = synthetic_census(population(), name="made_up", cap=1)
     straight, _, _ = made(tmp_path, population())
@@ -231,6 +234,7 @@ def test_the_asset_gives_the_same_census_as_writing_it_directly(tmp_path: Path) 
         assert session.content_version(declaration.cef_tables()) == straight
 
 
+@pytest.mark.deep
 def test_a_synthetic_census_is_labelled_synthetic(tmp_path: Path) -> None:
     declaration = synthetic_census(population(300), name="made_up", cap=1, description="For a try.")
     assert declaration.synthetic

@@ -191,6 +191,7 @@ def likeness(units: pd.DataFrame, persons: pd.DataFrame, race: str) -> list[floa
     return [sum(found) / len(found) for found in alike.values()]
 
 
+@pytest.mark.deep
 def test_areas_cross_states(census: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path) -> None:
     units, _ = census
     areas = units[units["AIANNHCE"] != "9999"]
@@ -202,6 +203,7 @@ def test_areas_cross_states(census: tuple[pd.DataFrame, pd.DataFrame], tmp_path:
     assert set(island[island["TABBLKST"] == "06"]["AIANNHCE"]) != {"9999"}
 
 
+@pytest.mark.deep
 def test_all_else_is_as_without_detailed_codes(tmp_path: Path) -> None:
     """The bytes of a census without them are held by `test_a_census_never_changes`."""
     with_codes, units, persons = made(tmp_path, 500, "01", "02")

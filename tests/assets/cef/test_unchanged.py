@@ -185,6 +185,7 @@ def test_one_changed_byte_of_any_file_is_read(
     assert "unchanged" not in source
 
 
+@pytest.mark.deep
 def test_the_same_file_in_another_place_is_not_read_again(town: Office) -> None:
     (town.folder / "moved").mkdir()
     for name in ("households.csv", "persons.csv"):
@@ -213,6 +214,7 @@ def test_another_declaration_is_read_with(town: Office, changes: dict[str, Any])
     assert not town.materialize()[0]
 
 
+@pytest.mark.deep
 def test_a_geography_file_that_is_declared_and_not_there_is_missed(town: Office) -> None:
     """Told apart from: a declaration without its paths, as a file that is not there has no version either."""
     located = town.declaration.units.model_copy(update={"geography_path": "nowhere.csv"})
@@ -231,6 +233,7 @@ def test_another_seed_of_a_generated_dataset_is_generated(tmp_path: Path, monkey
     assert other != version
 
 
+@pytest.mark.deep
 def test_another_version_of_the_code_reads_again(town: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asset, "CODE_VERSION", "another")
     assert town.materialize()[0]
@@ -257,6 +260,7 @@ def test_an_altered_stored_table_is_read_again(town: Office, alteration: str) ->
     assert not town.materialize()[0]
 
 
+@pytest.mark.deep
 def test_stored_rows_in_another_order_are_still_what_was_read(town: Office) -> None:
     town.alter(Zone.CONFIDENTIAL, "CREATE OR REPLACE TABLE town.units AS FROM town.units ORDER BY serial DESC")
     assert not town.materialize()[0]
@@ -299,6 +303,7 @@ def test_a_record_under_another_custody_is_not_believed(town: Office) -> None:
     assert town.materialize()[0]
 
 
+@pytest.mark.deep
 def test_a_file_that_changes_while_it_is_read_is_refused_even_with_its_size_and_date(
     town: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +326,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused_even_with_its_size_and_
     assert rows["county"].to_pylist() == ["001", "001", "010", "100"]
 
 
+@pytest.mark.deep
 def test_what_is_recorded_of_the_source_cannot_be_made_without_the_key(town: Office) -> None:
     found = town.contents()
     assert found.keys() == {"cef", "units", "persons", "source", "ordered", "sketch"}

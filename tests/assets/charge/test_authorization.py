@@ -70,7 +70,7 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
     assert asking.ledger == ()
 
 
-@quick_cases(3)
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -178,6 +178,7 @@ def test_changed_records_are_found_said_and_not_charged(asking: Deployment[Swapp
     assert len(asking.ledger) == 1
 
 
+@pytest.mark.deep
 def test_a_synthetic_dataset_is_charged_automatically_and_the_entry_says_so(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path / "made_up", dataset={"charging": None, "synthetic": True})
     deployment.reach(*BEFORE, "charge")
@@ -188,6 +189,7 @@ def test_a_synthetic_dataset_is_charged_automatically_and_the_entry_says_so(tmp_
     assert small_dataset(tmp_path, charging="ask", synthetic=True).asks
 
 
+@pytest.mark.deep
 def test_a_draw_that_another_run_charges_meanwhile_is_not_refused_beside_its_own_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def test_records_that_were_charged_are_refused_as_public_whatever_anyone_says(of
     assert len(office.ledger.entries()) == 1
 
 
+@pytest.mark.deep
 def test_public_records_need_words_once_and_count_as_soon_as_they_are_confidential(office: Office) -> None:
     details = office.read("sample", people())
     with pytest.raises(PopulationError, match="no reason was given why dataset sample is public"):

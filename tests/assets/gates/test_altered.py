@@ -10,6 +10,7 @@ import pytest
 from assets.gates.shared import NAMED_ROWS, count_differences, differing_table
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
+from tests.depth import quick_cases
 
 STORED = Table(Zone.PUBLIC, "town__counts", "by_county")
 
@@ -75,6 +76,7 @@ def test_no_name_makes_an_altered_table_one_of_a_lost_server(tmp_path: Path, for
         pass
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(("kind", "forged"), [("VARCHAR", "'7.4'"), ("VARCHAR", "' 07'"), ("DOUBLE", "7")])
 def test_a_number_is_not_compared_with_what_it_would_be_as_another_type(tmp_path: Path, kind: str, forged: str) -> None:
     """DuckDB casts a text to the type that it compares it with, and rounds."""
@@ -90,6 +92,7 @@ def test_a_number_is_not_compared_with_what_it_would_be_as_another_type(tmp_path
         assert count_differences(session, STORED, again, ["count"]) == 4
 
 
+@quick_cases(4)
 @pytest.mark.parametrize(
     ("one", "other", "rows"),
     [

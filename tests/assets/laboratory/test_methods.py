@@ -242,6 +242,7 @@ def test_another_process_publishes_the_same(t1: Truth, t2: Truth) -> None:
         assert pickle.loads(pickle.dumps(tier)) is tier
 
 
+@pytest.mark.deep
 def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t1: Truth, t2: Truth) -> None:
     """Told apart from: a table that has the whole ε, and an attack on tables that ignores what they say."""
     pairs = np.random.default_rng(1).integers(0, len(t2.tract.household), (300, 2))
@@ -481,6 +482,7 @@ def test_errors_of_cells_have_their_sign_and_size_at_every_level(t1: Truth) -> N
     assert measure_association(mixed) == pytest.approx(0) == measure_segregation(mixed)
 
 
+@pytest.mark.deep
 def test_the_attackers_file_closes_the_intervals_of_suppressed_counts(t2: Truth) -> None:
     """Told apart from: primary suppression alone, and intervals that are said to hold whatever a reader knows."""
     point, tier = Suppressed(4, 2), t2.tract.tier

@@ -188,6 +188,7 @@ def specifications(draw: st.DrawFn) -> Specification:
 charges = st.lists(st.tuples(st.sampled_from(["x", "y", "z"]), specifications()), min_size=1, max_size=6)
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(100), deadline=None)
 @given(charges)
 def test_for_any_charges_the_shares_add_up_to_the_totals(made: list[tuple[str, Specification]]) -> None:
@@ -409,6 +410,7 @@ def overlap(one: Bbox, other: Bbox) -> bool:
     return width > 2 and height > 4
 
 
+@quick_cases(3)
 def test_no_label_overlaps_a_bar(drawn: tuple[str, Figure]) -> None:
     _, figure = drawn
     bars = [bar.get_window_extent() for axes in figure.axes for bar in axes.patches]
@@ -549,6 +551,7 @@ def test_the_same_comparison_gives_the_same_png_1080_pixels_wide() -> None:
 # Copies
 
 
+@pytest.mark.deep
 def test_the_composition_has_a_total_for_contributors_where_a_dataset_declares_copies() -> None:
     """Beside ρ = 2.514562 for a person, 4ρ for one whose answers are in two records, whenever that was declared. What
     counts under the cap stays the same."""

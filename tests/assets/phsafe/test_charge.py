@@ -124,6 +124,7 @@ def test_a_charge_for_other_counts_or_another_budget_is_none(drawn: Drawn, tmp_p
     assert "holds no charge" in again.refusal("noisy_measurements")
 
 
+@pytest.mark.deep
 def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDeployment, tmp_path: Path) -> None:
     """The charge was made for the version that is published; the counts themselves are others by now."""
     deployment = copied(counted, tmp_path)
@@ -136,6 +137,7 @@ def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDe
     assert "noisy_measurements" not in tables(deployment)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("cap", "custody", "said"),
     [
@@ -282,7 +284,7 @@ def test_one_record_changed_is_a_draw_and_a_charge_of_its_own(drawn: Drawn, tmp_
     assert all((before[line] != after[line]).mean() > 0.7 for line in LINES if len(before[line]) > 1)
 
 
-@quick_cases(1)
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "changes",
     [

@@ -24,7 +24,7 @@ from tests.assets.phsafe.oracle import (
     thresholds,
     truncate_and_join,
 )
-from tests.depth import examples
+from tests.depth import examples, quick_cases
 
 NATION = Level(Geography.NATION, Iterations.ALL)
 
@@ -171,6 +171,7 @@ def test_equal_records_are_distinct_persons(session: Session, equals: int) -> No
     assert nation(census, "PH3", thresholds(4)) == {4: 4}
 
 
+@pytest.mark.deep
 def test_equal_records_are_not_kept_or_dropped_together(session: Session) -> None:
     # Were equal records to stand side by side in the order, a third person could never come between them.
     kept = []
@@ -238,6 +239,7 @@ def test_puerto_rico_has_no_nation_level(session: Session) -> None:
     assert counts["PH1_num", "state_*", "STATE", "72", "*", 3] == 1
 
 
+@quick_cases(2)
 @pytest.mark.parametrize("run", list(RUN))
 def test_a_run_may_be_released_alone(session: Session, run: str) -> None:
     census = random_census(session, units=60, persons=200, seed=3)

@@ -116,6 +116,7 @@ def test_what_cannot_be_planned_fails_with_one_sentence_and_stores_nothing(phsaf
     assert not phsafe.warehouse.path(Zone.PUBLIC).exists()
 
 
+@pytest.mark.deep
 def test_a_swap_is_planned_with_a_guess_of_b_and_stores_nothing(tmp_path: Path) -> None:
     dataset = small_dataset(tmp_path, cap=5)
     planner = Planner(tmp_path, small_release(dataset), dataset)

@@ -36,7 +36,7 @@ from resources.warehouse import Session, Warehouse
 from tests.contract.kinds import KINDS, to_publication
 from tests.contract.test_contract import QUICK, mark
 from tests.deployments import small_deployment
-from tests.depth import deep_cases, examples
+from tests.depth import deep_cases, examples, quick_cases
 
 MISSING = "missing.json"
 """The texts that stand for missing values in the CSV files."""
@@ -430,6 +430,7 @@ def test_nested_places_are_one_list_with_their_parents(release: Release, tmp_pat
     assert "HIERARCHIES" not in (folder / "counts.px").read_text(), "the region is no code of the variable"
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("module", "limit", "said"),
     [
@@ -458,6 +459,7 @@ def test_a_table_without_rows_is_published_without_further_formats(release: Rele
     assert {path.name for path in (tmp_path / "files").iterdir()} == {"counts.csv", "counts.parquet", MISSING}
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("where", "wrong"),
     [

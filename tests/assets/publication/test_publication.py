@@ -183,6 +183,7 @@ def test_a_charge_beyond_the_cap_after_the_gates_ends_the_publication(
     assert published.published() == before
 
 
+@pytest.mark.deep
 def test_a_withdrawal_while_the_first_edition_is_placed_removes_it(
     published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +269,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
+@pytest.mark.deep
 def test_what_is_no_signed_edition_of_the_release_is_never_replaced(published: Deployment[Any]) -> None:
     """It could be an edition that a new one must keep, or a publication of a version that did not sign."""
     folder = published.release.folder

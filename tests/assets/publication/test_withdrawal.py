@@ -111,6 +111,7 @@ def test_the_ledger_says_who_withdrew_what_and_every_charge_stays(ledger: Ledger
     assert ledger.read().compose("village", PureLoss(Fraction(9))) == charged == PureLoss(Fraction(2))
 
 
+@pytest.mark.deep
 def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp_path: Path) -> None:
     """As after a kill: the ledger's entry is there, and some of the rest. Told apart from a program that leaves what a
     killed removal of a retabulation left, which is charged nothing."""
@@ -130,6 +131,7 @@ def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp
     assert ledger.entries() == entries
 
 
+@pytest.mark.deep
 def test_a_withdrawal_whose_compaction_failed_is_completed_although_nothing_was_charged(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

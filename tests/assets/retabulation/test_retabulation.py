@@ -231,6 +231,7 @@ def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks
     assert "redistricting is not published" in refusal(town, "geography", "tables")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("text", "rule"),
     [

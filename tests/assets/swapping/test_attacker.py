@@ -293,6 +293,7 @@ def test_nothing_in_the_utilitys_metadata_depends_on_the_joint_table(tmp_path: P
     assert shown[0] == shown[1]
 
 
+@pytest.mark.deep
 def test_the_number_of_records_is_not_in_the_metadata_of_a_confidential_cef(deployment: Deployment) -> None:
     event = deployment.instance.get_latest_materialization_event(deployment.key("cef"))
     assert event

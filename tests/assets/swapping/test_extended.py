@@ -32,7 +32,7 @@ from resources.custody import Custody
 from resources.statements import Zone
 from tests.assets.swapping.villages import VERSION_KEY, Village, village
 from tests.deployments import PERSONS, TO_PUBLICATION, UNITS, Deployment, households, members, small_deployment
-from tests.depth import deep_cases
+from tests.depth import deep_cases, quick_cases
 from tests.gates import executes, failing
 
 CUSTODY = cast(Custody, SimpleNamespace(version_key=lambda: VERSION_KEY))
@@ -132,6 +132,7 @@ def drawn(town: Village, release: SwappingRelease) -> tuple[SwappingInputs, list
         return inputs, session.rows("warehouse/first_rows", {"rows": 10**6}, source=decoded, columns=[*names, "count"])
 
 
+@quick_cases(2)
 @pytest.mark.parametrize("name", EVERY)
 def test_losses_and_margins_are_those_that_follow_from_the_rows(town: Village, name: str) -> None:
     release = town.release(**ROLES, **EVERY[name])
@@ -269,6 +270,7 @@ def test_a_loss_that_does_not_follow_from_the_records_is_not_drawn(town: Village
             draw_cells(session, release, draw, KEY, CUSTODY)
 
 
+@quick_cases(2)
 @pytest.mark.parametrize(
     ("altered", "complaint"),
     [

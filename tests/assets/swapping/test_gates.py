@@ -351,6 +351,7 @@ def test_altering_the_invariants_does_not_give_a_smaller_epsilon(
     assert deployment.published() == before
 
 
+@pytest.mark.deep
 def test_each_gate_fails_for_some_alteration(escrowed: Deployment) -> None:
     """A changed declaration makes three others fail, below; `test_confidentiality` tests `confidentiality`."""
     names = {gate.name for gate in all_gates(escrowed.context.method)}
@@ -369,6 +370,7 @@ def test_every_gate_is_a_blocking_check_of_its_stage(escrowed: Deployment) -> No
         assert graph.get(found[gate.stage]).blocking
 
 
+@pytest.mark.deep
 def test_tables_made_from_altered_swapped_data_do_not_pass_either(escrowed: Deployment, tmp_path: Path) -> None:
     """All margins hold and all products agree. Only the ledger and the replay of the draw reveal the alteration."""
     deployment = taken_on(escrowed, tmp_path)

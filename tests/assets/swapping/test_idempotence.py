@@ -203,6 +203,7 @@ def test_another_product_costs_nothing_and_draws_nothing(escrowed: Published, tm
     assert "age_by_county.csv" not in again.published(), "what is no longer declared is no longer published"
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -219,7 +220,7 @@ def test_a_change_without_effect_on_outputs_makes_no_new_draw(
     assert again.ledger == escrowed.ledger
 
 
-@quick_cases(2)
+@quick_cases(1)
 @deep_cases(2)
 @pytest.mark.parametrize(
     "changes",

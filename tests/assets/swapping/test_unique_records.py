@@ -34,6 +34,7 @@ from resources.statements import Zone
 from resources.warehouse import Session
 from tests.assets.swapping.villages import VERSION_KEY, Village, village
 from tests.deployments import PERSONS, SHOWN, TO_PUBLICATION, UNITS, households, members, small_deployment, write_csv
+from tests.depth import quick_cases
 
 Record = tuple[int, int | None, int | None]
 """A match value, a holding value and a swap value."""
@@ -193,6 +194,7 @@ def test_without_the_income_the_survey_can_be_swapped(survey: Village) -> None:
         assert method.specification(method.inputs(session, CUSTODY)).flavor.unit == "person"
 
 
+@quick_cases(2)
 @pytest.mark.parametrize(
     ("allowed", "passes"),
     [("3/10", True), ("0.3", True), ("299/1000", False), ("accepted", True), (1, True), (0, False)],
@@ -300,6 +302,7 @@ def test_persons_no_longer_named_leave_no_table_behind(homes: Village) -> None:
     assert ("village__shrinking", "invariant_persons") not in public_tables(homes)
 
 
+@pytest.mark.deep
 def test_a_variable_that_takes_no_part_changes_no_draw(tmp_path: Path) -> None:
     """Nothing of the draw depends on it, so other values of it are no new draw."""
     drawn_from = []

@@ -361,6 +361,7 @@ def test_the_publication_answers_what_its_own_products_say(published: Deployed) 
     assert [row["county"] for row in product_rows] == list(COUNTIES)
 
 
+@pytest.mark.deep
 def test_fitted_margins_are_the_sums_of_their_cells_whatever_is_asked(published: Deployed) -> None:
     folder = published.release.folder
     (whole,) = sub_table(folder)["estimate"]

@@ -438,6 +438,7 @@ def page() -> None:
     show()
 
 
+@pytest.mark.deep
 def test_the_page_answers_as_the_command(published: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = Settings(str(tmp_path), str(published.release.published), str(tmp_path), "", (), 1)
     monkeypatch.setenv(VARIABLE, known.as_text())
@@ -561,7 +562,7 @@ def test_altered_tables_fail_their_gates(published: Deployed, statement: str, ga
         put_back(published)
 
 
-@quick_cases(1)
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "statement", "gates"),
     [

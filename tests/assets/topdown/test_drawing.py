@@ -33,6 +33,7 @@ from resources.custody import compute_commitment
 from resources.statements import Zone
 from resources.warehouse import WarehouseError
 from tests.deployments import Deployment
+from tests.depth import quick_cases
 from tests.gates import keep, put_back
 from tests.topdown_deployments import TO_CHARGE, TO_DRAW, TWO_LEVELS, redeclared, topdown_deployment
 
@@ -113,6 +114,7 @@ def test_the_measurements_are_the_same_for_every_number_of_threads(drawn: TopDow
             assert compute_stored_version(session, method_of(drawn, processes=threads).release) == settled
 
 
+@pytest.mark.deep
 def test_measurements_in_another_order_have_the_same_version(drawn: TopDownDeployment) -> None:
     executed(
         drawn, "CREATE OR REPLACE TABLE noisy_measurements AS FROM noisy_measurements ORDER BY md5(number || query)"
@@ -121,6 +123,7 @@ def test_measurements_in_another_order_have_the_same_version(drawn: TopDownDeplo
         assert problems(drawn, name) == []
 
 
+@quick_cases(3)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -169,6 +172,7 @@ def test_others_can_read_the_public_zone_while_measurements_are_drawn(
     assert len(read) == 1
 
 
+@pytest.mark.deep
 def test_nothing_is_stored_if_the_inputs_are_replaced_while_measurements_are_drawn(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +192,7 @@ def test_nothing_is_stored_if_the_inputs_are_replaced_while_measurements_are_dra
     assert stored(drawn) == before
 
 
+@pytest.mark.deep
 def test_no_part_is_left_and_none_is_seen_by_others(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     right, found = Drawing.in_parts, []
 
@@ -275,6 +280,7 @@ def test_no_run_evaluates_costly_gates_again_and_an_audit_does(
 ALTERED = "UPDATE noisy_measurements SET answers = list_transform(answers, x -> (x + 1)::INTEGER) WHERE level = 'US'"
 
 
+@pytest.mark.deep
 def test_measurements_altered_after_the_check_are_found_by_a_gate_that_keeps_no_verdict(
     drawn: TopDownDeployment,
 ) -> None:
@@ -292,6 +298,7 @@ def test_counts_replaced_after_the_check_are_found_by_a_gate_that_keeps_no_verdi
     assert problems(drawn, "counts_as_charged", run) != []
 
 
+@pytest.mark.deep
 def test_no_verdict_is_kept_of_measurements_that_were_altered_only_during_the_check(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +311,7 @@ def test_no_verdict_is_kept_of_measurements_that_were_altered_only_during_the_ch
     assert found == 2 * ["noise_as_declared"]
 
 
+@pytest.mark.deep
 def test_no_verdict_on_noise_is_kept_of_counts_that_are_not_those_of_the_charge(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +324,7 @@ def test_no_verdict_on_noise_is_kept_of_counts_that_are_not_those_of_the_charge(
     assert found == 2 * ["noise_as_declared"]
 
 
+@pytest.mark.deep
 def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDeployment, monkeypatch: Any) -> None:
     run = verdicts_of(drawn)
     assert problems(drawn, "replay", run) == []
@@ -360,6 +369,7 @@ def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, mo
     assert found == ["noise_as_declared", "replay"]
 
 
+@pytest.mark.deep
 def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements(drawn: TopDownDeployment) -> None:
     """Told apart from: a version of what the ledger settled, or of an earlier step."""
     run = verdicts_of(drawn)
@@ -404,6 +414,7 @@ def test_a_verdict_rests_on_what_another_gate_read_for_it(drawn: TopDownDeployme
     assert ["ledger"] in reads
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seconds", [0, 3600])
 def test_quick_gates_and_those_that_rest_on_lists_keys_or_other_releases_are_always_asked(
     drawn: TopDownDeployment, seconds: int
@@ -417,6 +428,7 @@ def test_quick_gates_and_those_that_rest_on_lists_keys_or_other_releases_are_alw
     assert set(record) == {"replay", *([] if seconds else ["charge: feasible"])}
 
 
+@pytest.mark.deep
 def test_a_withdrawal_after_the_check_is_found(drawn: TopDownDeployment) -> None:
     kept_quick(drawn, ["charge_present", QUICK])
     drawn.context.ledger.withdraw(drawn.release.dataset.name, drawn.release.name, "Ann")
@@ -465,6 +477,7 @@ def test_a_damaged_or_missing_record_only_costs_time(drawn: TopDownDeployment) -
     assert not is_asked(drawn)
 
 
+@pytest.mark.deep
 def test_a_verdict_is_of_one_key_code_and_declaration(drawn: TopDownDeployment) -> None:
     kept_quick(drawn)
     method, custody, schema = drawn.context.method, drawn.context.custody, drawn.release.schema

@@ -338,8 +338,8 @@ def test_another_draw_makes_every_level_again(copied: Estimated, computed: list[
     assert all(first[level].content != second[level].content for level in release.levels[1:])
 
 
-@deep_cases(1)
-@quick_cases(1)
+@deep_cases(2)
+@pytest.mark.deep
 @pytest.mark.parametrize("change", ["invariant", "spine", "method"])
 def test_whatever_estimates_depend_on_makes_them_again(
     copied: Estimated, computed: list[str], monkeypatch: pytest.MonkeyPatch, change: str
@@ -366,6 +366,7 @@ def test_whatever_estimates_depend_on_makes_them_again(
     assert computed == list(release.levels)
 
 
+@pytest.mark.deep
 def test_estimates_that_were_changed_afterwards_are_made_again(copied: Estimated, computed: list[str]) -> None:
     release, warehouse, made = copied.release, copied.warehouse, copied.made
     tamper(warehouse, release, "County", lambda rows: rows[1:])
@@ -388,7 +389,7 @@ def test_a_level_waits_for_the_one_above(tmp_path: Path) -> None:
         estimate_level(warehouse, custody_of(warehouse), release, Scope("State"), silent)
 
 
-@quick_cases(1)
+@pytest.mark.deep
 @pytest.mark.parametrize("moment", ["reading", "writing"])
 def test_measurements_that_are_drawn_anew_meanwhile_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -412,6 +413,7 @@ def test_measurements_that_are_drawn_anew_meanwhile_are_noticed(
         assert not session.columns(release.public("level_block"))
 
 
+@pytest.mark.deep
 def test_missing_measurements_are_refused(tmp_path: Path) -> None:
     country = village()
     release = release_of(country)
@@ -508,6 +510,7 @@ def runs(process: int) -> bool:
         return False
 
 
+@pytest.mark.deep
 def test_progress_is_told_as_parents_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     country = village()
     release = release_of(country)

@@ -286,6 +286,7 @@ def test_intervals_are_not_made_from_altered_answers(copied: Full) -> None:
         make_intervals(copied.warehouse, custody_of(copied.warehouse), copied.release)
 
 
+@pytest.mark.deep
 def test_an_altered_interval_is_noticed(full: Full, tmp_path: Path) -> None:
     """One end of one cell. Wrong programs: the seal is over what the tables were made of alone; and a table that is
     missing or has one column less is an error instead of a finding."""
@@ -309,6 +310,7 @@ def test_an_altered_interval_is_noticed(full: Full, tmp_path: Path) -> None:
         assert not are_as_made()
 
 
+@pytest.mark.deep
 def test_information_that_was_altered_is_refused_and_made_again(copied: Full) -> None:
     custody, release = custody_of(copied.warehouse), copied.release
     table = reading.information_table(release, "County", 0)

@@ -4,7 +4,7 @@ A release of two levels is published once. A test alters its stored tables with 
 and evaluates every gate, or makes the publication alone again. Then it puts the deployment's files back. Tests of wrong
 mechanisms patch the right one and run a new release.
 
-The quick suite has a case for every gate; the deep one has all cases.
+CI has a case for every gate; `make prove` has all of them.
 """
 
 import sys
@@ -24,7 +24,7 @@ from mechanisms.sampling.stream import WordSource
 from resources.custody import CustodyMode
 from resources.project import CODE
 from tests.deployments import SHOWN, Deployment, refuses_to_publish
-from tests.depth import deep_cases
+from tests.depth import deep_cases, quick_cases
 from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back
 from tests.phsafe_deployments import census, changed
 from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_deployment, with_quarters
@@ -336,31 +336,32 @@ ONE_OF_EVERY_STAGE = {
 }
 
 
-def cases(names: set[str], quick: set[str]) -> list[Any]:
-    """Cases by name; all but the quick ones are deep."""
+def cases(names: set[str], chosen: set[str], others: pytest.MarkDecorator) -> list[Any]:
+    """Cases by name; all but the chosen ones have a mark."""
     return [
-        pytest.param(case, id=case.name, marks=[] if case.name in quick else pytest.mark.deep)
+        pytest.param(case, id=case.name, marks=[] if case.name in chosen else others)
         for case in BROKEN
         if case.name in names
     ]
 
 
-@deep_cases(3)
-@pytest.mark.parametrize("case", cases({case.name for case in BROKEN}, A_CASE_FOR_EVERY_GATE))
+@quick_cases(2)
+@pytest.mark.parametrize("case", cases({case.name for case in BROKEN}, A_CASE_FOR_EVERY_GATE, pytest.mark.prove))
 def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: TopDownDeployment, case: Broken) -> None:
     case.alter(escrowed)
     assert failing(escrowed) == case.gates
 
 
+@quick_cases(1)
 @deep_cases(2)
-@pytest.mark.parametrize("case", cases(ONE_OF_EVERY_STAGE, {"a histogram", "a charge made smaller"}))
+@pytest.mark.parametrize("case", cases(ONE_OF_EVERY_STAGE, {"a histogram", "a charge made smaller"}, pytest.mark.deep))
 def test_what_fails_a_gate_is_not_published(escrowed: TopDownDeployment, case: Broken) -> None:
     case.alter(escrowed)
     refuses_to_publish(escrowed, case.gates, case.says)
 
 
 @pytest.mark.deep
-def test_every_gate_is_a_blocking_check_that_a_quick_case_fails(escrowed: TopDownDeployment) -> None:
+def test_every_gate_is_a_blocking_check_that_one_of_these_cases_fails(escrowed: TopDownDeployment) -> None:
     """`confidentiality` has a module of its own."""
     graph, names = escrowed.definitions.resolve_asset_graph(), set()
     for gate in all_gates(escrowed.context.method):
@@ -369,8 +370,8 @@ def test_every_gate_is_a_blocking_check_that_a_quick_case_fails(escrowed: TopDow
         assert set(found) - {"ledger"} == {gate.stage}
         assert graph.get(found[gate.stage]).blocking
         names.add(gate.name)
-    quick = [case.gates for case in BROKEN if case.name in A_CASE_FOR_EVERY_GATE]
-    assert names - {"confidentiality"} == set().union(*quick)
+    chosen = [case.gates for case in BROKEN if case.name in A_CASE_FOR_EVERY_GATE]
+    assert names - {"confidentiality"} == set().union(*chosen)
     assert escrowed.failed_checks() == set()
 
 
@@ -438,6 +439,7 @@ def test_what_is_declared_afterwards_is_not_what_was_published(
 OPENED: list[list[str]] = []
 
 
+@pytest.mark.deep
 def test_gates_read_nothing_besides_code_and_what_verdicts_rest_on(kept_escrowed: TopDownDeployment) -> None:
     """Told apart from: a file that a declaration names, whose content could change under a kept verdict."""
     opened: list[str] = []
@@ -452,6 +454,7 @@ def test_gates_read_nothing_besides_code_and_what_verdicts_rest_on(kept_escrowed
     assert [path for path in opened if not path.startswith(code) and not path.isdigit()] == []
 
 
+@pytest.mark.deep
 def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: TopDownDeployment) -> None:
     """Exact histograms as a further parent of the tables, as a careless hand would add them."""
     careless = escrowed.definitions.map_resolved_asset_specs(

@@ -23,6 +23,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 from tests.assets.topdown.table_oracle import Country, custody_of, release_of, village, write_measurements, written
 from tests.deployments import Deployment
+from tests.depth import quick_cases
 from tests.lake import make_lake
 from tests.topdown_deployments import FOUR_LEVELS, TWO_LEVELS, redeclared, topdown_deployment
 from tests.whole_repository import known
@@ -353,6 +354,7 @@ def test_a_spine_without_states_is_refused(tmp_path: Path) -> None:
         topdown_deployment(tmp_path / "town", partitions="state", **TWO_LEVELS)
 
 
+@quick_cases(2)
 @pytest.mark.parametrize(
     "text",
     [

@@ -58,7 +58,7 @@ from tests.assets.topdown.oracle import (
     rows_of,
     spread,
 )
-from tests.depth import deep_cases
+from tests.depth import deep_cases, quick_cases
 from tests.formats import differing_rows
 from tests.phsafe_deployments import Files, census, changed
 from tests.topdown_deployments import TO_DRAW, TWO_LEVELS, topdown_deployment, with_quarters
@@ -135,6 +135,7 @@ def test_the_sum_of_places_is_that_of_the_place_they_make_up(of_production: Case
     assert state.loc["P0010003", "standard_error"] > 1
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("codes", "message"),
     [
@@ -197,6 +198,7 @@ def test_the_checksums_are_those_of_all_files(published: Case) -> None:
     assert listed == {name: sha256(content).hexdigest() for name, content in files.items()}
 
 
+@pytest.mark.deep
 def test_the_data_package_is_valid(published: Case) -> None:
     report = validate(str(published.deployment.release.folder / "datapackage.json"))
     assert report.valid, report.flatten(["type", "title", "note"])

@@ -157,6 +157,7 @@ def sparse(histograms: np.ndarray[Any, Any]) -> Counts:
 # The law
 
 
+@pytest.mark.deep
 def test_exact_counts_with_the_noise_of_a_draw_give_the_estimates_of_the_release(tmp_path: Path) -> None:
     """So a replicate differs from the release in nothing but the counts that it starts from, and its key."""
     country, key = village(seed=3), bytes(range(32))
@@ -326,8 +327,8 @@ def deep(statement: str, problem: str) -> Any:
     return pytest.param(statement, problem, marks=pytest.mark.deep)
 
 
-@deep_cases(2)
-@quick_cases(1)
+@deep_cases(3)
+@quick_cases(0)
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
@@ -444,6 +445,7 @@ def test_what_an_invariant_decides_has_no_error(made: Repeated) -> None:
     assert any(row["standard_error"] > 0 for row in free)
 
 
+@pytest.mark.deep
 def test_an_altered_table_of_errors_is_found(copied: Repeated) -> None:
     with copied.warehouse.session(writes=Zone.PUBLIC) as session:
         for table, (name, values, names) in uncertainty_recipes(session, copied.release).items():

@@ -170,6 +170,7 @@ def test_only_declared_tables_are_made(tmp_path: Path) -> None:
     assert names == ["p1", "units", "queries", "query_cells", "spine"]
 
 
+@pytest.mark.deep
 def test_a_place_that_lies_alone_in_its_place_above_is_counted_in_both(tmp_path: Path) -> None:
     made, histograms = filled(tmp_path, counties=1, blocks=1)
     tabulate(made)
@@ -231,6 +232,7 @@ def test_answers_can_be_decoded_from_the_published_lists_alone(town: tuple[Produ
         assert measured["answers"] == expected, (measured["level"], measured["query"])
 
 
+@pytest.mark.deep
 def test_what_is_published_is_valid_and_reads_back(town: tuple[Products, Truth], tmp_path: Path) -> None:
     made, _ = town
     folder = tmp_path / "out"
@@ -283,6 +285,7 @@ def test_every_column_of_every_product_is_described(town: tuple[Products, Truth]
 # Gates -----------------------------------------------------------------------------------------------------
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("gate", ["microdata_of_estimates", "tables_as_made", "tables_agree"])
 def test_honest_tables_pass_every_gate(built: tuple[Products, Truth], gate: str) -> None:
     made, _ = built
@@ -344,6 +347,7 @@ def test_microdata_that_are_not_the_estimates_are_found(
         assert f".{table}: " in problem
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("place", ["-5", "NULL", "10**9"])
 def test_estimates_of_places_that_do_not_exist_are_found(town: tuple[Products, Truth], place: str) -> None:
     made, _ = town
@@ -361,8 +365,8 @@ def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Product
     assert len(problems("microdata_of_estimates", made)) == 1
 
 
-@deep_cases(2)
-@quick_cases(2)
+@deep_cases(3)
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("table", "statement"),
     [
@@ -383,6 +387,7 @@ def test_tables_that_are_not_the_microdata_are_found(town: tuple[Products, Truth
     assert rows, "the altered rows are named"
 
 
+@pytest.mark.deep
 def test_tables_of_other_microdata_are_found(town: tuple[Products, Truth]) -> None:
     made, _ = town
     made.change(
@@ -396,8 +401,8 @@ def test_tables_of_other_microdata_are_found(town: tuple[Products, Truth]) -> No
 CHAIN = "level = 'US' OR geoid = '10' OR geoid = (SELECT min(geoid) FROM {} WHERE level = 'Block' AND geoid LIKE '10%')"
 
 
-@deep_cases(3)
-@quick_cases(3)
+@deep_cases(5)
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("table", "statement", "complaint"),
     [

@@ -108,6 +108,7 @@ def test_approximate_losses_have_no_concentrated_total() -> None:
         compose_concentrated([rho("1"), ApproximateLoss(epsilon(1), DELTA)])
 
 
+@pytest.mark.deep
 @given(st.lists(pure, max_size=3), st.lists(concentrated, max_size=3), st.lists(approximate, max_size=2))
 def test_a_limit_determines_the_kind_of_total(epsilons: list[Loss], rhos: list[Loss], pairs: list[Loss]) -> None:
     every = [*epsilons, *rhos, *pairs]

@@ -56,6 +56,7 @@ def test_the_same_tests_reject_a_rounded_continuous_gaussian(variance: str) -> N
     assert power(wrong, reference(noise).fractions(most), DRAWS) > 1 - 1e-6
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("variance", deep_but(QUICK, VARIANCES[:-1]))
 def test_the_same_tests_reject_a_table_that_is_one_off(variance: str) -> None:
     """The variances go up to σ² = 92416, at which a mean of 1 is 10 standard errors."""
@@ -63,6 +64,7 @@ def test_the_same_tests_reject_a_table_that_is_one_off(variance: str) -> None:
     assert "mean" in alarms(noise.sample(DRAWS, RandomStream(KEY, "gaussian")) + 1, noise)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("variance", deep_but(QUICK, VARIANCES))
 def test_the_same_tests_reject_a_variance_wrong_by_one_in_a_hundred(variance: str) -> None:
     noise, wider = DiscreteGaussian(Fraction(variance)), DiscreteGaussian(Fraction(variance) * Fraction(101, 100))

@@ -10,7 +10,7 @@ from scipy.stats import laplace
 from mechanisms.sampling import inversion, rejection
 from mechanisms.sampling.noise import LARGEST_TABULATED_SCALE, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
-from tests.depth import deep_but
+from tests.depth import deep_but, quick_cases
 from tests.mechanisms.sampling.chi_square import power
 from tests.mechanisms.sampling.exact_noise import alarms, outermost, reference, rounded_to_integers
 
@@ -25,6 +25,7 @@ PINNED = {
 }
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("scale", deep_but(QUICK, SCALES))
 def test_ten_million_draws_pass_every_test_of_the_distribution(scale: str) -> None:
     noise = DiscreteLaplace(Fraction(scale))
@@ -49,12 +50,14 @@ def test_the_same_tests_reject_a_rounded_continuous_laplace(scale: str) -> None:
     assert power(wrong, reference(noise).fractions(most), DRAWS) > 1 - 1e-6
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("scale", deep_but(QUICK, SCALES))
 def test_the_same_tests_reject_a_table_that_is_one_off(scale: str) -> None:
     noise = DiscreteLaplace(Fraction(scale))
     assert "mean" in alarms(noise.sample(DRAWS, RandomStream(KEY, "laplace")) + 1, noise)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("scale", deep_but(QUICK, SCALES))
 def test_the_same_tests_reject_a_scale_wrong_by_one_in_a_hundred(scale: str) -> None:
     noise, wider = DiscreteLaplace(Fraction(scale)), DiscreteLaplace(Fraction(scale) * Fraction(101, 100))

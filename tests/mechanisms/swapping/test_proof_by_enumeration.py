@@ -102,6 +102,7 @@ def test_theorem_1_bounds_every_pair_of_every_universe(records: int) -> None:
         assert_theorem_1(universe)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     "universe", [all_distinct(4), pytest.param(all_distinct(5), marks=pytest.mark.deep), PROPOSITION_9]
 )
@@ -149,6 +150,7 @@ def test_the_loss_of_the_smaller_stratum_is_too_small(swap_rate: Fraction) -> No
     assert not bound_holds(universe, algorithm_1, swap_rate, theorem_1(2, swap_rate).argument)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("universe", [*map(all_distinct, range(2, 6))])
 def test_the_evaluated_loss_is_attained_where_all_records_are_distinct(universe: Universe) -> None:
     for swap_rate in rates(universe.largest_stratum):
@@ -203,6 +205,7 @@ def two_records_fewer(b: int, odds: Fraction) -> Fraction:
     return max((b - 1) / odds, odds)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("understated", "swap_rate"),
     [
@@ -220,6 +223,7 @@ def test_an_understated_loss_is_refused(understated: Charge, swap_rate: Fraction
     assert not bound_holds(universe, algorithm_1, swap_rate, charge)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     "swap_rate", [Fraction(1, 10**12), around_the_switch(5)[1], Fraction(9, 10), Fraction(99, 100)]
 )

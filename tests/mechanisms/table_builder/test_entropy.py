@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from mechanisms.table_builder import entropy
 from mechanisms.table_builder.entropy import ImpossibleTableError, MadeTable, Parameters, make
 from mechanisms.table_builder.p_table import Row
-from tests.depth import deep_but, examples
+from tests.depth import deep_but, examples, quick_cases
 
 EXAMPLES = {
     "sdcTools' first example": Parameters(2, Fraction(1)),
@@ -163,6 +163,7 @@ OF_ITS_TESTS = [
 ]
 
 
+@quick_cases(2)
 @pytest.mark.parametrize("parameters", OF_ITS_TESTS, ids=str)
 def test_the_tables_are_those_of_the_parameters_in_the_tests_of_sdctools(parameters: Parameters) -> None:
     """Of `ptable`, its examples and `cellKey`, without a probability to stay. To 10^-6, as its solver stops at seven

@@ -13,7 +13,7 @@ from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteL
 from mechanisms.table_builder.fitting import Fit, Floats, Term
 from mechanisms.table_builder.hypercube import Hypercube, Margins
 from mechanisms.table_builder.intervals import WIDEST_TABULATED, bound, characteristic, shortest_set
-from tests.depth import deep_but, examples
+from tests.depth import deep_but, examples, quick_cases
 
 NOISES: list[Distribution] = [
     *(DiscreteLaplace(Fraction(scale)) for scale in ("1/20", "1/3", "1", "7/2", "40")),
@@ -68,6 +68,7 @@ def test_the_set_of_a_sum_has_nine_tenths_and_no_shorter_one_does(noise: Distrib
         assert (running[length:] - running[:-length]).max() < 0.9 + 1e-6
 
 
+@quick_cases(5)
 @pytest.mark.parametrize("noise", [*NOISES, *WIDE], ids=str)
 def test_the_bound_of_one_noise_has_nine_tenths_and_is_short(noise: Distribution) -> None:
     sigma = math.sqrt(float(noise.exact_variance))
@@ -109,6 +110,7 @@ def test_the_bound_of_a_combination_of_two_noises_is_exact_up_to_2_percent(
     assert probabilities[np.abs(values) <= most - 0.021 * sigma].sum() < 0.9 + 1e-6
 
 
+@quick_cases(6)
 @pytest.mark.parametrize("scale", ["1/3", "1/5", "1/7", "1/9", "1/12", "1/20"])
 @pytest.mark.parametrize("coefficient", [0.003, 0.01, 0.02, 0.05])
 def test_noise_that_is_rarely_different_from_0_is_not_taken_for_small(scale: str, coefficient: float) -> None:

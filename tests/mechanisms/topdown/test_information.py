@@ -232,6 +232,7 @@ def test_simulated_draws_have_the_variances_that_are_stated() -> None:
     assert np.median(excess) > tolerance
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("variant", ["two totals", "third level"])
 def test_a_union_of_places_has_the_estimate_and_the_variance_of_the_dense_problem(variant: str) -> None:
     """Two finest places, of two counties, and the second tract, of the first county, in one pass upwards."""

@@ -50,7 +50,7 @@ SHAPES = {
 }
 
 
-@quick_cases(3)
+@quick_cases(1)
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_problems_of_productions_shape_are_solved_as_a_general_solver_solves_them(shape: str, fixed: bool) -> None:

@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -51,6 +52,7 @@ def costs(network: Network, flow: tuple[int, ...]) -> tuple[int, ...]:
     )
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(400), deadline=None)
 @given(networks())
 @example(([(0, 1, 0, 5)], [0, 2]))

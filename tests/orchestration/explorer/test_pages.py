@@ -206,6 +206,7 @@ def test_a_count_is_shown_beside_its_linear_estimate_and_interval(published: Pat
     assert any("linear estimate from all noisy measurements" in caption.value for caption in test.caption)
 
 
+@pytest.mark.deep
 def test_an_average_is_judged_by_its_interval_as_it_has_no_standard_error(published: Path) -> None:
     """It fails if the control is that of standard errors, which marks none of such numbers."""
     file = published / "homes.parquet"
@@ -227,6 +228,7 @@ def page_of_laboratories() -> None:
     show()
 
 
+@pytest.mark.deep
 def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_method(published: Path) -> None:
     """It fails if an attack is shown that another one beats, which makes a method look safer than it is."""
     folder = read_settings().laboratory / "town" / "risk"
@@ -288,6 +290,7 @@ def page_of_plans() -> None:
     show()
 
 
+@pytest.mark.deep
 def test_the_page_of_plans_states_what_a_launch_takes(published: Path) -> None:
     test = AppTest.from_function(page_of_plans, default_timeout=600)
     test.query_params["release"] = "two_states/redistricting"
@@ -382,6 +385,7 @@ def test_no_title_or_label_of_a_publication_becomes_a_picture_or_a_link(publishe
         assert not [text for text in texts if re.search(r"(?<!\\)\[x|://e|www\\?\.", text)]
 
 
+@pytest.mark.deep
 def test_rows_with_equal_labels_are_told_apart_and_compared_by_their_codes(published: Path) -> None:
     dictionary = published / "datapackage.json"
     package = json.loads(dictionary.read_text())
@@ -398,6 +402,7 @@ def test_rows_with_equal_labels_are_told_apart_and_compared_by_their_codes(publi
     assert list(shown["Intervals overlap"]) == ["no", "no", "yes", "yes"]
 
 
+@pytest.mark.deep
 def test_a_row_that_only_one_place_has_is_left_out_with_a_word(published: Path) -> None:
     file = published / "homes.parquet"
     table = pq.read_table(file)
@@ -418,7 +423,7 @@ def test_a_link_to_what_is_not_there_says_what_is_shown_instead(published: Path)
     assert any("names village/gone" in each.value.replace("\\", "") for each in test.warning)
 
 
-@quick_cases(2)
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("damage", "said"),
     [

@@ -82,6 +82,7 @@ def require_constraints(country: Country, depth: int, found: Counts, above: Coun
     assert not found.answer(TYPES, 0, places)[:, 1:][facilities == 0].any()
 
 
+@pytest.mark.deep
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_any_parents_are_divided_within_the_redistricting_data_and_the_facilities(seed: int) -> None:

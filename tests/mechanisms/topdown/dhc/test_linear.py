@@ -171,6 +171,7 @@ def test_persons_by_sex_and_age_are_determined_but_for_single_years_above_17() -
     require_tables(model, {"persons": persons}, levels, "P1", "P4", "P12", "P14")
 
 
+@pytest.mark.deep
 def test_units_and_households_are_fitted_together() -> None:
     random, model = np.random.default_rng(1), model_homes()
     cell = random.choice(np.flatnonzero(HOUSEHOLDS.possible), 60)
