@@ -11,11 +11,12 @@ from hashlib import sha256
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from assets.laboratory.process import LENGTH
-from assets.laboratory.publication import Guesses, NamedPersons, Publication, Reconstruction
+from assets.laboratory.publication import Guesses, GuessesError, NamedPersons, Publication, Reconstruction
 from mechanisms.refusal import RefusedError
 from resources.processes import KEPT
 from resources.project import IMPORTED_FROM, PROJECT
@@ -72,7 +73,14 @@ class Attacker:
 
     def guess(self, attack: str, publication: Publication, persons: NamedPersons) -> Guesses:
         """What an attack guesses. Raises AttackError."""
-        return Guesses(**self._ask(attack, publication, persons))
+        try:
+            answer = self._ask(attack, publication, persons)
+            given = Guesses(**answer) if len(answer) > 1 else answer["shares"]
+            return Guesses.of(given, len(persons.block), publication.tier.shape[1])
+        except GuessesError as error:
+            raise AttackError(f"attack {attack}: it failed ({error}); {KEPT}") from None
+        except (BadZipFile, EOFError, KeyError, TypeError, ValueError):
+            raise AttackError(f"attack {attack}: it failed (what it returned is no guesses); {KEPT}") from None
 
     def reconstruct(self, publication: Publication, *, certain: bool) -> Reconstruction:
         """The records behind exact tables. Raises AttackError."""

@@ -3,11 +3,12 @@
 It can open the programs, and of the deployment nothing at all: a publication and the attacker's file come in by its
 standard input, and guesses go out by its standard output. Each attack runs in a process of its own that is forked for
 it, with a module that is loaded there and a pipe for its own answer alone, so that nothing is remembered from one
-publication to the next, and no other attack's answer changes. Code that means to can still leave a process or shared
-memory behind. Nothing is imported before the process is confined but the standard library: a thread that runs already
-would not be restricted.
+publication to the next, and no other attack's answer changes. What comes out of the pipe is judged by others. Code that
+means to can still leave a process or shared memory behind. Nothing is imported before the process is confined but the
+standard library: a thread that runs already would not be restricted.
 """
 
+import builtins
 import io
 import json
 import os
@@ -60,6 +61,8 @@ def main() -> None:
             os.setsid()
             for descriptor in (tasks.fileno(), answers.fileno(), incoming):
                 os.close(descriptor)
+            # It goes to the run's log.
+            os.dup2(nothing, 2)
             try:
                 with os.fdopen(outgoing, "wb") as answer:
                     answer.write(_attempt(attack, content))
@@ -93,21 +96,31 @@ def _receive(descriptor: int, seconds: int | None) -> bytes:
                 wanted += LENGTH.unpack_from(received)[1]
     finally:
         os.close(descriptor)
-    return bytes(received[:wanted])
+    content = bytes(received[LENGTH.size : wanted])
+    succeeded = bool(LENGTH.unpack_from(received)[0])
+    return _frame(succeeded, content if succeeded or seconds is None else _name_error(content))
+
+
+def _name_error(name: bytes) -> bytes:
+    """The name of an error of Python's. Any other could quote what is in the publication."""
+    return name if hasattr(builtins, name.decode("ascii", "replace")) else b"an error that is not Python's"
 
 
 def _load_attacks(own: Mapping[str, tuple[str, str]]) -> Any:
     """A function that runs an attack by name: a built-in one, or by its path and target one of somebody's own."""
     # Only now: they start threads.
+    import numpy as np
+
     from assets.laboratory.attacks import ATTACKS, reconstruct
     from assets.laboratory.publication import Guesses
 
     def attack(name: str, publication: Any, *given: Any) -> Any:
         if name == "reconstruct":
-            return reconstruct(publication, *given)
+            return vars(reconstruct(publication, *given))
         (persons,) = given
         function = _import_from(*own[name]) if name in own else ATTACKS[name]
-        return Guesses.of(function(publication, persons), len(persons.block), publication.tier.shape[1])
+        given = function(publication, persons)
+        return vars(given) if isinstance(given, Guesses) else {"shares": np.asarray(given)}
 
     return attack
 
@@ -134,14 +147,11 @@ def _attempt(attack: Any, content: bytes) -> bytes:
 
     try:
         answer, buffer = attack(*pickle.loads(content)), io.BytesIO()
-        np.savez(buffer, **vars(answer))
+        np.savez(buffer, **answer)
         return _frame(True, buffer.getvalue())
     except Exception as error:
-        from assets.laboratory.publication import GuessesError
-
-        # Another message could quote what is in the publication.
-        words = str(error) if isinstance(error, GuessesError) else type(error).__name__
-        return _frame(False, words.encode())
+        # Its message could quote what is in the publication.
+        return _frame(False, type(error).__name__.encode())
 
 
 def _frame(succeeded: bool, content: bytes) -> bytes:

@@ -1,6 +1,5 @@
 """How the published records of a release are counted again: the edition that they are of, its files, and its blocks."""
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ import pyarrow.parquet as pq
 from assets.publication import signature
 from assets.publication.asset import open_publication
 from assets.publication.signature import CERTIFICATE, Identity, SignedFolder
+from assets.release.codes import CodesError, read_codes
 from assets.release.stage import Recipes, store_rows
 from assets.retabulation.declaration import BLOCKS, Retabulation, RetabulationError
-from assets.texts import find_unseen
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import SQL, Fragment
@@ -93,17 +92,9 @@ def geography_recipe(session: Session, release: Retabulation) -> Recipe:
 def _read_places(level: str, path: Path) -> Iterator[dict[str, str]]:
     """The blocks of a file and their places. Raises RetabulationError unless every line has these two codes."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(map(str.strip, row))]
-    except (OSError, UnicodeDecodeError, csv.Error):
-        raise RetabulationError(f"geographies: {level}: {path.name} cannot be read as CSV") from None
-    if rows and not any(map(str.isdigit, rows[0][0])):
-        del rows[0]
-    if wrong := sum(len(row) != 2 or not all(row) or any(map(find_unseen, row)) for row in rows):
-        raise RetabulationError(
-            f"geographies: {level}: {path.name}: {wrong:,} lines do not have two codes, of a block and of its place, "
-            "in letters that can be seen"
-        )
+        rows = read_codes(path, 2)
+    except CodesError as error:
+        raise RetabulationError(f"geographies: {level}: {error}") from None
     return ({"level": level, "block": block, "geoid": place} for block, place in rows)
 
 
@@ -117,11 +108,22 @@ def require_one_place(session: Session, release: Retabulation) -> None:
 
 def stage_places(session: Session, release: Retabulation, source: SourceEdition) -> Fragment:
     """Stage the blocks of the publication with the numbers of their places. Raises RetabulationError if one has none in
-    a geography that is joined from columns: its units are others by now."""
+    a geography that is joined from columns: its units are others by now; or if codes of a file are none of blocks."""
     spine = source.read("spine", ["level", "geoid"]).read_all()
     blocks = spine.filter(pa.compute.equal(spine["level"], release.microdata.level)).select(["geoid"])
     published = session.register("published", blocks.rename_columns(["block"]))
     placed = session.stage("placed", "retabulation/placed", geography=release.public(GEOGRAPHY), blocks=published)
+    for level, strange, known in session.rows(
+        "retabulation/strange_codes", geography=release.public(GEOGRAPHY), blocks=published
+    ):
+        where = f"{release.schema}: geographies: {level}"
+        if strange:
+            raise RetabulationError(
+                f"{where}: {strange:,} codes are longer or shorter than those of published blocks, whose zeros at the "
+                "beginning count"
+            )
+        if not known:
+            raise RetabulationError(f"{where}: none of the codes is that of a published block")
     for level in release.joined:
         (unplaced,) = session.row(_UNPLACED, {"level": level}, blocks=published, placed=placed)
         if unplaced:

@@ -3,7 +3,6 @@
 Everything follows from the files of the publication alone, so that everyone gets the same answer; nothing is charged.
 """
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -158,25 +157,6 @@ def inform_levels(families: Sequence[Families]) -> list[Information | None]:
     for own, above in zip(reversed(families[1:]), reversed(families[:-1]), strict=True):
         informed.insert(0, inform(own, informed[0], above.measurements))
     return informed
-
-
-def read_codes(file: Path) -> list[str]:
-    """The codes of places in a CSV file with one column, below a header or without one; as they are written, so that
-    zeros at the beginning count. Raises PlacesError if there is no code, or a line has several columns."""
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(map(str.strip, row))]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise PlacesError(f"{file}: the codes cannot be read: {error}") from None
-    if wrong := next((number for number, row in enumerate(rows, 1) if len(row) != 1), None):
-        columns = len(rows[wrong - 1])
-        raise PlacesError(f"{file}: line {wrong} has {columns} columns; a file of places has one, with their codes")
-    codes = [code for (code,) in rows]
-    if codes and not any(map(str.isdigit, codes[0])):
-        del codes[0]
-    if not codes:
-        raise PlacesError(f"{file}: there is no code of a place")
-    return codes
 
 
 def add_up_places(folder: str | Path, codes: Sequence[str], tables: Sequence[str] = ()) -> pa.Table:

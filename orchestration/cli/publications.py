@@ -67,7 +67,9 @@ def table(
     statistic = _parse_statistic(**asked)
     if places:
         if where or per or statistic:
-            raise click.UsageError("--places: the sum of places is for all records; give neither --where nor --per")
+            raise click.UsageError(
+                "--places: the sum of places is for all records; of the other options it goes with --by"
+            )
         _print_sum_of_places(_find_published(deployment, release), places, variables, as_json=as_json)
         return
     chosen: dict[str, list[str | None]] = {}

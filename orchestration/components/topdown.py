@@ -33,6 +33,7 @@ class TopDown(ReleaseComponent):
     @staticmethod
     def add_up_places(folder: Path, places: Path, tables: Sequence[str]) -> "pa.Table":
         """The sum of the places of a file, as `assets.topdown.asking.add_up_places`."""
-        from assets.topdown.asking import add_up_places, read_codes
+        from assets.release.codes import read_codes
+        from assets.topdown.asking import add_up_places
 
-        return add_up_places(folder, read_codes(places), tables)
+        return add_up_places(folder, [code for (code,) in read_codes(places, 1)], tables)

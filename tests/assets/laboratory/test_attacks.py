@@ -225,7 +225,7 @@ def test_the_advantage_is_that_of_the_best_guess_between_two_worlds() -> None:
 
 
 OWN = """
-import mmap, os, signal, struct, sys, time
+import io, mmap, os, signal, struct, sys, time
 import numpy as np
 # Shared by all forks of a process that has loaded the module.
 SECRETS, calls = {secrets!r}, mmap.mmap(-1, 1)
@@ -250,6 +250,23 @@ def shout(publication, persons):
         except OSError:
             pass
     return [[0.5]]
+def forge(publication, persons):
+    # It answers by itself, past all that judges what it returns.
+    answer = io.BytesIO()
+    np.savez(answer, shares=np.ones((len(persons.block), publication.tier.shape[1])), fallback=persons.block)
+    send(True, answer.getvalue())
+def garble(publication, persons):
+    send(True, b"no archive")
+def quote(publication, persons):
+    print("quoted: secret", file=sys.stderr, flush=True)
+    send(False, b"secret " + bytes([255]))
+def send(succeeded, content):
+    for descriptor in range(3, 12):
+        try:
+            os.write(descriptor, struct.pack("=?Q", succeeded, len(content)) + content)
+        except OSError:
+            pass
+    os._exit(0)
 def miss(publication, persons):
     return [0]
 def leave(publication, persons):
@@ -260,11 +277,14 @@ def stay(publication, persons):
 """
 
 
-OWN_NAMES = ("count_opened", "fail", "shout", "miss", "leave", "stay")
+OWN_NAMES = ("count_opened", "fail", "shout", "miss", "forge", "garble", "quote", "leave", "stay")
 
 
-def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart from: an attack that runs in the process of the evaluation, and one process for all publications; a
+def test_an_attack_can_open_nothing_and_remembers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Told apart from: guesses that are judged where the attack runs, and errors and a log that quote what it has; an
+    attack that runs in the process of the evaluation, and one process for all publications; a
     module in shared memory; a wait for the answer of an attack that has ended; a pipe for the answers of all, in
     which one attack answers for the next; an attack that goes on when the run that wanted it was killed, and one that
     goes on forever."""
@@ -292,6 +312,13 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkey
             attacker.guess("shout", publication, truth.file)
         with pytest.raises(AttackError, match=r"it failed \(an attack returns a category or the shares of all"):
             attacker.guess("miss", publication, truth.file)
+        for name, says in (
+            ("forge", "the shares of a person's categories are not negative, and sum to 1 at most"),
+            ("garble", "what it returned is no guesses"),
+            ("quote", "an error that is not Python's"),
+        ):
+            with pytest.raises(AttackError, match=rf"^attack {name}: it failed \({says}\)"):
+                attacker.guess(name, publication, truth.file)
         with pytest.raises(AttackError, match="was ended"):
             attacker.guess("leave", publication, truth.file)
         linked = attacker.guess("link", publication, truth.file)
@@ -304,6 +331,7 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(tmp_path: Path, monkey
             attacker.guess("stay", publication, truth.file)
         with pytest.raises(AttackError, match=r"\(ValueError\)"):
             attacker.guess("fail", publication, truth.file)
+    assert "quoted" not in capfd.readouterr().err
     from my_attacks import count_opened  # type: ignore[import-not-found]
 
     assert count_opened(publication, truth.file)[0] == 14, "in this process, it opens all and finds the records' module"

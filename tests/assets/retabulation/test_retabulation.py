@@ -232,19 +232,26 @@ def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ('a,b,c\n{0},a\u202eb\n{0},"a\nb"\n', "3 lines do not have two codes"),
-        ("{0},north\n{0},south\n", "1 times a block lies in a further place of the same geography"),
-    ],
-)
-def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any], text: str, rule: str) -> None:
+def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any]) -> None:
+    """Told apart from: districts without the blocks whose zeros a spreadsheet took, which nobody would notice."""
     block = sorted(read_blocks(town))[0]
-    (town.root / "districts.csv").write_text(text.replace("a,b,c", "1,2,3").format(block))
-    said = refusal(town, "geography")
-    assert rule in said
-    assert block not in said
+    for text, rule in (
+        ('BLOCK20,district\n{0},a\u202eb\n{0},"a\nb"\n{0}\n', "3 of 3 lines do not have two codes"),
+        ("{0},north\n{0},south\n", "1 times a block lies in a further place of the same geography"),
+    ):
+        (town.root / "districts.csv").write_text(text.format(block))
+        said = refusal(town, "geography")
+        assert rule in said
+        assert block not in said
+    lines = f"{block},north\n{block[1:]},north\n"
+    for text, rule in (
+        (lines, "geographies: district: 1 codes are longer or shorter than those of published blocks"),
+        (f"{'9' * len(block)},north\n", "geographies: district: none of the codes is that of a published block"),
+    ):
+        (town.root / "districts.csv").write_text(text)
+        said = refusal(town, "geography", "tables")
+        assert rule in said
+        assert block not in said
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import all_gates
 from assets.publication.asset import publication_problems
+from assets.release.codes import CodesError, read_codes
 from assets.topdown import estimation, reading
-from assets.topdown.asking import PlacesError, add_up_places, read_codes
+from assets.topdown.asking import PlacesError, add_up_places
 from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.noise import DiscreteGaussian
@@ -121,7 +122,7 @@ def test_the_sum_of_places_is_that_of_the_place_they_make_up(of_production: Case
     own = [block for block in blocks if block.startswith(county)]
     file = tmp_path / "blocks.csv"
     file.write_text("geoid\r\n" + "\r\n".join(own), "utf-8")
-    assert read_codes(file) == own
+    assert read_codes(file, 1) == [[code] for code in own]
     whole, parts = add_up_places(folder, [county]).to_pandas(), add_up_places(folder, own).to_pandas()
     assert list(whole["cell"]) == list(parts["cell"])
     assert np.abs(whole["linear_estimate"] - parts["linear_estimate"]).max() < 1e-6
@@ -155,14 +156,20 @@ def test_places_that_have_no_sum_are_refused(of_production: Case, codes: list[st
 
 def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path) -> None:
     file = tmp_path / "places.csv"
-    for text, message in (
-        ("a;1,b\n10,x\n", "line 1 has 2 columns"),
-        ("geoid\n", "there is no code"),
-        ("", "there is no"),
-    ):
+    for text, codes in (("GEOID20\r\n01\r\n", ["01"]), ("\ufeffgeoid\n01\n", ["01"]), ("N1\nN2\n", ["N1", "N2"])):
         file.write_text(text, "utf-8")
-        with pytest.raises(PlacesError, match=message):
-            read_codes(file)
+        assert read_codes(file, 1) == [[code] for code in codes]
+    for content, message in (
+        (b"a;1,b\n10,x\n", "1 of 1 lines do not have one code"),
+        (b"geoid\n", "places.csv has no code"),
+        (b"", "places.csv has no code"),
+        (b"10;1\n11;2\n", "places.csv is separated by semicolons; write commas"),
+        ("geoid\n10".encode("utf-16"), "places.csv is not in UTF-8"),
+        (b'geoid\n"10\n11\n', "places.csv is not CSV: a quote is never closed"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(CodesError, match=message):
+            read_codes(file, 1)
     with pytest.raises(PlacesError, match=r"nowhere: spine\.parquet is missing or cannot be read; give the folder of"):
         estimate_published(tmp_path / "nowhere")
 
