@@ -38,11 +38,10 @@ from assets.publication.asset import publish
 from assets.release.dataset import CEF
 from assets.release.method import CHARGE
 from assets.retabulation.asset import certify
-from assets.topdown import measurements
 from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.least_squares import Solution, solve
 from orchestration.launch import PUBLICATION_OF, STATES
-from resources import chain
+from resources import chain, processes
 from resources.instances import close_waiting
 from tests.contract.kinds import KINDS, Build, before_draw, to_publication, village
 from tests.deployments import Deployment
@@ -222,7 +221,7 @@ def repeatable() -> Iterator[None]:
         stack.enter_context(patch.object(charge_asset, "charge_draw", _of_one_run))
         stack.enter_context(patch.object(secrets, "token_bytes", fixed_key))
         stack.enter_context(patch.object(time, "thread_time", float))
-        for module in (package, measurements):
+        for module in (package, processes):
             stack.enter_context(patch.object(module, "ThreadPoolExecutor", InTurn))
         stack.enter_context(patch.object(Figure, "savefig", lambda *_, **__: None))
         stack.enter_context(patch.object(estimation, "solve", _solve_once))

@@ -133,6 +133,7 @@ def test_no_hash_that_is_shown_can_be_tried_with_a_guessed_record(
     assert Attack(shown, candidates).suspects([None, *GUESSED_KEYS]) == []
 
 
+@pytest.mark.prove
 def test_with_the_custodys_key_the_very_same_search_finds_the_record(
     deployment: PHSafeDeployment, shown: set[str], candidates: list[PHSafeDeployment]
 ) -> None:

@@ -39,7 +39,6 @@ from tests.attacker import (
     tells,
 )
 from tests.deployments import Deployment
-from tests.depth import deep_cases
 from tests.phsafe_deployments import Files, census, changed
 from tests.topdown_deployments import (
     TO_CHARGE,
@@ -167,6 +166,7 @@ class Attack:
         ]
 
 
+@pytest.mark.prove
 def test_no_hash_that_is_shown_can_be_tried_with_a_guessed_record(
     shown: set[str], candidates: list[TopDownDeployment]
 ) -> None:
@@ -179,8 +179,7 @@ def test_with_the_custodys_key_the_very_same_search_finds_the_record(
     assert Attack(shown, candidates).suspects([deployment.context.custody.version_key()]) == [TRUTH]
 
 
-@deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("version", ["content_version", "sorted_version"])
 def test_in_a_deployment_that_forgot_a_key_the_attacker_finds_the_record(
     version: str, candidates: list[TopDownDeployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
