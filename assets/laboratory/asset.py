@@ -169,12 +169,13 @@ def compute_digests(
 ) -> dict[str, tuple[str, str]]:
     """By point, the digests of all that its draws, and that its measures follow from, but the number of the draw. The
     same draws are attacked by further attackers, and measured by others."""
-    parts = {
+    parts: dict[str, Any] = {
         "version": VERSION,
         "records": session.content_version(dataset.cef_tables(), custody.version_key()),
         "laboratory": declaration.group,
         "tier": declaration.tier,
         "tracts": declaration.tracts,
+        **({} if declaration.counties is None else {"counties": declaration.counties}),
         "targets": declaration.targets,
         "attacks": {},
     }
@@ -190,10 +191,12 @@ def compute_digests(
 
 
 def read_truths(session: Session, declaration: LaboratoryDeclaration, dataset: DatasetDeclaration) -> dict[str, Truth]:
-    """By name, the declared number of tracts, spread evenly over all of the dataset."""
-    tracts = list_tracts(session, dataset)
-    number = min(declaration.tracts, len(tracts))
-    chosen = [tracts[place * len(tracts) // number] for place in range(number)]
+    """By name, the declared number of tracts or counties, spread evenly over all of the dataset."""
+    places, wanted = list_tracts(session, dataset), declaration.tracts
+    if declaration.counties is not None:
+        places, wanted = list(dict.fromkeys(names[:2] for names in places)), declaration.counties
+    number = min(wanted, len(places))
+    chosen = [places[each * len(places) // number] for each in range(number)]
     tier, groups = TIERS[declaration.tier], declaration.codes_of_groups
     return {"".join(names): Truth(read_tract(session, dataset, tier, names, groups)) for names in chosen}
 

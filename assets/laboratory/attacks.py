@@ -232,9 +232,10 @@ def _estimate_prior(publication: Publication, place: int, persons: Counts) -> Sh
     everywhere = np.flatnonzero(tier.table_of_cell == 0) if tier.thresholds else np.arange(len(variances))
     possible = np.ones(tier.shape) if tier.possible is None else tier.possible
     flat = (possible / possible.sum(axis=1, keepdims=True))[present]
-    factors, noise = tier.factors[:, present][everywhere], variances[everywhere] * publication.blocks
+    blocks = publication.blocks[place]
+    factors, noise = tier.factors[:, present][everywhere], variances[everywhere] * blocks
     around = Sums(factors, publication.totals[place][everywhere], noise)
-    return estimate_shares(around, persons[present] * publication.blocks, flat, _STEPS_AROUND)
+    return estimate_shares(around, persons[present] * blocks, flat, _STEPS_AROUND)
 
 
 def _find_likeliest_types(publication: Publication, known: Counts) -> Counts:
@@ -338,14 +339,14 @@ def _estimate_priors(publication: Publication, law: Law) -> Shares:
     have the shares of the block too, of which the noise is less than that of the sum of its types."""
     counted = len(publication.tier.frames) if publication.by_type else _DIFFERENCE
     deviation = law.standard_deviation * counted**0.5
-    priors = _clip(_margins(publication, of_tract=True), deviation * publication.blocks**0.5)
+    priors = _clip(_margins(publication, of_tract=True), deviation * publication.blocks[:, None] ** 0.5)
     if not publication.by_type:
         block = _margins(publication)
         priors = np.where(block > _CERTAIN * deviation, block, 0) + (_LEAST_WEIGHT + deviation**2) * priors
     return np.asarray(priors / priors.sum(axis=1, keepdims=True))
 
 
-def _clip(counts: Counts | Shares, deviation: float) -> Shares:
+def _clip(counts: Counts | Shares, deviation: float | Shares) -> Shares:
     """Shares from noisy counts, shape (blocks, categories), where those that noise alone explains are low and equal."""
     likely = np.maximum(np.where(counts > _CERTAIN * deviation, counts, 0), _LEAST)
     return np.asarray(likely / likely.sum(axis=1, keepdims=True))

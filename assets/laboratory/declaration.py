@@ -60,6 +60,11 @@ class LaboratoryDeclaration(Declaration):
     tracts: int = Field(
         5, ge=1, le=1000, strict=True, description="The number of tracts, spread over all of the dataset."
     )
+    counties: Annotated[int, Field(ge=1, le=1000, strict=True)] | SkipJsonSchema[None] = Field(
+        None,
+        description="In place of tracts, the number of counties, spread over all of the dataset, each with all of its "
+        "tracts: swaps cross tracts, and TopDown and the DHC measure the county too. In tiers T1 and T2.",
+    )
     draws: int = Field(
         20, ge=1, le=1000, strict=True, description="The number of draws of each method with each of its parameters."
     )
@@ -118,6 +123,13 @@ class LaboratoryDeclaration(Declaration):
             raise ValueError(f"attackers: {repeated[0]}: it is declared twice")
         if UNDO in self.attackers and self.tier.startswith("T4"):
             raise ValueError(f"attackers: {UNDO}: there is no reconstruction of records in tier {self.tier}")
+        if self.counties is not None:
+            if "tracts" in self.model_fields_set:
+                raise ValueError("counties: there are tracts too; declare one of them")
+            if self.tier not in ("T1", "T2"):
+                raise ValueError(f"counties: tier {self.tier} is not built for them; it is for T1, T2")
+        elif alone := [point for point in self.points if point.needs_counties]:
+            raise ValueError(f"methods: {alone[0].key}: it needs counties")
         # An attack of one's own guesses, as the built-in one does.
         attackers = {*self.attackers, *([LINK] if self.attacks else [])}
         for metric in self.metrics or ():

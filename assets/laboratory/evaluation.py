@@ -80,7 +80,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Truth:
-    """A tract, as the evaluator sees it."""
+    """A tract, or a county, as the evaluator sees it."""
 
     tract: Tract
 
@@ -221,7 +221,7 @@ def measure_baselines(truth: Truth) -> Iterator[Measure]:
     right = {
         "mode of others": guess_by_mode(tract.place, tract.category, categories),
         "share of others": truth.shares_of_others,
-        "share of tract": guess_by_share(np.zeros_like(tract.place), tract.category, categories),
+        "share of tract": guess_by_share(tract.tract[tract.place], tract.category, categories),
     }
     for subset, size, chosen in truth.cells():
         for name, shares in right.items():

@@ -70,6 +70,9 @@ class Point(ABC):
     random: ClassVar[bool] = True
     """Whether draws differ. If not, an attacker who knows all other records can try what the target's would publish."""
 
+    needs_counties: ClassVar[bool] = False
+    """Whether a tract by itself would give the same as another point."""
+
     @property
     @abstractmethod
     def parameters(self) -> str:
@@ -107,7 +110,7 @@ class Point(ABC):
     def publish(self, tract: Tract, counts: Counts, law: Law | None, around: Counts | None = None) -> Publication:
         """Counts of all types, from which tables follow, or of the cells of all tables; a law changed each of them, or
         they are exact for some records. `around` has those of the tables of the tract, shape (1, cells)."""
-        totals = np.broadcast_to(counts.sum(axis=0), counts.shape)
+        totals = tract.add_up(counts)
         of_tract = None if around is None else np.broadcast_to(around, (tract.blocks, around.shape[1]))
         named = tract.tier.name, self.method, self.parameters
         published = None
@@ -116,7 +119,8 @@ class Point(ABC):
             # Totals of what is published in more detail are sums.
             published_or_sum = published | (np.arange(counts.shape[1]) < len(tract.tier.groups))
             counts, totals = (np.where(published_or_sum, each, 0) for each in (counts, totals))
-        return Publication(*named, counts, totals, tract.blocks, law, around=of_tract, published=published)
+        blocks = np.bincount(tract.tract)[tract.tract]
+        return Publication(*named, counts, totals, blocks, law, around=of_tract, published=published)
 
 
 def count_cells(tract: Tract) -> Counts:

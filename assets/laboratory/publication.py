@@ -47,20 +47,20 @@ class Choice:
     above: int | None
 
 
-_OF_BLOCKS = ("counts", "totals", "around", "published")
+_OF_BLOCKS = ("counts", "totals", "blocks", "around", "published")
 """What a publication has in a row for each block."""
 
 
 @dataclass(frozen=True)
 class Publication:
-    """What is published of the blocks of a tract.
+    """What is published of the blocks of a tract, or of all tracts of a county.
 
     Attributes:
         counts: the counts of every block: those of the cells of all tables, shape (blocks, cells); or, of microdata and
             hypercubes, those of all types, shape (blocks, frames, categories).
         totals: the same of the whole tract, for each block, in the same shape. It is given because an attack may be
             given some blocks alone.
-        blocks: the number of blocks that the totals are of.
+        blocks: by block, the number of blocks that the totals are of.
         law: how each published count depends on the true one; None if they are exact for some records.
         measured: the noisy measurements that microdata were made of, if they are published too.
         places: by block, the number of the place that is published in place of it, whose counts it has; None if all
@@ -78,7 +78,7 @@ class Publication:
     parameters: str
     counts: Counts
     totals: Counts
-    blocks: int
+    blocks: Counts
     law: Law | None
     measured: tuple[Measured, ...] = ()
     places: NDArray[np.int64] | None = None

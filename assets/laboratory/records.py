@@ -35,11 +35,12 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Tract:
-    """The persons of a tract, by household. Households, group quarters among them, and blocks are numbered.
+    """The persons of a tract, or of a county with its tracts, by household. Households, group quarters among them, and
+    blocks are numbered.
 
     Attributes:
         block: by household, its block; shape (households,).
-        block_group: by block, its block group; ascending; shape (blocks,).
+        block_group, tract: by block, its block group, and the tract of a county; ascending; shape (blocks,).
         quarters: by household, whether it is group quarters.
         household: by person, the household; shape (persons,).
         adult: by person, whether 18 or older; the adults, if records are households.
@@ -50,6 +51,7 @@ class Tract:
     blocks: int
     block: Codes
     block_group: Codes
+    tract: Codes
     quarters: NDArray[np.bool_]
     household: Codes
     adult: NDArray[Any]
@@ -87,7 +89,13 @@ class Tract:
         if of_tract is None:
             return None
         one = np.zeros(1, dtype=np.int64)
-        return replace(self, tier=of_tract.tables, blocks=1, block=np.zeros_like(self.block), block_group=one)
+        block = np.zeros_like(self.block)
+        return replace(self, tier=of_tract.tables, blocks=1, block=block, block_group=one, tract=one)
+
+    @property
+    def is_county(self) -> bool:
+        """Whether it has several tracts."""
+        return bool(self.tract.any())
 
     def count(self) -> Counts:
         """The persons by block and type, shape (blocks, frames, categories)."""
@@ -96,6 +104,14 @@ class Tract:
         counted = np.bincount(types, minlength=self.blocks * frames * categories)
         return counted.reshape(self.blocks, frames, categories)
 
+    def add_up(self, counts: Counts) -> Counts:
+        """Of counts of blocks, shape (blocks, …), those of the tract of each block."""
+        if not self.is_county:
+            return np.broadcast_to(counts.sum(axis=0), counts.shape)
+        sums = np.zeros((int(self.tract.max()) + 1, *counts.shape[1:]), dtype=counts.dtype)
+        np.add.at(sums, self.tract, counts)
+        return np.asarray(sums[self.tract])
+
     def without(self, person: int) -> "Tract":
         """The same tract in the world where one person has not taken part. The household is smaller, or empty."""
         household, frame, category = (np.delete(codes, person) for codes in (self.household, self.frame, self.category))
@@ -103,7 +119,7 @@ class Tract:
         return replace(self, household=household, adult=adult, frame=frame, category=category)
 
 
-def list_tracts(session: Session, dataset: DatasetDeclaration) -> list[tuple[str, str, str]]:
+def list_tracts(session: Session, dataset: DatasetDeclaration) -> list[tuple[str, ...]]:
     """State, county and tract of every tract that has persons, in order."""
     units, persons = dataset.cef_tables()
     return session.rows("laboratory/tracts", units=units, persons=persons)
@@ -113,12 +129,13 @@ def read_tract(
     session: Session,
     dataset: DatasetDeclaration,
     tier: Tier,
-    names: tuple[str, str, str],
+    names: tuple[str, ...],
     groups: Mapping[str, int] | None = None,
 ) -> Tract:
-    """The records of a tract. `groups` has the numbers of groups that codes of race are in, for a tier of groups."""
+    """The records of the tract, or without a name of one of the county, of these names. `groups` has the numbers of
+    groups that codes of race are in, for a tier of groups."""
     tables = dict(zip(("units", "persons"), dataset.cef_tables(), strict=True))
-    values: dict[str, Any] = dict(zip(("state", "county", "tract"), names, strict=True))
+    values: dict[str, Any] = dict(zip(("state", "county", "tract"), names, strict=False))
     if tier is HOUSEHOLDS:
         return _read_households(session.arrow("laboratory/households", values | {"most": MOST_PERSONS}, **tables))
     by_sex = tier is not REDISTRICTING
@@ -129,19 +146,20 @@ def read_tract(
         none = len(tier.categories) - 1
         read = read.set_column(read.column_names.index("category"), "category", pc.fill_null(read["category"], none))
     else:
-        read = session.arrow("laboratory/persons", values, sex=by_sex, **tables)
+        read = session.arrow("laboratory/persons", values, sex=by_sex, of_tract="tract" in values, **tables)
     column = {name: read[name].to_numpy().astype(np.int64) for name in read.column_names}
     adult = column["age"] >= 18
     starts = AGES.get(tier.name, AGE_STARTS)
     group = np.searchsorted(starts, column["age"], side="right") - 1
     frame = column["sex"] * len(starts) + group if by_sex else adult.astype(np.int64)
     _, first = np.unique(column["unit"], return_index=True)
-    blocks = int(column["block"].max()) + 1
+    blocks, first_of_block = np.unique(column["block"], return_index=True)
     return Tract(
         tier,
-        blocks,
+        len(blocks),
         column["block"][first],
-        column["block_group"][np.unique(column["block"], return_index=True)[1]],
+        column["block_group"][first_of_block],
+        column["tract"][first_of_block] if "tract" in column else np.zeros_like(blocks),
         column["quarters"][first] == 1,
         column["unit"],
         adult,
@@ -159,6 +177,7 @@ def _read_households(read: pa.Table) -> Tract:
         blocks,
         column["block"],
         column["block_group"][np.unique(column["block"], return_index=True)[1]],
+        np.zeros(blocks, dtype=np.int64),
         np.zeros(len(persons), dtype=np.bool_),
         np.arange(len(persons)),
         persons - minors,

@@ -41,7 +41,9 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
     tables = np.isin(tier.table_of_cell, [names.index(name) for name in ("P1", "P2", "P3", "P4") if name in names])
     tables = tables if tables.any() else np.ones_like(tables)
     block = np.arange(len(exact))
-    levels = {"block": block, "block group": truth.tract.block_group, "tract": np.zeros_like(block)}
+    tract = truth.tract
+    levels = {"block": block, "block group": tract.block_group, "tract": tract.tract}
+    levels |= {"county": np.zeros_like(block)} if tract.is_county else {}
     for level, place in levels.items() if offered is None else [("block", block)]:
         ours, theirs = (_add_up(counts, place) for counts in (published, exact))
         shown = np.ones(theirs.shape, dtype=np.bool_) if offered is None else offered

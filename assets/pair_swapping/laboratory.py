@@ -38,7 +38,7 @@ class PairSwapped(Changing):
         members = occupied[np.argsort(tract.block[occupied], kind="stable")]
         group = np.unique(np.stack([tract.sizes, tract.adults], axis=1)[members], axis=0, return_inverse=True)[1]
         above = np.zeros((4, tract.blocks), dtype=np.int32)
-        above[0] = tract.block_group
+        above[:2] = tract.block_group, tract.tract
         households = Households(
             tract.block[members].astype(np.int32),
             group.ravel().astype(np.int32),

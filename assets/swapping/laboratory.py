@@ -1,5 +1,5 @@
-"""Permutation swapping in the laboratory: households of a tract are swapped between its blocks, also after randomized
-response on race and ethnicity."""
+"""Permutation swapping in the laboratory: households of a tract or county are swapped between its blocks, also after
+randomized response on race and ethnicity."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,8 @@ _MOST_PAIRS = 200
 
 @dataclass(frozen=True)
 class Swapped(Changing):
-    """Exact tables of records whose households were swapped at a rate, among those of the tract that match.
+    """Exact tables of records whose households were swapped at a rate, among those of the tract, or the county, that
+    match.
 
     Attributes:
         rare_rate: the rate of households with a person whose race and ethnicity at most `at_most` households of the
@@ -101,7 +102,7 @@ class Swapped(Changing):
         return np.concatenate(ratios), max(losses)
 
     def _find_places(self, tract: Tract) -> NDArray[np.int64]:
-        """By household, the place within which it is swapped: the tract."""
+        """By household, the place within which it is swapped: all of them in the same one."""
         return np.zeros_like(tract.block)
 
     def _find_rare(self, tract: Tract) -> NDArray[np.bool_]:
@@ -124,6 +125,20 @@ class SwappedInGroups(Swapped):
 
     def _find_places(self, tract: Tract) -> NDArray[np.int64]:
         return tract.block_group[tract.block]
+
+
+@dataclass(frozen=True)
+class SwappedInTracts(Swapped):
+    """The same among the households of a tract of a county."""
+
+    needs_counties = True
+
+    @property
+    def parameters(self) -> str:
+        return f"{super().parameters}, in tracts"
+
+    def _find_places(self, tract: Tract) -> NDArray[np.int64]:
+        return tract.tract[tract.block]
 
 
 @dataclass(frozen=True)
@@ -172,6 +187,9 @@ class SwappingGrid(Grid):
     match: tuple[Literal["persons", "adults"], ...] = Field(
         ("persons",), min_length=1, description="The match variables: the persons, or the adults, of a household."
     )
+    in_tracts: bool = Field(
+        False, description="Whether there are further points, in which swaps stay within the tracts of a county."
+    )
     rare: RareRate | SkipJsonSchema[None] = Field(
         None, description="Further points, in which households with rare persons have a rate of their own."
     )
@@ -196,6 +214,8 @@ class SwappingGrid(Grid):
         points = [Swapped(rate, self.match) for rate in self.rates]
         if self.in_block_groups:
             points += [SwappedInGroups(rate, self.match) for rate in self.rates]
+        if self.in_tracts:
+            points += [SwappedInTracts(rate, self.match) for rate in self.rates]
         if self.rare is not None:
             points += [Swapped(rate, self.match, self.rare.rate, self.rare.at_most) for rate in self.rates]
         if self.second_rate is not None:

@@ -1,12 +1,13 @@
-"""TopDown's redistricting data in the laboratory: noisy measurements of a tract, its block groups and blocks, and the
-microdata that are estimated from them.
+"""TopDown's redistricting data in the laboratory: noisy measurements of a tract, its block groups and blocks, or of a
+county with these, and the microdata that are estimated from them.
 
-A tract is taken by itself: levels above it, and their part of ρ, are left out, and its own measurements are the widest.
+A tract or county is taken by itself: levels above it, and their part of ρ, are left out, and its own measurements are
+the widest.
 The histogram has what T1 tells apart: voting age, ethnicity and race. Queries of group quarters are left out, and the
 others have the shares of the 2020 Census among themselves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -28,7 +29,6 @@ from mechanisms.topdown.schema import Attribute, Schema
 SCHEMA = Schema("persons", (Attribute("votingage", 2), Attribute("hispanic", 2), Attribute("cenrace", RACES)))
 """Its cells are the types of T1, in their order."""
 
-_LEVELS = ("Tract", "Block_Group", "Block")
 _PAIRS = 500
 
 
@@ -55,11 +55,10 @@ class TopDown(Point):
         ratios = self.compare(tract, measured, choose_pairs(tract, key))
         return Draw(replace(published, measured=tuple(self.describe(tract, measured))), ratios, None)
 
-    @property
-    def variances(self) -> dict[tuple[str, str], Fraction]:
+    def find_variances(self, levels: Iterable[str]) -> dict[tuple[str, str], Fraction]:
         """σ² of each level and query: 1/ρ of it."""
         shares = {}
-        for level in _LEVELS:
+        for level in levels:
             queries = {query: share for query, share in PERSON_ALLOCATION.queries[level].items() if "hh" not in query}
             whole = sum(queries.values())
             for query, share in queries.items():
@@ -68,22 +67,21 @@ class TopDown(Point):
 
     def measure(self, tract: Tract, key: bytes) -> dict[tuple[str, str], Counts]:
         """By level and query, the noisy answers of all places, shape (places, cells)."""
-        return measure_levels(tract, key, MECHANISM, SCHEMA, self.variances)
+        return measure_levels(tract, key, MECHANISM, SCHEMA, self.find_variances(list_places(tract)))
 
     def estimate(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> Counts:
         """The microdata, as the counts of all types by block."""
         from mechanisms.topdown.estimation import Measurement, estimate
         from mechanisms.topdown.feasibility import FREE, Limits
 
-        above = None
-        parents = {"Tract": np.zeros(1, np.int64), "Block_Group": np.zeros(int(tract.block_group.max()) + 1, np.int64)}
-        for level, parent in (*parents.items(), ("Block", tract.block_group)):
+        above, variances = None, self.find_variances(list_places(tract))
+        for level, parent in list_parents(tract).items():
             found = np.zeros((len(parent), SCHEMA.size), dtype=np.int64)
             for number in range(int(parent.max()) + 1):
                 children = np.flatnonzero(parent == number)
                 answers = [
                     Measurement(query, variance, measured[of, query][children])
-                    for (of, query), variance in self.variances.items()
+                    for (of, query), variance in variances.items()
                     if of == level
                 ]
                 bounds = np.zeros((len(children), 1), np.int64), np.full((len(children), 1), 10**6)
@@ -96,14 +94,15 @@ class TopDown(Point):
 
     def describe(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> list[Measured]:
         """The measurements as they are published, of blocks and of the block groups around them."""
-        queries = [query for level, query in self.variances if level == "Block"]
-        return describe_queries(tract, SCHEMA, queries, measured, self.variances)
+        variances = self.find_variances(("Block_Group", "Block"))
+        queries = [query for level, query in variances if level == "Block"]
+        return describe_queries(tract, SCHEMA, queries, measured, variances)
 
     def compare(
         self, tract: Tract, measured: dict[tuple[str, str], Counts], pairs: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """As `compare_worlds`, of all measurements."""
-        return compare_worlds(tract, pairs, SCHEMA, measured, self.variances)
+        return compare_worlds(tract, pairs, SCHEMA, measured, self.find_variances(list_places(tract)))
 
 
 def choose_pairs(tract: Tract, key: bytes) -> NDArray[np.int64]:
@@ -172,9 +171,19 @@ def describe_queries(
 
 
 def list_places(tract: Tract) -> dict[str, NDArray[np.int64]]:
-    """By level, the place of each block."""
+    """By level, the widest first, the place of each block."""
     blocks = np.arange(tract.blocks)
-    return {"Tract": np.zeros_like(blocks), "Block_Group": tract.block_group, "Block": blocks}
+    widest = {"County": np.zeros_like(blocks)} if tract.is_county else {}
+    return {**widest, "Tract": tract.tract, "Block_Group": tract.block_group, "Block": blocks}
+
+
+def list_parents(tract: Tract) -> dict[str, NDArray[np.int64]]:
+    """By level, the widest first, the place of the level above that each place is in; 0 of the widest."""
+    above, parents = np.zeros(tract.blocks, dtype=np.int64), {}
+    for level, places in list_places(tract).items():
+        parents[level] = above[np.unique(places, return_index=True)[1]]
+        above = places
+    return parents
 
 
 def count_levels(tract: Tract, schema: Schema) -> dict[str, Counts]:
@@ -191,8 +200,8 @@ class TopDownGrid(Grid):
 
     rhos: tuple[Rho, ...] = Field(
         min_length=1,
-        description="ρ of all levels of the 2020 Census together, which had 2.56; the tract, its block groups and "
-        "blocks get their shares of it.",
+        description="ρ of all levels of the 2020 Census together, which had 2.56; the tract or county and the levels "
+        "below it get their shares of it.",
     )
 
     def points(self) -> Sequence[Point]:

@@ -1,10 +1,10 @@
-"""The DHC in the laboratory: persons of a tract by sex and age, within its redistricting data by TopDown.
+"""The DHC in the laboratory: persons of a tract or county by sex and age, within its redistricting data by TopDown.
 
 As there, a tract is taken by itself. Relationships and group quarters, which the records of the tier do not have, are
 left out of queries; those that then ask no more than another one are not measured. Ages are the groups of the tier.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -21,6 +21,7 @@ from assets.topdown.laboratory import (
     choose_pairs,
     compare_worlds,
     describe_queries,
+    list_parents,
     list_places,
     measure_levels,
 )
@@ -52,7 +53,7 @@ _QUERIES: Mapping[str, str] = {
 """Those that are measured, with the query of production whose ρ each has."""
 _TYPES = (_FINE, DETAILED)
 """Those of them that tell race and ethnicity apart by sex and age, which the attacker uses."""
-_LEVELS = {"Tract": "Tract_Subset", "Block_Group": "Block_Group", "Block": "Block"}
+_LEVELS = {"County": "County", "Tract": "Tract_Subset", "Block_Group": "Block_Group", "Block": "Block"}
 """By level, that of production."""
 
 
@@ -74,12 +75,11 @@ class DHC(Point):
     def parameters(self) -> str:
         return f"budgets × {float(self.factor):g}"
 
-    @property
-    def variances(self) -> dict[tuple[str, str], Fraction]:
+    def find_variances(self, levels: Iterable[str]) -> dict[tuple[str, str], Fraction]:
         """σ² of each level and query: 1/ρ of it."""
         return {
-            (level, query): 1 / (self.factor * PERSON_ALLOCATION.part(of_production, asked).rho)
-            for level, of_production in _LEVELS.items()
+            (level, query): 1 / (self.factor * PERSON_ALLOCATION.part(_LEVELS[level], asked).rho)
+            for level in levels
             for query, asked in _QUERIES.items()
         }
 
@@ -87,7 +87,7 @@ class DHC(Point):
         within = TopDown(self.factor * REDISTRICTING_ALLOCATION.loss.rho, measurements=True)
         adults = replace(tract, tier=REDISTRICTING, frame=tract.adult.astype(np.int64))
         before = within.measure(adults, key)
-        variances = self.variances
+        variances = self.find_variances(list_places(tract))
         measured = measure_levels(tract, key, MECHANISM, SCHEMA, variances)
         found = _estimate(tract, within.estimate(adults, before), measured, variances)
         published = self.publish(tract, found, None)
@@ -114,24 +114,21 @@ def _estimate(
 
     first = Pass(tuple(_QUERIES)[:4], ("hispanic * sex * votingage * cenrace", _FINE))
     plan = Plan(SCHEMA, _HELD, (first, Pass((DETAILED,), (DETAILED,))))
-    places, groups, of_cell = list_places(tract), int(tract.block_group.max()) + 1, SCHEMA.marginal(_HELD).cells
-    above = np.zeros((1, SCHEMA.size), dtype=np.int64)
-    for level, parents in (
-        ("Tract", np.zeros(1, np.int64)),
-        ("Block_Group", np.zeros(groups, np.int64)),
-        ("Block", tract.block_group),
-    ):
+    places, of_cell = list_places(tract), SCHEMA.marginal(_HELD).cells
+    above: Counts | None = None
+    for level, parents in list_parents(tract).items():
         of_level = np.zeros((len(parents), held[0].size), dtype=np.int64)
         np.add.at(of_level, places[level], held.reshape(len(held), -1))
         found = np.zeros((len(parents), SCHEMA.size), dtype=np.int64)
         for number in range(int(parents.max()) + 1):
             children = np.flatnonzero(parents == number)
             own = of_level[children]
-            cells = np.flatnonzero(own.sum(axis=0)[of_cell] if level == "Tract" else above[number])
+            cells = np.flatnonzero(own.sum(axis=0)[of_cell] if above is None else above[number])
             read = partial(_read, measured, variances, level, children)
-            family = Family(plan, cells, None if level == "Tract" else above[number, cells], own, read)
+            family = Family(plan, cells, None if above is None else above[number, cells], own, read)
             found[np.ix_(children, cells)] = estimate(family).counts
         above = found
+    assert above is not None
     return above.reshape(-1, *tract.tier.shape)
 
 

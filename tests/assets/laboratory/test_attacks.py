@@ -53,7 +53,8 @@ def make_truth(tier: Tier, households: int = 240, blocks: int = 8) -> Truth:
     category = np.where(rng.random(len(household)) < 0.9, race[household], rng.integers(0, 12, len(household)))
     nobody = np.zeros(households, dtype=bool)
     block, groups = rng.integers(0, blocks, households), np.arange(blocks) // 4
-    return Truth(Tract(tier, blocks, block, groups, nobody, household, adult, frame, category))
+    tract = np.zeros_like(groups)
+    return Truth(Tract(tier, blocks, block, groups, tract, nobody, household, adult, frame, category))
 
 
 def find(measures: Iterable[Measure], subset: str, measure: str) -> float:
@@ -70,7 +71,7 @@ class Blank(Point):
         totals = np.zeros((tract.blocks, *tract.tier.shape), dtype=np.int64)
         totals[:, 0, :4] = [6000, 2000, 1000, 1000]
         law = LaplaceLaw(1e9)
-        published = Publication(tract.tier.name, "blank", "", np.zeros_like(totals), totals, 0, law)
+        published = Publication(tract.tier.name, "blank", "", np.zeros_like(totals), totals, tract.tract, law)
         return Draw(published, np.zeros(0), None)
 
 
@@ -136,6 +137,7 @@ def test_a_person_who_is_left_out_changes_the_swaps_of_two_strata_alone() -> Non
         REDISTRICTING,
         6,
         block,
+        np.zeros(6, dtype=np.int64),
         np.zeros(6, dtype=np.int64),
         np.zeros(120, dtype=bool),
         household,

@@ -14,13 +14,14 @@ from typing import Any, cast
 
 import dagster as dg
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
-from assets.laboratory.asset import compute_digests
+from assets.laboratory.asset import compute_digests, read_truths
 from assets.laboratory.evaluation import NONMODAL
 from assets.laboratory.grid import Part, Setting, measure_parts
 from assets.laboratory.measures import ATTACKERS, FURTHER_MEASURES, MEASURES
@@ -49,11 +50,12 @@ def declare(**changes: Any) -> Laboratory:
         "name": "risk", "dataset": "town", "title": "Risk", "tier": "T1", "tracts": 1, "draws": 2, "targets": 4,
         "methods": METHODS,
     }  # fmt: skip
-    return Laboratory(LaboratoryAttributes.model_validate(declared | changes))
+    given = {name: value for name, value in (declared | changes).items() if value is not None}
+    return Laboratory(LaboratoryAttributes.model_validate(given))
 
 
-def town(**changes: Any) -> DatasetDeclaration:
-    population = SyntheticPopulation(seed=1, households=250, states=["01"], detailed_codes=True)
+def town(households: int = 250, **changes: Any) -> DatasetDeclaration:
+    population = SyntheticPopulation(seed=1, households=households, states=["01"], detailed_codes=True)
     return synthetic_census(population, name="town", cap=100).model_copy(update=changes)
 
 
@@ -87,9 +89,9 @@ class Deployed:
 
 
 @contextmanager
-def deploy(root: Path) -> Iterator[Deployed]:
+def deploy(root: Path, households: int = 250, **changes: Any) -> Iterator[Deployed]:
     os.environ["STIRRED_HOME"] = str(root / "var")
-    components = [Dataset(town()), declare(methods=METHODS | TOO_LARGE)]
+    components = [Dataset(town(households)), declare(**{"methods": METHODS | TOO_LARGE} | changes)]
     tree = SimpleNamespace(get_all_components=lambda kind: [each for each in components if isinstance(each, kind)])
     context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=root, component_tree=tree))
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
@@ -169,6 +171,38 @@ def test_a_grid_is_made_in_any_number_of_runs_and_processes_with_the_same_number
     assert all(ratios[key] <= ratios[*key[:2], "ln ratio, bound"] * (1 + 1e-12) for key in greatest), "in every draw"
     _require_results(deployed.folder)
     _require_digests(deployed.root)
+
+
+@pytest.mark.prove
+def test_a_county_is_compared_with_all_of_its_tracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails for: a county of one tract, tracts whose blocks or block groups are taken for one, and methods that do not
+    run on several."""
+    monkeypatch.setenv("STIRRED_HOME", "")
+    methods = {"swapping": {"rates": [0.9], "in_tracts": True}, "dhc": {"factors": [16]}}
+    of_county = {"tier": "T2", "tracts": None, "counties": 1, "draws": 1, "targets": 2, "methods": methods}
+    declaration, of_tracts = (declare(**each).declaration for each in (of_county, {"tier": "T2", "tracts": 5}))
+    with deploy(tmp_path, 1500, **of_county) as made:
+        assert made.run("0001|no-protection", "0001|dhc-budgets-16")["made now"].value == 4
+        custody = Custody(
+            folder=str(tmp_path / "custody"), databases=str(tmp_path / "warehouse"), variable="STIRRED_TEST_MASTER_KEY"
+        )
+        with Warehouse(folder=str(tmp_path / "warehouse"), threads=1).session(reads=[Zone.CONFIDENTIAL]) as session:
+            (county,) = read_truths(session, declaration, town(1500)).values()
+            tracts = [truth.tract for truth in read_truths(session, of_tracts, town(1500)).values()]
+            digests = [compute_digests(session, custody, each, town(1500), {}) for each in (declaration, of_tracts)]
+        rows = pq.read_table(made.folder / "results.parquet").to_pylist()
+    assert len(tracts) == 2
+    assert np.array_equal(county.counts, np.concatenate([tract.count() for tract in tracts]))
+    assert county.tract.tract.tolist() == np.repeat([0, 1], [tract.blocks for tract in tracts]).tolist()
+    groups = [tract.block_group for tract in tracts]
+    assert county.tract.block_group.tolist() == np.concatenate([groups[0], groups[1] + groups[0].max() + 1]).tolist()
+    assert digests[0]["no-protection"] != digests[1]["no-protection"]
+    wrong = {
+        row["parameters"]: row["value"]
+        for row in rows
+        if (row["method"], row["subset"], row["measure"]) == ("swapping", "cells of a tract, not 0", ERROR[-1])
+    }
+    assert wrong["0.9 by persons"] > wrong["0.9 by persons, in tracts"] == 0
 
 
 def _require_digests(root: Path) -> None:
@@ -330,6 +364,8 @@ def test_all_methods_of_a_tier_are_in_one_picture() -> None:
         ({"methods": {"swapping": {"rates": [1]}}}, "strictly between 0 and 1"),
         ({"methods": {"swapping": {"rates": [0.2], "then_p_tables": True}}}, "then_p_tables: no p_tables are declared"),
         ({"methods": {"shuffling": {}}}, "methods.shuffling"),
+        ({"counties": 2}, "counties: there are tracts too; declare one of them"),
+        ({"methods": {"swapping": {"rates": [0.5], "in_tracts": True}}}, "persons-in-tracts: it needs counties"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_by_name(changes: Mapping[str, Any], says: str) -> None:

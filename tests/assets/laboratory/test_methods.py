@@ -30,7 +30,7 @@ from assets.pair_swapping.laboratory import PairSwapped
 from assets.phsafe.laboratory import PHSafe
 from assets.safetab.laboratory import SafeTab
 from assets.suppression.laboratory import Suppressed
-from assets.swapping.laboratory import Randomized, Swapped, SwappedInGroups
+from assets.swapping.laboratory import Randomized, Swapped, SwappedInGroups, SwappedInTracts
 from assets.table_builder.laboratory import NoisyHypercube, PerturbedCounts
 from assets.topdown.dhc.laboratory import DHC
 from assets.topdown.dhc.laboratory import SCHEMA as DHC_SCHEMA
@@ -104,6 +104,38 @@ def test_rare_households_have_a_rate_of_their_own_and_a_first_stir_stays_in_the_
     assert 0 < np.abs(only.log_ratios).max() <= only.bound
 
 
+def test_in_a_county_swaps_cross_tracts_and_topdown_measures_the_county(t1: Truth) -> None:
+    """Fails for: swaps that stay within tracts or block groups in any case, totals and numbers of blocks of the county
+    in place of the tract's, and a level that is not measured, or whose places are in others than their own."""
+    group, tract = np.arange(8) // 2, np.arange(8) // 4
+    county = Truth(replace(t1.tract, block_group=group, tract=tract))
+    errors, first = {}, tract[t1.tract.block]
+    for point in (Swapped(HALF, BY_PERSONS), SwappedInTracts(HALF, BY_PERSONS), SwappedInGroups(HALF, BY_PERSONS)):
+        block = point.change(county.tract, KEY).tract.block
+        crossed = (tract[block] != first).mean(), (group[block] != group[t1.tract.block]).mean()
+        assert [share > 0.1 for share in crossed] == [type(point) is Swapped, type(point) is not SwappedInGroups]
+        assert [share > 0 for share in crossed] == [share > 0.1 for share in crossed]
+        published = point.draw(county.tract, KEY).publication
+        errors[point.key] = {
+            level: find(measure_utility(county, published), f"cells of a {level}, not 0", "mean absolute error") > 0
+            for level in ("block", "block group", "tract", "county")
+        }
+        assert np.array_equal(published.totals[3], published.counts[:4].sum(axis=0))
+        assert np.array_equal(published.totals[4], published.counts[4:].sum(axis=0))
+        assert published.blocks.tolist() == [4] * 8
+    assert [list(wrong.values()) for wrong in errors.values()] == [
+        [True, True, True, False], [True, True, False, False], [True, False, False, False],
+    ]  # fmt: skip
+    topdown = TopDown(Fraction(10**6), measurements=True)
+    measured = topdown.measure(county.tract, KEY)
+    assert {level: len(counts) for (level, query), counts in measured.items() if query == "total"} == {
+        "County": 1, "Tract": 2, "Block_Group": 4, "Block": 8,
+    }  # fmt: skip
+    share = Fraction(447, 4099) * Fraction(3126, 4097 - 20)
+    assert topdown.find_variances(["County"])["County", "total"] == 1 / (10**6 * share), "but for two queries"
+    assert np.array_equal(topdown.estimate(county.tract, measured), county.counts), "next to no noise"
+
+
 def test_topdown_measures_with_the_declared_noise_and_the_same_noise_without_a_person(t1: Truth) -> None:
     """Told apart from: noise of σ² = 1/2ρ, a tract that is not the root of its own tree, microdata that do not agree
     with it, and noise that depends on the counts."""
@@ -149,7 +181,7 @@ def test_the_dhc_lies_within_the_redistricting_data_of_the_same_draw(t2: Truth) 
             assert np.array_equal(ours.cells[adult], np.broadcast_to(theirs.cells[1], (adult.sum(), 126)))
     right = [np.minimum(published.counts, t2.counts).sum() / t2.counts.sum() for published in drawn]
     assert right[0] < 0.5 < 0.95 < right[1]
-    shares = DHC(Fraction(1), measurements=True).variances
+    shares = DHC(Fraction(1), measurements=True).find_variances(("Tract", "Block_Group", "Block"))
     assert shares["Block", "detailed"] == Fraction(10**4, 11)
     assert shares["Block_Group", "hispanic * sex"] == Fraction(10**4, 430)
     assert shares["Tract", "age_38_groups * sex"] == Fraction(10**4, 868)
@@ -362,10 +394,8 @@ def test_files_are_measured_by_their_keys_and_by_whom_they_repeat(t2: Truth) -> 
 def test_who_is_drawn_from_the_shares_of_the_tract_is_right_by_chance() -> None:
     """Two blocks, each of one frame and category of its own: half of the records, with or without replacement. In T3,
     keys are the same if their groups of ages are, as in the agreement of a reconstruction."""
-    nobody, household = np.zeros(2, dtype=bool), np.repeat([0, 1], 2000)
-    tract = Tract(
-        REDISTRICTING, 2, np.arange(2), np.zeros(2, dtype=np.int64), nobody, household, household, household, household
-    )
+    one, nobody, household = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=bool), np.repeat([0, 1], 2000)
+    tract = Tract(REDISTRICTING, 2, np.arange(2), one, one, nobody, household, household, household, household)
     with_years = replace(tract, tier=WITH_TRACT, frame=85 + household)
     for each, keys in ((tract, 0.5), (with_years, 1)):
         rows = list(measure_baselines(Truth(each)))
@@ -538,8 +568,9 @@ def make_truth_of_types(tier: Tier, records: int = 160, blocks: int = 5) -> Trut
     else:
         category = np.where(category == 5, len(tier.groups), category)
     alone, none = np.arange(records), np.zeros(records, dtype=bool)
-    adult = np.ones(records, dtype=np.int64)
-    return Truth(Tract(tier, blocks, block, np.arange(blocks) // 3, none, alone, adult, frame, category))
+    adult, group = np.ones(records, dtype=np.int64), np.arange(blocks) // 3
+    tract = np.zeros_like(group)
+    return Truth(Tract(tier, blocks, block, group, tract, none, alone, adult, frame, category))
 
 
 def find_right(truth: Truth, publication: Publication, attack: Attack = link) -> float:
