@@ -194,7 +194,7 @@ def _require_undone(truth: Truth, published: Publication, linked: Guesses) -> No
 def test_a_poor_file_is_right_about_a_third_and_names_nobody_who_is_missing() -> None:
     """Told apart from: errors that cancel, another block that may be the same one, and a file that grows better the
     more often it is made."""
-    truth = make_truth(SUMMARY_FILE, 2000, 40)
+    truth = make_truth(SUMMARY_FILE, 1500, 30)
     (file, there), (again, _) = (truth.spoil_file(KEY) for _ in range(2))
     assert np.array_equal(file.block, again.block)
     persons, right = len(truth.tract.household), truth.file
