@@ -15,6 +15,7 @@ from mechanisms import delimited
 from mechanisms.pair_swapping.pairing import Households, Places, swap_pairs
 from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.row_digests import sum_of_digests
+from mechanisms.row_texts import write_lines
 from mechanisms.sampling.goodness import bin_draws
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
@@ -60,7 +61,9 @@ def compile_kernels() -> None:
     table = PTable((Row((0,), (1,)), Row((0, 1), (1, 1))))
     table.draw(ones, stream)
     table.look_up(ones, ones)
-    sum_of_digests(b"", np.frombuffer(b"0", dtype=np.uint8), np.array([0, 1]))
+    text = np.frombuffer(b"0", dtype=np.uint8), np.array([0, 1])
+    sum_of_digests(b"", *text)
+    write_lines(text, ones[None], [0, 2])
     delimited.form([np.frombuffer(b"0", dtype=np.uint8)], 1, 1)
 
 

@@ -251,7 +251,7 @@ def make_cube(session: Session, table: PublishedTable) -> Cube:
     for group in groups:
         keys = [*group, *(columns[name].total for name in group if columns[name].total)]
         named = naming.get(group[-1])
-        codes = session.stage("codes_of_cube", _CODES, table=table.table, columns=keys, named=named)
+        codes = session.stage("codes_of_cube", _CODES, table=table.source, columns=keys, named=named)
         (number,) = session.row(_COUNT_CODES, codes=codes)
         if number > MOST_CODES:
             raise UnfitTableError(f"{', '.join(group)} has {number:,} codes, and the format takes {MOST_CODES:,}")
@@ -262,7 +262,7 @@ def make_cube(session: Session, table: PublishedTable) -> Cube:
         listed = listed.append_column(_ID, pa.array([code.id for code in dimension.used_codes], pa.string()))
         listed = listed.append_column(_PLACE, pa.array(range(dimension.used), pa.int64()))
         joined.append((session.register(f"listed_{len(joined)}", listed), keys))
-    types = session.columns(table.table)
+    types = session.columns(table.source)
     figures = tuple(
         Figure(encode_name(column.name), column, _count_decimals(types[column.name]))
         for column in table.columns
@@ -274,7 +274,7 @@ def make_cube(session: Session, table: PublishedTable) -> Cube:
         "cells_of_cube",
         "publication/cube",
         {"normal": "E" if table.interval else "A"},
-        table=table.table,
+        table=table.source,
         codes=joined,
         code_id=_ID,
         code_place=_PLACE,

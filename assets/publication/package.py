@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass as recorded
 
@@ -32,7 +33,7 @@ from assets.release.statement import RECORDED, Parameter, Sha256
 from assets.texts import FORMULA_SIGNS, SIGNED_NUMBER, is_formula
 from resources.chain import NOT_CHARGED
 from resources.statements import SQL, Fragment, Table, quote, quote_literal
-from resources.warehouse import ROWS_HASHED, Session
+from resources.warehouse import ROWS_HASHED, Session, read_lists, read_texts
 
 _DISTINCT = SQL("publication/distinct", "SELECT count(*) FROM (SELECT DISTINCT {{ columns | ids }} FROM {{ table }})")
 _GROUPS = SQL("publication/groups", "SELECT DISTINCT {{ columns | ids }} FROM {{ table }} ORDER BY ALL LIMIT $most")
@@ -163,7 +164,7 @@ def _find_groups(session: Session, published: PublishedTable) -> Sequence["_Grou
     the whole table, or all rows with the same values in all but the last of the first columns. None if there are none,
     or too many, or their values would not come back from Arrow with the same types.
     """
-    first, kinds = _first_columns(published), session.columns(published.table)
+    first, kinds = _first_columns(published), session.columns(published.source)
     if not first or not all(_SAME_IN_ARROW.fullmatch(kinds[column.name]) for column in published.columns):
         return None
     if _is_in_order(session, published.table, _WHOLE, first):
@@ -186,7 +187,7 @@ class _Group:
     values: Sequence[object] = ()
 
     def read(
-        self, session: Session, table: Table, columns: Sequence[str | Fragment], rows: int, order: str = ""
+        self, session: Session, table: Table, columns: Sequence[str | Fragment], rows: int, order: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         """Some columns of its rows, as they are stored or in order, in batches of about so many.
 
@@ -240,24 +241,36 @@ def _write_rows(session: Session, folder: Path, published: PublishedTable, rows:
     """Write a table as CSV and as Parquet. DuckDB sorts many rows on disk, so those in order are not sorted; few are
     sorted in less time than they take through Arrow."""
     groups = _find_groups(session, published) if rows > _FEW_ROWS else None
+    missing = _missing_marker(session, published)
+    if published.numbers:
+        yield from _write_numbers(session, folder, published, groups, rows, missing)
+        return
     order = () if groups else _order_rows(session, published, rows)
-    for missing in (_missing_marker(session, published), None):
+    for marker in (missing, None):
         with session.open_sibling() as reading:
-            source: Table | Fragment = published.table
+            source = published.source
             # Parquet row groups would end where those of storage do.
-            if groups and (groups != [_WHOLE] or missing is None):
-                source = session.register("rows", _read_groups(reading, published, groups))
-            yield _write_file(session, folder, published, source, order, rows, missing)
+            if groups and (groups != [_WHOLE] or marker is None):
+                columns = [column.name for column in published.columns]
+                source = session.register("rows", _read_groups(reading, published, groups, columns))
+            yield _write_file(session, folder, published, source, order, rows, marker)
 
 
-def _read_groups(session: Session, published: PublishedTable, groups: Sequence[_Group]) -> pa.RecordBatchReader:
-    """The rows of groups in batches of so many that DuckDB ends Parquet row groups where it would if it sorted them."""
-    columns = [column.name for column in published.columns]
+def _read_groups(
+    session: Session,
+    published: PublishedTable,
+    groups: Sequence[_Group],
+    columns: Sequence[str],
+    order: Sequence[PublishedColumn] = (),
+) -> pa.RecordBatchReader:
+    """The rows of groups, as they are stored or in order, in batches of so many that DuckDB ends Parquet row groups
+    where it would if it sorted them."""
+    names = [column.name for column in order]
 
     def read() -> Iterator[pa.RecordBatch]:
         left = schema.empty_table()
         for group in groups:
-            for batch in group.read(session, published.table, columns, _ROWS_TOGETHER):
+            for batch in group.read(session, published.table, columns, _ROWS_TOGETHER, names):
                 left = pa.concat_tables([left, pa.Table.from_batches([batch])])
                 whole = len(left) - len(left) % _ROWS_TOGETHER
                 if whole:
@@ -267,6 +280,79 @@ def _read_groups(session: Session, published: PublishedTable, groups: Sequence[_
 
     schema = session.arrow(_NO_ROWS, table=published.table, columns=columns).schema
     return pa.RecordBatchReader.from_batches(schema, read())
+
+
+def _write_numbers(
+    session: Session,
+    folder: Path,
+    published: PublishedTable,
+    groups: Sequence[_Group] | None,
+    rows: int,
+    missing: str,
+) -> Iterator[DataFile]:
+    """Write a table of hundreds of columns, whose numbers are stored in lists, as CSV and as Parquet in one pass: from
+    groups as of `_find_groups`, or else sorted. DuckDB takes several times as long.
+
+    Raises ValueError if the primary key does not tell the rows apart, a list has another number of numbers than
+    columns, or another number of rows is written.
+    """
+    # Numba takes a while to import, and few releases have such tables.
+    from mechanisms.row_texts import write_lines
+
+    key = published.columns[: len(published.primary_key)]
+    texts = [column.name for column in key]
+    if not groups and session.row(_DISTINCT, table=published.table, columns=texts) != (rows,):
+        raise ValueError(f"product {published.name}: its primary key does not tell its rows apart")
+    kinds = session.columns(published.source)
+    digits = {name: int(decimal[1]) for name, kind in kinds.items() if (decimal := _DECIMAL.fullmatch(kind))}
+    others = [column.name for column in published.columns[len(key) :]]
+    place = {name: number for number, name in enumerate(others)}
+    types = [pa.string() for _ in texts] + [pa.float64() if name in digits else pa.int64() for name in others]
+    schema = pa.schema(list(zip([*texts, *others], types, strict=True)))
+    paths = [folder / f"{published.name}.{end}" for end in ("csv", "parquet")]
+    written = 0
+    with paths[0].open("wb") as lines, pq.ParquetWriter(paths[1], schema, compression="zstd") as writer:
+        header = _join_fields([pa.array([name]) for name in schema.names], published.delimiter, missing)
+        lines.write(f"{header[0]}\n".encode())
+        stored = [*texts, *published.numbers]
+        for batch in _read_groups(session, published, groups or [_WHOLE], stored, () if groups else key):
+            numbers = np.empty((batch.num_rows, len(others)), dtype=np.int64)
+            for lists, own in published.numbers.items():
+                numbers[:, [place[name] for name in own]] = read_lists(batch[lists], len(own))
+            begins = read_texts(_join_fields([batch[name] for name in texts], published.delimiter, missing))
+            lines.write(write_lines(begins, numbers, [digits.get(name, 0) for name in others], published.delimiter))
+            columns = (
+                _to_doubles(column, digits[name]) if name in digits else column
+                for name, column in zip(others, np.ascontiguousarray(numbers.T), strict=True)
+            )
+            writer.write_table(pa.table([*(batch[name] for name in texts), *map(pa.array, columns)], schema=schema))
+            written += batch.num_rows
+    if written != rows:
+        raise ValueError(f"product {published.name}: {written:,} of {rows:,} rows were written")
+    for path, marker in zip(paths, (missing, None), strict=True):
+        yield describe_file(published, path, rows, marker)
+
+
+def _join_fields(fields: Sequence[pa.Array], delimiter: str, missing: str) -> pa.Array:
+    """Texts of several columns as the beginnings of lines of a CSV file, quoted where necessary."""
+    special = rf"[\r\n\"{re.escape(delimiter)}]"
+    quoted = (
+        pc.if_else(
+            pc.match_substring_regex(texts, special),
+            pc.binary_join_element_wise("", pc.replace_substring(texts, '"', '""'), "", '"'),
+            texts,
+        )
+        for texts in fields
+    )
+    return pc.binary_join_element_wise(*(pc.fill_null(texts, missing) for texts in quoted), delimiter)
+
+
+def _to_doubles(numbers: NDArray[np.int64], digits: int) -> NDArray[np.float64]:
+    """The doubles that are nearest to decimals with so many digits after the point. A quotient of two integers that
+    doubles have exactly is."""
+    if digits <= _EXACT_POWER and np.abs(numbers).max(initial=0) <= _EXACT_IN_DOUBLES:
+        return numbers / 10.0**digits
+    return np.array([float(Decimal(number).scaleb(-digits)) for number in numbers.tolist()])
 
 
 def _write_file(
@@ -305,7 +391,7 @@ def _parquet_columns(session: Session, published: PublishedTable) -> list[str | 
     DuckDB's cast from a decimal divides its digits by a power of ten, which gives the nearest double if both are exact
     in doubles, and may miss it in the last bit otherwise. Its cast from text never does, and takes much longer.
     """
-    kinds, columns = session.columns(published.table), list[str | Fragment]()
+    kinds, columns = session.columns(published.source), list[str | Fragment]()
     for column in published.columns:
         name, decimal = quote(column.name), _DECIMAL.fullmatch(kinds[column.name])
         if column.type != "decimal":
@@ -340,7 +426,7 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
         for group in groups:
             in_order = _is_in_order(session, published.table, group, last_column)
             under_way = deque[Future[None]]()
-            batches = group.read(session, published.table, columns, _ROWS_READ, "" if in_order else last)
+            batches = group.read(session, published.table, columns, _ROWS_READ, [] if in_order else [last])
             for rows_together in _row_groups(batches, lists):
                 under_way.append(writing.submit(writer.write_table, rows_together))
                 written += rows_together.num_rows
@@ -424,7 +510,7 @@ def data_package(
 
 
 def _require_declared_columns(session: Session, published: PublishedTable) -> None:
-    stored = session.columns(published.table)
+    stored = session.columns(published.source)
     declared = {column.name: column.type for column in published.columns}
     if stored.keys() != declared.keys():
         odd = ", ".join(sorted(stored.keys() ^ declared.keys()))

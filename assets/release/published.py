@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from assets.release.columns import Column, title_columns
 from assets.release.names import LONGEST_FILE, LONGEST_PATH, OURS, ProductName, find_repeated, is_too_long
 from assets.release.release import Release
-from resources.statements import Table
+from resources.statements import Fragment, Table, quote
 
 FIELD_TYPES = {
     "integer": ("integer", {"TINYINT", "SMALLINT", "INTEGER", "BIGINT"}),
@@ -115,6 +115,8 @@ class PublishedTable:
         levels: by level, the one above it, if the first of these columns is a level. The code of a place begins with
             that of the place above it, unless that is the only one of its level.
         dimensions: the columns that tell the cells of a cube apart; by default the primary key.
+        numbers: by stored column, the columns that the numbers in its lists are, in order: a database takes much longer
+            for hundreds of columns. The other columns are the primary key, of texts, and come first.
     """
 
     name: str
@@ -128,6 +130,7 @@ class PublishedTable:
     geography: tuple[str, ...] = ()
     levels: Mapping[str, str] = field(default_factory=dict)
     dimensions: tuple[str, ...] = ()
+    numbers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", self.name):
@@ -146,6 +149,27 @@ class PublishedTable:
                 f"product {self.name}: a table with the columns {', '.join(ERRORS)} states the method of its "
                 "intervals, and no other table does"
             )
+        texts = tuple(column.name for column in self.columns if column.type == "string")
+        own = sorted(name for names in self.numbers.values() for name in names)
+        if self.numbers and (
+            not texts == self.primary_key == tuple(column.name for column in self.columns[: len(texts)])
+            or own != sorted(column.name for column in self.columns[len(texts) :])
+        ):
+            raise ValueError(
+                f"product {self.name}: its key is not of texts, or not all other columns are numbers in lists"
+            )
+
+    @property
+    def source(self) -> Table | Fragment:
+        """The table with the columns that it is published with, in a statement."""
+        if not self.numbers:
+            return self.table
+        lists = {name: (stored, at) for stored, names in self.numbers.items() for at, name in enumerate(names, 1)}
+        columns = (
+            f"{quote(lists[name][0])}[{lists[name][1]}] AS {quote(name)}" if name in lists else quote(name).text
+            for name in (column.name for column in self.columns)
+        )
+        return Fragment(f"(SELECT {', '.join(columns)} FROM {self.table.text})")
 
     @property
     def has_lists(self) -> bool:

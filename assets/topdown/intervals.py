@@ -2,15 +2,17 @@
 estimate and a 90% interval, which follow from the measurements without replicates.
 
 `mechanisms.topdown.information` has the mathematics. The linear estimates of a level are computed from those of the
-level above, state by state below the states, and not kept. The tables have a row for each place, like the published
-ones, and are sealed with what they were made of. Only public tables are read, so nothing is charged.
+level above, state by state below the states, and not kept. The tables have a row for each place, with the numbers of
+all cells in lists, which are columns once they are published. They are hashed as they are written, and sealed with what
+they were made of. Only public tables are read, so nothing is charged.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import islice
+from hashlib import sha256
+from typing import Any
 
 import dagster as dg
 import numpy as np
@@ -53,10 +55,10 @@ from mechanisms.topdown.redistricting import RedistrictingTable
 from resources.custody import Custody
 from resources.processes import in_threads
 from resources.statements import Table, Zone
-from resources.warehouse import Session, Warehouse, open_part, store_parts
+from resources.warehouse import Session, Warehouse, open_part, read_lists, read_texts, store_parts, to_lists
 
-VERSION = 2
-"""Increase it when the same information would give other intervals."""
+VERSION = 3
+"""Increase it when the same information would give other intervals, or they are stored otherwise."""
 
 COLUMNS = {
     "linear_estimate": "The best linear unbiased estimate of the count from all measurements; it may be negative",
@@ -65,8 +67,16 @@ COLUMNS = {
 }
 """By ending, the columns of a cell."""
 
-_DECIMAL = pa.decimal128(18, 2)
-_TYPES = dict(zip(COLUMNS, (_DECIMAL, pa.int64(), pa.int64()), strict=True))
+DIGITS = 2
+"""The digits of a linear estimate after the point."""
+
+_LISTS = dict(zip(COLUMNS, (pa.list_(pa.decimal128(18, DIGITS)), *[pa.list_(pa.int64())] * 2), strict=True))
+_STORED = pa.schema([("level", pa.string()), ("geoid", pa.string()), *_LISTS.items()])
+"""The columns of a stored table, whose lists have the numbers of all cells."""
+
+_STORED_KINDS = ["VARCHAR", "VARCHAR", f"DECIMAL(18,{DIGITS})[]", "BIGINT[]", "BIGINT[]"]
+
+_ROWS_READ = 4096
 
 
 @dataclass(frozen=True)
@@ -124,15 +134,13 @@ def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelea
         paths = [folder / f"{table.name}.parquet" for table in tables]
         with ExitStack() as opened:
             writers = {
-                table.name: opened.enter_context(open_part(path, _columns_of(table)))
+                table.name: opened.enter_context(open_part(path, _STORED))
                 for table, path in zip(tables, paths, strict=True)
             }
             turns = opened.enter_context(warehouse.in_turns())
             descent = _Descent(turns, custody, release, writers)
             descent.run()
-        # One thread stores many columns in a third of the processor time of several.
-        alone = Warehouse(**{**dict(warehouse), "threads": 1})
-        with alone.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
+        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
             regions = hash_regions(session, release, read_tree(session, release))
             if (
                 _read_accounts(session, custody, release) != descent.accounts
@@ -145,7 +153,7 @@ def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelea
             for table, path in zip(tables, paths, strict=True):
                 store_parts(session, interval_table(release, table.name), [path])
             made_of = _made_of(descent.accounts)
-            content = session.ordered_version(interval_tables(release), custody.seal_key())
+            content = descent.content
             seal_stage(session, custody, release.schema, INTERVALS, [], {"made_of": made_of, "content": content})
     return made_of
 
@@ -156,11 +164,40 @@ def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRe
         made_of = _made_of(_read_accounts(session, custody, release))
     except StaleInputError:
         return False
-    tables = interval_tables(release)
-    if not all(map(session.columns, tables)):
-        return False
-    content = session.ordered_version(tables, custody.seal_key())
+    content = {}
+    for table in redistricting_tables(release):
+        stored, digest = interval_table(release, table.name), _Digest()
+        if session.columns(stored) != dict(zip(_STORED.names, _STORED_KINDS, strict=True)):
+            return False
+        for batch in session.batches("warehouse/all", _ROWS_READ, source=stored):
+            try:
+                numbers = [read_lists(batch[name], len(table.cells)) for name in COLUMNS]
+                digest.add(batch["level"], batch["geoid"], numbers)
+            except ValueError:
+                return False
+        content[table.name] = digest.hexdigest()
     return is_sealed(session, custody, release.schema, INTERVALS, [], {"made_of": made_of, "content": content})
+
+
+class _Digest:
+    """The SHA-256 of the rows of a table in order, which does not depend on how many are added at a time."""
+
+    def __init__(self) -> None:
+        self._digests = [sha256() for _ in range(4 + len(COLUMNS))]
+
+    def add(self, levels: pa.Array, codes: pa.Array, numbers: Sequence[NDArray[np.int64]]) -> None:
+        """Some rows, with the numbers of shape (rows, cells) by column. Raises ValueError if a text is missing."""
+        parts = list[NDArray[Any]]()
+        for texts in (levels, codes):
+            if texts.null_count:
+                raise ValueError("a row has no level or no code")
+            data, bounds = read_texts(texts)
+            parts += [np.diff(bounds), data[bounds[0] : bounds[-1]]]
+        for digest, part in zip(self._digests, [*parts, *numbers], strict=True):
+            digest.update(np.ascontiguousarray(part.astype(part.dtype.newbyteorder("<"), copy=False)).data)
+
+    def hexdigest(self) -> str:
+        return hash_facts([digest.hexdigest() for digest in self._digests])
 
 
 class _Descent:
@@ -190,6 +227,11 @@ class _Descent:
             )
             for name, own in self._tables.items()
         }
+
+    @property
+    def content(self) -> dict[str, str]:
+        """By table, the SHA-256 of its rows."""
+        return {name: digest.hexdigest() for name, digest in self._rows.digests.items()}
 
     def run(self) -> None:
         levels = self._release.levels
@@ -242,8 +284,7 @@ _Cells = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 
 
 class _Rows:
-    """The rows of all tables, written a few thousand at a time: of hundreds of columns, a few rows take as long as
-    many."""
+    """The rows of all tables, which are written and hashed a few thousand at a time."""
 
     def __init__(
         self, tables: Mapping[str, Sequence[RedistrictingTable]], writers: Mapping[str, pq.ParquetWriter]
@@ -251,6 +292,7 @@ class _Rows:
         self._tables, self._writers = tables, writers
         self._levels, self._codes = list[pa.Array](), list[pa.Array]()
         self._cells: dict[str, list[_Cells]] = {histogram: [] for histogram in tables}
+        self.digests = {name: _Digest() for name in writers}
 
     def add(self, level: str, codes: pa.ChunkedArray, cells: Mapping[str, _Cells]) -> None:
         """The next places, with their cells by histogram."""
@@ -265,27 +307,19 @@ class _Rows:
         """Write what was not written yet."""
         if not self._levels:
             return
-        places = [pa.chunked_array(of_places, pa.string()) for of_places in (self._levels, self._codes)]
+        levels, codes = (pa.chunked_array(each, pa.string()).combine_chunks() for each in (self._levels, self._codes))
         for histogram, waiting in self._cells.items():
-            estimate, *ends = (np.ascontiguousarray(np.concatenate(parts).T) for parts in zip(*waiting, strict=True))
-            columns = zip(map(to_decimals, np.rint(estimate * 100).astype(np.int64)), *ends, strict=True)
+            estimate, *ends = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
+            cells, first = [np.rint(estimate * 10**DIGITS).astype(np.int64), *ends], 0
             for table in self._tables[histogram]:
-                own = [column for of_cell in islice(columns, len(table.cells)) for column in of_cell]
-                self._writers[table.name].write_table(pa.table([*places, *own], schema=_columns_of(table)))
+                own = [np.ascontiguousarray(each[:, first : first + len(table.cells)]) for each in cells]
+                lists = [to_lists(numbers, digits) for numbers, digits in zip(own, (DIGITS, None, None), strict=True)]
+                self._writers[table.name].write_table(pa.table([levels, codes, *lists], schema=_STORED))
+                self.digests[table.name].add(levels, codes, own)
+                first += len(table.cells)
             waiting.clear()
         self._levels.clear()
         self._codes.clear()
-
-
-def _columns_of(table: RedistrictingTable) -> pa.Schema:
-    own = [named for cell in table.cells for named in zip(name_cells(cell.name), _TYPES.values(), strict=True)]
-    return pa.schema([("level", pa.string()), ("geoid", pa.string()), *own])
-
-
-def to_decimals(hundredths: NDArray[np.int64]) -> pa.Array:
-    """A decimal has 128 bits, of which the upper half is only the sign of a small number."""
-    halves = np.column_stack([hundredths, hundredths >> 63])
-    return pa.Array.from_buffers(_DECIMAL, len(hundredths), [None, pa.py_buffer(halves)])
 
 
 def _estimate(

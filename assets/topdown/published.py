@@ -17,6 +17,7 @@ from assets.measurement.method import MEASUREMENTS
 from assets.release.microdata import CountedTable, Microdata
 from assets.release.prose import Prose
 from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, error_columns
+from assets.topdown.intervals import COLUMNS as OF_INTERVALS
 from assets.topdown.intervals import interval_table, name_cells
 from assets.topdown.measurements import COLUMNS
 from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease, TreeRelease
@@ -162,7 +163,8 @@ def describe_summary(release: TreeRelease, replicates: int) -> PublishedTable:
 def _intervals(release: TopDownRelease, table: RedistrictingTable) -> PublishedTable:
     cells = {cell.name: cell.label for cell in table.cells}
     stored, text = interval_table(release, table.name), TEXTS("table of intervals", table=table.name)
-    return describe_intervals(release, stored, f"{table.name}: {table.title}", text, cells, _unit(table.schema))
+    described = describe_intervals(release, stored, f"{table.name}: {table.title}", text, cells, _unit(table.schema))
+    return replace(described, numbers=dict(zip(OF_INTERVALS, zip(*map(name_cells, cells), strict=True), strict=True)))
 
 
 def describe_intervals(

@@ -4,5 +4,5 @@ SELECT {{ columns | ids }} FROM {{ table }}
 {% if loop.first %}WHERE{% else %}AND{% endif %} {{ name | id }} IS NOT DISTINCT FROM $value_{{ loop.index0 }}
 {% endfor %}
 {% if order %}
-ORDER BY {{ order | id }}
+ORDER BY {{ order | ids }}
 {% endif %}

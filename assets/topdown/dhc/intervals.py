@@ -18,7 +18,7 @@ from assets.tabulation.asset import build_tables
 from assets.topdown.dhc.given import read_units
 from assets.topdown.dhc.products import cell_names
 from assets.topdown.dhc.release import LINEAR, REDISTRICTING, TEXTS, DHCRelease
-from assets.topdown.intervals import name_cells, to_decimals
+from assets.topdown.intervals import DIGITS, name_cells
 from assets.topdown.release import INTERVALS
 from assets.topdown.spine import read_codes, read_tree
 from mechanisms.topdown.dhc.design import SCHEMAS
@@ -39,7 +39,7 @@ from mechanisms.topdown.dhc.tables import DHC_TABLES
 from mechanisms.topdown.dhc.tree import add_answers, climb
 from mechanisms.topdown.information import round_intervals
 from resources.statements import Table
-from resources.warehouse import Recipe, Session
+from resources.warehouse import Recipe, Session, to_decimals
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -89,8 +89,8 @@ def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
             codes = read_codes(session, release, level)
             columns = {"level": pa.repeat(level, len(codes)), "geoid": codes}
             for number, cell in enumerate(cells, first):
-                hundredths = np.rint(linear[:, number] * 100).astype(np.int64)
-                own = to_decimals(hundredths), lower[:, number], upper[:, number]
+                hundredths = np.rint(linear[:, number] * 10**DIGITS).astype(np.int64)
+                own = to_decimals(hundredths, DIGITS), lower[:, number], upper[:, number]
                 columns |= dict(zip(name_cells(cell_names(name)[cell]), own, strict=True))
             yield pa.table(columns)
 

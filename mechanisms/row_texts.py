@@ -1,0 +1,74 @@
+"""Rows of numbers as lines of delimited text, in a fraction of the time that general writers take for many columns."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+_DIGITS = 20
+"""The most bytes of an integer of 64 bits, with its sign."""
+
+
+def write_lines(
+    begins: tuple[NDArray[np.uint8], NDArray[np.int64]],
+    numbers: NDArray[np.int64],
+    digits: Sequence[int],
+    separator: str = ",",
+) -> memoryview:
+    """The lines of some rows, each ended by a line feed.
+
+    Args:
+        begins: the texts that the lines begin with, one after the other, and where each begins and the last one ends,
+            shape (rows + 1,).
+        numbers: shape (rows, columns); a number in a column with n digits stands for itself over 10ⁿ.
+        digits: by column, the digits after the decimal point.
+        separator: an ASCII character.
+
+    Raises ValueError if a number is −2⁶³.
+    """
+    if numbers.size and numbers.min() == np.iinfo(np.int64).min:
+        raise ValueError("numbers lie above -2^63")
+    texts, bounds = begins
+    longest = len(numbers) * sum(_DIGITS + 2 + own for own in digits) + int(bounds[-1] - bounds[0]) + len(numbers)
+    lines = np.empty(longest, dtype=np.uint8)
+    # One type for each argument, so that the kernel is compiled only once.
+    given = np.array(bounds), np.ascontiguousarray(numbers), np.array(digits, np.int64)
+    size = _write(texts, *given, ord(separator), lines)
+    return lines[:size].data
+
+
+@njit(cache=True, nogil=True)
+def _write(texts, bounds, numbers, digits, separator, lines):  # type: ignore[no-untyped-def]
+    at = 0
+    for row in range(numbers.shape[0]):
+        for position in range(bounds[row], bounds[row + 1]):
+            lines[at] = texts[position]
+            at += 1
+        for column in range(numbers.shape[1]):
+            lines[at] = separator
+            at += 1
+            number = numbers[row, column]
+            if number < 0:
+                lines[at] = 45
+                at += 1
+                number = -number
+            after = digits[column]
+            size, rest = 1, number
+            while rest > 9 or size <= after:
+                rest //= 10
+                size += 1
+            end = at + size + (after > 0)
+            position = end
+            for place in range(size):
+                if place == after and after > 0:
+                    position -= 1
+                    lines[position] = 46
+                rest = number // 10
+                position -= 1
+                lines[position] = 48 + number - 10 * rest
+                number = rest
+            at = end
+        lines[at] = 10
+        at += 1
+    return at

@@ -1,0 +1,44 @@
+"""Lines have every number as Python's decimals write it, after the texts that they begin with."""
+
+from decimal import Decimal
+from itertools import accumulate
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mechanisms.row_texts import write_lines
+
+LARGEST = 2**63 - 1
+
+
+def written(texts: list[bytes], rows: list[list[int]], digits: list[int], separator: str = ",") -> bytes:
+    bounds = np.array([0, *accumulate(map(len, texts))], dtype=np.int64)
+    numbers = np.array(rows, dtype=np.int64).reshape(len(texts), len(digits))
+    return bytes(write_lines((np.frombuffer(b"".join(texts), dtype=np.uint8), bounds), numbers, digits, separator))
+
+
+@given(st.lists(st.integers(0, 19), max_size=4).flatmap(
+    lambda digits: st.tuples(
+        st.just(digits),
+        st.lists(st.tuples(st.binary(max_size=4), st.lists(
+            st.one_of(st.integers(-200, 200), st.integers(-LARGEST, LARGEST)),
+            min_size=len(digits), max_size=len(digits),
+        )), max_size=3),
+        st.sampled_from(",;\t"),
+    )
+))  # fmt: skip
+def test_any_numbers_with_any_digits(case: tuple[list[int], list[tuple[bytes, list[int]]], str]) -> None:
+    """Wrong programs: a sign lost below one, zeros after the point left out, a row that begins where another ends."""
+    digits, rows, separator = case
+    expected = b""
+    for text, numbers in rows:
+        own = (Decimal(number).scaleb(-after) for number, after in zip(numbers, digits, strict=True))
+        expected += text + b"".join(f"{separator}{number:f}".encode() for number in own) + b"\n"
+    assert written([text for text, _ in rows], [numbers for _, numbers in rows], digits, separator) == expected
+
+
+def test_the_one_number_without_an_opposite_is_refused() -> None:
+    with pytest.raises(ValueError, match="above -2\\^63"):
+        written([b""], [[-LARGEST - 1]], [0])
