@@ -32,6 +32,7 @@ from mechanisms.topdown.information import (
     inform,
     lift_union,
     prepare_sums,
+    round_intervals,
     sum_cells,
 )
 from mechanisms.topdown.leaning import lean, measure_spread
@@ -77,7 +78,8 @@ def _compile_information() -> None:
     root = finish_root(inform(families, information, own), families)
     linear = descend(root, families, information)
     weights, part = lift_union(families, information, choose_places(split, information, np.ones(1, dtype=np.bool_)))
-    sum_cells(prepare_sums(split, PERSONS.possible[None]), finish_union(split, linear, weights, [part]))
+    union = finish_union(split, linear, weights, [part])
+    round_intervals(*sum_cells(prepare_sums(split, PERSONS.possible[None]), union), np.ones((1, 1)))
     estimate_families(replace(families, information=information, hold=True))
     finest = replace(families, histograms=np.ones((1, PERSONS.size), dtype=np.int64))
     measure_spread(finest, np.ones(1, dtype=np.int64))

@@ -954,7 +954,7 @@ def read_texts(texts: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return np.frombuffer(data or b"", dtype=np.uint8), bounds
 
 
-def read_lists(lists: pa.Array, size: int) -> NDArray[np.int64]:
+def read_lists(lists: pa.Array, size: int) -> NDArray[np.signedinteger]:
     """The integers in lists, or the decimals of at most 18 digits in units of their last digit, shape (rows, size).
     Raises ValueError unless every row has a list of so many."""
     lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
@@ -968,15 +968,15 @@ def read_lists(lists: pa.Array, size: int) -> NDArray[np.int64]:
     ):
         raise ValueError(f"not every row has a list of {size:,} numbers")
     if not is_decimal:
-        return np.asarray(numbers.to_numpy().reshape(-1, size), dtype=np.int64)
+        return np.asarray(numbers.to_numpy().reshape(-1, size))
     halves = np.frombuffer(numbers.buffers()[1] or b"", dtype="<i8")[2 * numbers.offset :]
     return halves[: 2 * len(numbers) : 2].reshape(-1, size)
 
 
-def to_lists(numbers: NDArray[np.int64], digits: int | None = None) -> pa.ListArray:
+def to_lists(numbers: NDArray[np.signedinteger], digits: int | None = None) -> pa.ListArray:
     """A list for each row of an array: of integers, or of decimals as of `to_decimals`."""
     values = numbers.ravel()
-    elements = pa.array(values) if digits is None else to_decimals(values, digits)
+    elements = pa.array(values) if digits is None else to_decimals(values.astype(np.int64), digits)
     return pa.ListArray.from_arrays(np.arange(len(numbers) + 1, dtype=np.int32) * numbers.shape[1], elements)
 
 

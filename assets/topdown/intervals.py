@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.conventions import StageKind, preview
-from assets.measurement.method import MEASUREMENTS
+from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
@@ -70,11 +70,11 @@ COLUMNS = {
 DIGITS = 2
 """The digits of a linear estimate after the point."""
 
-_LISTS = dict(zip(COLUMNS, (pa.list_(pa.decimal128(18, DIGITS)), *[pa.list_(pa.int64())] * 2), strict=True))
+_LISTS = dict(zip(COLUMNS, (pa.list_(pa.decimal128(18, DIGITS)), *[pa.list_(pa.int32())] * 2), strict=True))
 _STORED = pa.schema([("level", pa.string()), ("geoid", pa.string()), *_LISTS.items()])
 """The columns of a stored table, whose lists have the numbers of all cells."""
 
-_STORED_KINDS = ["VARCHAR", "VARCHAR", f"DECIMAL(18,{DIGITS})[]", "BIGINT[]", "BIGINT[]"]
+_STORED_KINDS = ["VARCHAR", "VARCHAR", f"DECIMAL(18,{DIGITS})[]", "INTEGER[]", "INTEGER[]"]
 
 _ROWS_READ = 4096
 
@@ -128,7 +128,7 @@ def name_cells(cell: str) -> list[str]:
 
 def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelease) -> str:
     """Make and store the tables; return the digest of what they are made of. Raises StaleInputError if the information
-    is not that of the stored measurements."""
+    is not that of the stored measurements, and GridError if the end of an interval is 2^31 or more."""
     tables = redistricting_tables(release)
     with warehouse.private_folder() as folder:
         paths = [folder / f"{table.name}.parquet" for table in tables]
@@ -185,7 +185,7 @@ class _Digest:
     def __init__(self) -> None:
         self._digests = [sha256() for _ in range(4 + len(COLUMNS))]
 
-    def add(self, levels: pa.Array, codes: pa.Array, numbers: Sequence[NDArray[np.int64]]) -> None:
+    def add(self, levels: pa.Array, codes: pa.Array, numbers: Sequence[NDArray[np.signedinteger]]) -> None:
         """Some rows, with the numbers of shape (rows, cells) by column. Raises ValueError if a text is missing."""
         parts = list[NDArray[Any]]()
         for texts in (levels, codes):
@@ -310,7 +310,9 @@ class _Rows:
         levels, codes = (pa.chunked_array(each, pa.string()).combine_chunks() for each in (self._levels, self._codes))
         for histogram, waiting in self._cells.items():
             estimate, *ends = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
-            cells, first = [np.rint(estimate * 10**DIGITS).astype(np.int64), *ends], 0
+            if any(end.max(initial=0) > np.iinfo(np.int32).max for end in ends):
+                raise GridError("the end of an interval is 2^31 or more")
+            cells, first = [np.rint(estimate * 10**DIGITS).astype(np.int64), *(end.astype(np.int32) for end in ends)], 0
             for table in self._tables[histogram]:
                 own = [np.ascontiguousarray(each[:, first : first + len(table.cells)]) for each in cells]
                 lists = [to_lists(numbers, digits) for numbers, digits in zip(own, (DIGITS, None, None), strict=True)]

@@ -166,7 +166,7 @@ class Reading:
     def _choose_size(self) -> int:
         """The places of a task. Histograms of persons take so long that every process has several tasks."""
         if not self._direction:
-            return PLACES_AT_A_TIME // 4
+            return PLACES_AT_A_TIME // 8
         most = self._times * PLACES_OF_A_TASK
         persons = self._direction == "down" and self._times == 1
         return min(most, -(-self.places // (8 * self._release.processes))) if persons else most

@@ -134,7 +134,8 @@ class CellSums(NamedTuple):
 
 def sum_cells(sums: CellSums, information: Information) -> tuple[Floats, Floats]:
     """The linear estimates of sums of cells and their variances, both of the shape (places, sums)."""
-    return _sum_cells(information.present, information.estimate, information.variance, *sums)
+    order = np.argsort(_number_patterns(information.present)[1], kind="stable")
+    return _sum_cells(information.present, order, information.estimate, information.variance, *sums)
 
 
 def prepare_sums(split: Decomposition, counted: NDArray[np.bool_]) -> CellSums:
@@ -183,12 +184,10 @@ def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[N
     """The ends of the 90% intervals of counts: the integers within 1.645 standard errors of the linear estimate, cut at
     0 and at `most`, the upper end of the place above; or if there are none, the nearest integer that is not cut off.
     Counts that follow from invariants, and have no error, are not cut at an end above that misses the truth."""
-    margin = QUANTILE * np.sqrt(np.maximum(variance, 0.0)) + _EXACT
-    most = np.where(margin < _CERTAIN, np.inf, most)
-    lower, upper = np.ceil(estimate - margin), np.floor(estimate + margin)
-    nearest = np.rint(estimate)
-    lower, upper = (np.where(lower > upper, nearest, end) for end in (lower, upper))
-    lower, upper = (np.minimum(np.maximum(end, 0.0), most).astype(np.int64) for end in (lower, upper))
+    ends = np.empty((2, estimate.size), dtype=np.int64)
+    estimates, variances, above = (np.array(each, np.float64).ravel() for each in (estimate, variance, most))
+    _round_intervals(estimates, variances, above, ends)
+    lower, upper = ends.reshape(2, *estimate.shape)
     return lower, upper
 
 
@@ -251,12 +250,24 @@ def _inform_alone(
 ) -> Information:
     """Estimates from answers to the queries of some measurements. The covariances are those of a single place."""
     precision = split.add_precisions((each.query, float(1 / each.variance)) for each in measurements)
-    patterns, number = np.unique(present, axis=0, return_inverse=True)
-    inverses = _invert_precisions(precision, patterns)
+    firsts, number = _number_patterns(present)
+    inverses = _invert_precisions(precision, present[firsts])
     weighted = _weigh(split, measurements, answers, present)
     estimate = np.zeros_like(weighted)
-    _solve(inverses, number.ravel(), present, weighted, split.divisors, split.spread, estimate)
-    return Information(present, estimate, inverses[number.ravel()])
+    _solve(inverses, number, present, weighted, split.divisors, split.spread, estimate)
+    return Information(present, estimate, inverses[number])
+
+
+def _number_patterns(present: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first place of each pattern of combinations, and the number of every place's pattern."""
+    packed = np.packbits(present, axis=1)
+    # NumPy takes several times as long for rows as for integers.
+    padded = np.zeros((len(packed), -packed.shape[1] % 8 + packed.shape[1]), dtype=np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    words = padded.view(np.uint64)
+    words = words.ravel() if words.shape[1] == 1 else words
+    _, firsts, number = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    return firsts, number.ravel()
 
 
 def _weigh(
@@ -404,19 +415,52 @@ def _descend(above, sums, starts, divisors, spread, children):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True)
-def _sum_cells(present, estimate, variance, of_place, contained, begins, squares):  # type: ignore[no-untyped-def]
+def _round_intervals(estimates, variances, most, ends):  # type: ignore[no-untyped-def]
+    for cell in range(estimates.size):
+        estimate = estimates[cell]
+        margin = QUANTILE * np.sqrt(max(variances[cell], 0.0)) + _EXACT
+        lower, upper = np.ceil(estimate - margin), np.floor(estimate + margin)
+        if lower > upper:
+            lower = upper = np.rint(estimate)
+        above = np.inf if margin < _CERTAIN else most[cell]
+        ends[0, cell] = np.int64(min(max(lower, 0.0), above))
+        ends[1, cell] = np.int64(min(max(upper, 0.0), above))
+
+
+@njit(cache=True, nogil=True)
+def _sum_cells(present, order, estimate, variance, of_place, contained, begins, squares):  # type: ignore[no-untyped-def]
+    """Places are in an order in which those with the same combinations follow each other as they are numbered."""
     sums, sets = squares.shape[0], variance.shape[1]
     estimates, variances = np.zeros((present.shape[0], sums)), np.zeros((present.shape[0], sums))
     atoms = np.empty(of_place.max() + 1)
-    for place in range(present.shape[0]):
+    others = np.empty(atoms.size, dtype=np.bool_)
+    own, ends = np.empty_like(contained), np.zeros(sums + 1, dtype=np.int64)
+    before = -1
+    for place in order:
         rows = list_present(present[place])
+        if before < 0 or not np.array_equal(present[before], present[place]):
+            # Most places have few of the atoms. The others are 0.
+            others[:] = True
+            for i in rows:
+                for j in range(estimate.shape[2]):
+                    others[of_place[i, j]] = False
+            size = 0
+            for number in range(sums):
+                for position in range(begins[number], begins[number + 1]):
+                    if not others[contained[position]]:
+                        own[size] = contained[position]
+                        size += 1
+                ends[number + 1] = size
+        before = place
         atoms[:] = 0.0
         for i in rows:
             for j in range(estimate.shape[2]):
                 atoms[of_place[i, j]] += estimate[place, i, j]
         for number in range(sums):
-            for position in range(begins[number], begins[number + 1]):
-                estimates[place, number] += atoms[contained[position]]
+            total = 0.0
+            for position in range(ends[number], ends[number + 1]):
+                total += atoms[own[position]]
+            estimates[place, number] = total
         # Many siblings can have the same, and then have the same covariance.
         alike = place - 1
         while alike >= max(place - _LOOK_BACK, 0) and not (
@@ -427,10 +471,10 @@ def _sum_cells(present, estimate, variance, of_place, contained, begins, squares
             variances[place] = variances[alike]
             continue
         for number in range(sums):
-            for own in range(sets):
+            for of_set in range(sets):
                 for i in rows:
                     for j in rows:
-                        variances[place, number] += variance[place, own, i, j] * squares[number, own, i, j]
+                        variances[place, number] += variance[place, of_set, i, j] * squares[number, of_set, i, j]
     return estimates, variances
 
 
