@@ -194,6 +194,23 @@ def predict_budget(
     return _describe_budget(dataset, reading, None if refusal else charge), refusal
 
 
+def predict_charge(method: Method[Any, Any, Any], charge: Specification | None, reading: Reading) -> tuple[str, str]:
+    """As `predict_budget`, of what a release declares; if that is charged already, no further charge is predicted."""
+    release = method.release
+    if entry := find_charged(method, reading.entries):
+        budget, _ = predict_budget(release.dataset, release.name, None, reading)
+        return f"{describe_charged(entry)} {budget}", ""
+    return predict_budget(release.dataset, release.name, charge, reading)
+
+
+def describe_charged(entry: Entry) -> str:
+    """That a declaration is charged in an entry of `find_charged`, as a sentence."""
+    return (
+        f"It is charged already, in entry {entry.sequence} of the ledger: with the same records, a launch makes the "
+        "same draw, and charges nothing more."
+    )
+
+
 def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Specification | None) -> str:
     if dataset.cap is None:
         return f"{describe_public(dataset.source)}."

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import dagster as dg
 
-from assets.charge.assessment import predict_budget
+from assets.charge.assessment import predict_charge
 from assets.conventions import StageKind, named, one_click_away, preview, table_schema
 from assets.pictures import GRID, INK, SERIES, VERMILION, blank, picture, png, shades
 from assets.planning.expectation import Machine, format_expectation, this_machine
@@ -86,8 +86,7 @@ def plan_metadata(
     if before is not None:
         metadata["declared total"] = format_total(before)
     try:
-        release = planned.method.release
-        metadata["budget"], refusal = predict_budget(release.dataset, release.name, plan.specification, ledger.read())
+        metadata["budget"], refusal = predict_charge(planned.method, plan.specification, ledger.read())
     except LedgerError as error:
         # What is planned does not depend on it; a charge will be refused.
         metadata["budget"], refusal = f"not known: {error}", ""

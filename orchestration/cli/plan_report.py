@@ -8,7 +8,7 @@ import click
 import dagster as dg
 import yaml
 
-from assets.charge.assessment import predict_budget
+from assets.charge.assessment import predict_charge
 from assets.conventions import ZONE, unescape_markdown
 from assets.gates.shared import all_gates
 from assets.planning.asset import format_lines, format_total
@@ -96,8 +96,7 @@ def _plan_record(deployment: Deployment, planned: PlannedDeclaration, records: i
 def _assess(deployment: Deployment, planned: PlannedDeclaration) -> tuple[str, str]:
     """What remains of the cap, and why a charge would be refused."""
     try:
-        release = planned.method.release
-        return predict_budget(release.dataset, release.name, planned.plan.specification, deployment.ledger.read())
+        return predict_charge(planned.method, planned.plan.specification, deployment.ledger.read())
     except LedgerError as error:
         return f"What remains is not known: {error}", ""
 

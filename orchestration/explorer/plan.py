@@ -13,7 +13,7 @@ import pandas as pd
 import streamlit as st
 import yaml
 
-from assets.charge.assessment import find_charged
+from assets.charge.assessment import describe_charged, find_charged
 from assets.planning.expectation import UnknownError, expectation, expected_size, this_machine
 from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Curve, Line, Plan, PlanRequest
@@ -195,10 +195,7 @@ def _judge_charge(planned: PlannedDeclaration, dataset: DatasetDeclaration, name
         st.warning(escape(error))
         return
     if charged := find_charged(planned.method, entries):
-        st.success(
-            f"It is charged already, in entry {charged.sequence} of the ledger: with the same records, a launch makes "
-            "the same draw, and charges nothing more."
-        )
+        st.success(describe_charged(charged))
         return
     show_charge(dataset, name.partition("/")[2], charge, entries)
     if any(f"{entry.dataset}/{entry.release}" == name for entry in entries):

@@ -19,6 +19,7 @@ from hashlib import sha256
 from itertools import pairwise
 from math import prod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -28,6 +29,7 @@ from frictionless import validate
 from numpy.typing import NDArray
 
 from assets.gates.shared import all_gates
+from assets.planning.asset import plan_metadata
 from assets.publication.asset import publication_problems
 from assets.release.codes import CodesError, read_codes
 from assets.topdown import estimation, reading
@@ -38,6 +40,7 @@ from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import PERSONS
+from orchestration.planning import PlannedDeclaration
 from stirred.topdown import estimate_published, read_published
 from tests.assets.topdown.oracle import (
     ATTRIBUTES,
@@ -881,6 +884,12 @@ def test_a_draw_that_is_estimated_otherwise_is_a_further_edition(tmp_path: Path)
     first.reach(*stages)
     own, charged, folder = first.published(), first.ledger, first.release.folder
     leaning = topdown_deployment(tmp_path, **TWO_LEVELS, estimation="full", lean_on_housing_units=True)
+    method = leaning.context.method
+    # Fails if the plan counts a charge that a launch does not make.
+    planned = cast(PlannedDeclaration, SimpleNamespace(method=method, plan=method.plan(), text=""))
+    budget = plan_metadata(planned, None, leaning.context.ledger)["budget"]
+    assert "It is charged already, in entry 1 of the ledger" in budget
+    assert "after it" not in budget
     leaning.run("information", "level_nation", "level_block", "occupancy", "estimates", *stages[-3:], "intervals")
     record = json.loads((folder / "certificate.json").read_bytes())
     assert (record["edition"]["number"], record["edition"]["revision"], leaning.ledger) == (1, 1, charged)
