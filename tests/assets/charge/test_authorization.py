@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from assets.charge.assessment import BY_CURVE, Assessment, assess, find_charged, predict_budget
+from assets.charge.assessment import BY_CURVE, Assessment, assess, find_charged, predict_budget, predict_charge
 from assets.charge.asset import build_charge, reserve
 from assets.swapping.release import SwappingRelease
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
@@ -169,6 +169,12 @@ def test_changed_records_are_found_said_and_not_charged(asking: Deployment[Swapp
     # It fails if a plan judges by the release's name alone, or by the records, which no plan reads.
     assert find_charged(asking.context.method, asking.ledger) == asking.ledger[0]
     assert find_charged(again.context.method, asking.ledger) is None
+    charge = Specification(Flavor("", (), "unit", None, PureLoss.output_premetric), PureLoss(Fraction(1)))
+    charged, anew = (
+        predict_charge(each.context.method, charge, asking.context.ledger.read())[0] for each in (asking, again)
+    )
+    assert ("charges nothing more" in charged, "after it" in charged) == (True, False)
+    assert ("charges nothing more" in anew, "after it" in anew) == (False, True)
     withdrawn = make_withdrawal(asking.ledger, asking.ledger[0], "release", "Ada Lovelace")
     assert find_charged(asking.context.method, [*asking.ledger, withdrawn]) is None
     assert "Since ledger entry 1, parameter swap_rate changed from 1/3 to 1/4." in refusal
