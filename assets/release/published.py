@@ -12,7 +12,9 @@ from pydantic import Field, model_validator
 from assets.release.columns import Column, title_columns
 from assets.release.names import LONGEST_FILE, LONGEST_PATH, OURS, ProductName, find_repeated, is_too_long
 from assets.release.release import Release
-from resources.statements import Fragment, Table, quote
+from resources.statements import SQL, Fragment, Table, quote, render
+
+_COLUMNS = SQL("publication/columns", "(SELECT {{ columns }} FROM {{ table }})")
 
 FIELD_TYPES = {
     "integer": ("integer", {"TINYINT", "SMALLINT", "INTEGER", "BIGINT"}),
@@ -169,7 +171,7 @@ class PublishedTable:
             f"{quote(lists[name][0])}[{lists[name][1]}] AS {quote(name)}" if name in lists else quote(name).text
             for name in (column.name for column in self.columns)
         )
-        return Fragment(f"(SELECT {', '.join(columns)} FROM {self.table.text})")
+        return Fragment(render(_COLUMNS, {"columns": Fragment(", ".join(columns)), "table": self.table}))
 
     @property
     def has_lists(self) -> bool:
