@@ -282,7 +282,7 @@ def _weigh(
     offsets = np.cumsum([0, *(marginal.size for marginal in marginals)])
     maps = np.array([own.cells + offset for own, offset in zip(marginals, offsets, strict=False)], dtype=np.int64)
     weights = np.array([float(1 / each.variance) for each in measurements])
-    every = np.concatenate(answers, axis=1, dtype=np.int64)
+    every = np.concatenate(answers, axis=1)
     weighted = np.zeros((len(every), split.kept.size, split.summed.size))
     kept, summed = (marginal.cells.astype(np.int64) for marginal in (split.kept, split.summed))
     _add_answers(every, maps.reshape(len(marginals), split.schema.size), weights, present, kept, summed, weighted)
