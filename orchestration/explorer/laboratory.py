@@ -38,6 +38,8 @@ _LABEL = 20
 """How many letters a line of a point's label has."""
 _SIDE, _LETTER, _LINE = 300, 6, 13
 """The pixels of a side of the picture on a phone, of a letter of a label, and of a line."""
+_MARK, _BESIDE, _ABOVE = 5, 7, 6
+"""The pixels from the middle of a point to its edge, and from there to its label, which is beside and above it."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _COLUMNS = {
     "Method": "method",
@@ -104,8 +106,8 @@ def show() -> None:
                 show_table(lessons)
         st.caption(
             "Records are synthetic: the picture shows the order of methods under these attacks, and no national "
-            "percentage. A low point is no guarantee; another attack may do better. Labels that others would cover are "
-            "left out; the table has the parameters of all points. Bars and ±: one standard error."
+            "percentage. A low point is no guarantee; another attack may do better. Labels that would cover others or "
+            "points are left out; the table has the parameters of all points. Bars and ±: one standard error."
         )
 
 
@@ -164,15 +166,19 @@ def list_lessons(
 
 
 def leave_out_overlaps(points: Sequence[dict[str, Any]]) -> float:
-    """Empty each label that covers one before on a phone. Returns the greatest error whose label is on the right."""
+    """Empty each label that covers one before, or a point, on a phone. Returns the greatest error whose label is on the
+    right."""
     widest, highest = (max(point[end] for point in points) or 1 for end in ("right", "high"))
     lowest, middle = min(0, *(point["low"] for point in points)), max(point["error"] for point in points) / 2
-    taken: list[tuple[float, float, float, float]] = []
-    for point in points:
+    places = [
+        (_SIDE * point["error"] / widest, _SIDE * (highest - point["risk"]) / (highest - lowest)) for point in points
+    ]
+    taken = [(x - _MARK, x + _MARK, y - _MARK, y + _MARK) for x, y in places]
+    for point, (x, y) in zip(points, places, strict=True):
         lines = point["label"].split("\n")
-        width, x = _LETTER * max(map(len, lines)), _SIDE * point["error"] / widest
-        left = x if point["error"] <= middle else x - width
-        top = _SIDE * (highest - point["risk"]) / (highest - lowest)
+        width = _LETTER * max(map(len, lines))
+        left = x + _BESIDE if point["error"] <= middle else x - _BESIDE - width
+        top = y - _ABOVE - _LINE
         box = left, left + width, top, top + _LINE * len(lines)
         if any(box[0] < one[1] and one[0] < box[1] and box[2] < one[3] and one[2] < box[3] for one in taken):
             point["label"] = ""
@@ -210,9 +216,10 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
         ),
     ]
     # The labels of points on the right are left of them, so that none is cut.
-    look: dict[str, Any] = {"dy": -6, "fontSize": 11, "lineBreak": "\n"}
-    for align, shift, side in (("left", 7, f"datum.error <= {middle}"), ("right", -7, f"datum.error > {middle}")):
-        label = base.mark_text(**look, align=align, dx=shift).transform_filter(side)  # type: ignore[arg-type]
+    look: dict[str, Any] = {"dy": -_ABOVE, "fontSize": 11, "lineBreak": "\n"}
+    for align, shift, side in (("left", _BESIDE, "<="), ("right", -_BESIDE, ">")):
+        text = base.mark_text(**look, align=align, dx=shift)  # type: ignore[arg-type]
+        label = text.transform_filter(f"datum.error {side} {middle}")
         layers.append(label.encode(x=x, y=y, text="label:N"))
     lines = {"no protection": next((point["risk"] for point in points if point["method"] == Exact.method), None)}
     if risk == "gain":
@@ -225,7 +232,7 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
             # Who is often right is on the left of the picture, and who is not, on the right.
             look |= {"align": "right", "dx": 0} if words == Exact.method else {"align": "left", "dx": 4}
             wrapped = wrap(words, _LABEL)
-            look["dy"] = -6 - _LINE * (len(wrapped) - 1)
+            look["dy"] = -_ABOVE - _LINE * (len(wrapped) - 1)
             line = alt.Chart(pd.DataFrame([{"risk": value, "words": "\n".join(wrapped)}]))
             layers.append(line.mark_rule(strokeDash=[5, 4], color="#444444").encode(y="risk:Q"))
             layers.append(

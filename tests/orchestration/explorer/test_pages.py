@@ -277,10 +277,11 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
     points = [
         apart | {"label": "0.5 by persons"}, apart | {"label": "0.9", "risk": 0.79},
         apart | {"label": "5", "risk": 0.1}, apart | {"label": "ε = 4", "error": 1.0},
-        apart | {"label": "ε = 8", "error": 0.95},
+        apart | {"label": "ε = 8", "error": 0.95}, apart | {"label": "0.2", "risk": 0.5},
+        apart | {"label": "0.1", "error": 0.15, "risk": 0.52},
     ]  # fmt: skip
     leave_out_overlaps(points)
-    assert [point["label"] for point in points] == ["0.5 by persons", "", "5", "ε = 4", ""]
+    assert [point["label"] for point in points] == ["0.5 by persons", "", "5", "ε = 4", "", "", "0.1"]
 
 
 def page_of_plans() -> None:
