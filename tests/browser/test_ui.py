@@ -1,7 +1,7 @@
 """What a person sees: releases of every kind launched from the Dagster UI, their pages, and their certificates.
 
 A real `dg dev`, a real browser. The dataset of 1940 asks before it is charged, and publications are served. `make
-test-deep` shows the smallest release and one of PHSafe, `make prove` one of TopDown too. Without a Chromium on the
+test-deep` shows the smallest release, `make prove` one of PHSafe and one of TopDown too. Without a Chromium on the
 machine these tests are left out, unless STIRRED_REQUIRE_BROWSER is set.
 """
 
@@ -166,7 +166,8 @@ def test_a_refusal_is_authorized_and_the_pages_say_so(site: Site, tmp_path: Path
     expect(page.get_by_text("12.4850").first).to_be_visible()
 
 
-@pytest.mark.parametrize("release", [S_DHC, pytest.param(TOPDOWN, marks=prove)])
+@prove
+@pytest.mark.parametrize("release", [S_DHC, TOPDOWN])
 def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: str) -> None:
     publish(site, release)
     site.page.goto(f"{site.job(release)}/runs")
@@ -178,7 +179,9 @@ def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: st
     ("release", "stages"),
     [
         (SWAPPING, "invariants charge swapped tables utility experiment publication"),
-        (S_DHC, "plan truncated_join counts charge noisy_measurements postprocessed tables publication"),
+        pytest.param(
+            S_DHC, "plan truncated_join counts charge noisy_measurements postprocessed tables publication", marks=prove
+        ),
         pytest.param(
             TOPDOWN,
             "spine histograms invariants charge noisy_measurements level_us level_state level_county "
@@ -211,6 +214,7 @@ def test_the_mechanisms_page_shows_draw_commitment_entry_and_loss(site: Site) ->
         expect(page.get_by_text(check, exact=True).first).to_be_visible()
 
 
+@prove
 def test_the_plans_page_states_what_is_charged(site: Site) -> None:
     page = site.page
     publish(site, S_DHC)
@@ -218,6 +222,7 @@ def test_the_plans_page_states_what_is_charged(site: Site) -> None:
     expect(page.get_by_text("ρ = 2.5146 (exactly 1257281/500000)", exact=True)).to_be_visible()
 
 
+@prove
 def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None:
     page = site.page
     publish(site, S_DHC)
@@ -236,7 +241,7 @@ def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None
     [
         ([SWAPPING], f"{SWAPPING}/utility", "ε against swap rate"),
         ([SWAPPING], f"{SWAPPING}/experiment", "MAPE against swap rate"),
-        ([S_DHC], f"{S_DHC}/plan", "Margin of error against budget"),
+        pytest.param([S_DHC], f"{S_DHC}/plan", "Margin of error against budget", marks=prove),
         pytest.param([TOPDOWN], f"{TOPDOWN}/accuracy", "accuracy by level (synthetic data)", marks=prove),
         pytest.param([S_DHC, TOPDOWN], "two_states/composition", "releases side by side", marks=prove),
     ],
@@ -260,13 +265,12 @@ def test_charts_are_shown_as_pictures(site: Site, releases: list[str], asset: st
     [
         "ma1940/composition",
         *(f"{SWAPPING}/{stage}" for stage in ("invariants", "swapped", "utility")),
-        *(f"{S_DHC}/{stage}" for stage in ("plan", "charge", "publication")),
         *(
             pytest.param(asset, marks=prove)
             for asset in (
                 "two_states/composition",
                 *(f"{SWAPPING}/{stage}" for stage in ("charge", "tables")),
-                *(f"{S_DHC}/{stage}" for stage in ("truncated_join", "tables")),
+                *(f"{S_DHC}/{stage}" for stage in ("plan", "charge", "publication", "truncated_join", "tables")),
                 *(
                     f"{TOPDOWN}/{stage}"
                     for stage in ("charge", "noisy_measurements", "tables", "accuracy", "publication")
@@ -278,8 +282,7 @@ def test_charts_are_shown_as_pictures(site: Site, releases: list[str], asset: st
 def test_nothing_on_a_page_is_cut(site: Site, asset: str) -> None:
     """The first test looks at the pages of the ledger and of a publication."""
     page = site.page
-    for release in (SWAPPING, S_DHC, *([TOPDOWN] if asset.startswith(TOPDOWN) else [])):
-        publish(site, release)
+    publish(site, TOPDOWN if asset.startswith(TOPDOWN) else S_DHC if asset.startswith("two_states") else SWAPPING)
     page.goto(f"{site.address}/assets/{asset}")
     assert cut(page) <= 0
 
@@ -289,7 +292,7 @@ def test_nothing_on_a_page_is_cut(site: Site, asset: str) -> None:
     ("release", "loss"),
     [
         (SWAPPING, ("ln(264332)", "12.4850")),
-        (S_DHC, ("1257281/500000", "2.5146", "PH8_denom state_*")),
+        pytest.param(S_DHC, ("1257281/500000", "2.5146", "PH8_denom state_*"), marks=prove),
         pytest.param(
             TOPDOWN,
             ("293764/114921", "2.7062", "persons Block_Group hispanic * cenrace", "17.1436", "2.9258"),

@@ -158,7 +158,7 @@ def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tm
     assert [entry.kind for entry in later.ledger] == ["reserve"]
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.deep
 def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other_records_than_it_says(
     kind: Kind, tmp_path: Path

@@ -21,6 +21,7 @@ from resources.warehouse import Warehouse
 from tests import deployments
 from tests.contract.kinds import KINDS, Kind, to_publication
 from tests.deployments import Deployment
+from tests.depth import deep_cases
 from tests.postgres import OWNER, Database, Server, logged_in
 from tests.resources.test_ledger import reserve
 
@@ -50,6 +51,7 @@ def published(deployment: Deployment[Any]) -> Deployment[Any]:
     return deployment
 
 
+@deep_cases(1)
 def test_a_release_on_a_server_has_the_draw_and_the_data_of_one_on_files(
     database: Database, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +72,7 @@ def test_a_release_on_a_server_has_the_draw_and_the_data_of_one_on_files(
     assert [name for name in data if one[name] != other[name]] == []
 
 
+@deep_cases(1)
 def test_a_release_goes_on_after_the_move_with_the_same_bytes_and_without_a_charge(
     database: Database, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,27 @@ def commands(block: str) -> list[str]:
     return found
 
 
+class Program:
+    """One process in a project that runs commands of the program one after the other."""
+
+    def __init__(self, project: Path, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            cwd=project, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(self, words: list[str]) -> tuple[int, str, str]:
+        """The exit code of a command, what it prints, and what it warns of."""
+        assert self._process.stdin
+        assert self._process.stdout
+        print(json.dumps(words), file=self._process.stdin, flush=True)
+        code, said, warned = json.loads(self._process.stdout.readline())
+        return code, said, warned
+
+    def end(self) -> None:
+        self._process.communicate()
+
+
 class Office:
     """Someone who follows the how-to pages in a deployment."""
 
@@ -96,10 +117,7 @@ class Office:
         self.safe.mkdir()
         self.medium.mkdir()
         self.given = set[str]()
-        self.program = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM],
-            cwd=project, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+        self.program = Program(project, environment)
 
     def types(self, command: str, code: int = 0, folder: str = ".") -> str:
         """Give a command of a page, whose exit code must be `code`; returns what it prints."""
@@ -110,7 +128,7 @@ class Office:
         rest = re.search(r"(?<= )[|>].*", command, re.DOTALL)
         found, said, warned = 0, "", ""
         if first[0] == "stirred":
-            found, said, warned = self._run([self._place(word) for word in first[1:]])
+            found, said, warned = self.program.run([self._place(word) for word in first[1:]])
             line = f"cat {rest[0]}" if rest and not found else ""
         else:
             line = self._place(command)
@@ -134,18 +152,8 @@ class Office:
         for part in ("var", "published"):
             shutil.rmtree(self.project / part)
 
-    def ends(self) -> None:
-        self.program.communicate()
-
     def _place(self, text: str) -> str:
         return text.replace("/safe/", f"{self.safe}/").replace("/media/key/", f"{self.medium}/")
-
-    def _run(self, words: list[str]) -> tuple[int, str, str]:
-        assert self.program.stdin
-        assert self.program.stdout
-        print(json.dumps(words), file=self.program.stdin, flush=True)
-        code, said, warned = json.loads(self.program.stdout.readline())
-        return code, said, warned
 
 
 def is_parsed(command: str) -> bool:
@@ -211,7 +219,7 @@ def follow_pages(project: Path, environment: dict[str, str]) -> None:
     (declarations / "census" / "dataset" / "defs.yaml").write_text(census, "utf-8")
     office.follows("declare-data")
     office.follows("declare-a-release")
-    office.ends()
+    office.program.end()
     shown = {each for page in PAGES.keys() - TESTED for block in blocks(page) for each in commands(block)}
     left = {each for each in shown - office.given if each.startswith("stirred ")}
     assert {each for each in left if not is_parsed(each)} == set()

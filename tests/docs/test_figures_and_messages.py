@@ -1,16 +1,16 @@
 """Messages that a page quotes are texts of the code, and the plans that a page shows can be made."""
 
 import ast
-import os
 import re
-import subprocess
-import sys
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from docs.pictures.__main__ import FOLDER
+from orchestration.cli import main
 
 ROOT = FOLDER.parents[1]
 MESSAGES = ROOT / "docs" / "how-to" / "troubleshooting.md"
@@ -49,20 +49,14 @@ def test_every_message_that_is_quoted_is_in_the_code() -> None:
 
 
 @pytest.mark.deep
-def test_the_plans_of_the_page_on_choices_can_be_made(tmp_path: Path) -> None:
+def test_the_plans_of_the_page_on_choices_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong page: one whose table of risks states another loss than the search finds."""
     page = CHOICES.read_text("utf-8")
     commands = re.findall(
         r"stirred (plan .*)", "".join(re.findall(r"^ *```sh\n(.*?)```", page, re.DOTALL | re.MULTILINE))
     )
-    environment = os.environ | {"STIRRED_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    printed = [
-        subprocess.run(
-            ["bash", "-c", f"'{sys.executable}' -m orchestration.cli {command}"],
-            cwd=ROOT, env=environment, text=True, check=True, capture_output=True,
-        ).stdout
-        for command in commands
-    ]  # fmt: skip
+    monkeypatch.setenv("STIRRED_HOME", str(tmp_path))
+    printed = [CliRunner().invoke(main, shlex.split(command), catch_exceptions=False).stdout for command in commands]
     assert len(printed) == 3
     assert "| 0.75 | ρ = 0.9070 |" in page
     assert "Total: ρ = 0.9070" in printed[1]

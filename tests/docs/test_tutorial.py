@@ -1,14 +1,14 @@
 """The tutorial, command by command, in a copy of the project, on the page's own file and with its numbers; and the same
-way for a file as spreadsheets write it. Each has a clock on the processor seconds of its commands.
+way for a file as spreadsheets write it. One process runs all of the program's commands.
 """
 
 import csv
 import os
 import random
 import re
+import shlex
 import shutil
 import subprocess
-import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ import yaml
 
 from docs.pictures.__main__ import FOLDER
 from orchestration.cli import UNAUTHORIZED
-from tests.docs.how_to import follow_pages, shape
+from tests.docs.how_to import Program, follow_pages, shape
 
 ROOT = FOLDER.parents[1]
 PAGE = ROOT / "docs" / "tutorial" / "own-data.md"
@@ -34,9 +34,6 @@ PARTS = (
     "pyproject.toml",
     "workspace.yaml",
 )
-
-MOST_SECONDS = 60
-"""The most processor seconds that the commands from a file to its certificate may take."""
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -55,19 +52,6 @@ def commands(block: str) -> Iterator[str]:
         yield line
 
 
-@pytest.fixture(autouse=True)
-def clock() -> Iterator[list[float]]:
-    """Count the processor seconds of the processes that a test starts, but for those that it adds to the list."""
-    before, others = spent(), list[float]()
-    yield others
-    assert spent() - before - sum(others) < MOST_SECONDS
-
-
-def spent() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
-
-
 class Reader:
     """Someone who follows the page in a copy of the project.
 
@@ -83,14 +67,9 @@ class Reader:
         for part in PARTS:
             copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy2
             copy(ROOT / part, self.project / part)
-        # The installed script would do the same for the installed project.
-        shim = folder / "bin" / "stirred"
-        shim.parent.mkdir()
-        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m orchestration.cli "$@"\n')
-        shim.chmod(0o755)
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("STIRRED_", "DAGSTER_"))}
-        path = f"{shim.parent}{os.pathsep}{os.environ['PATH']}"
-        self.environment = ours | {"PATH": path, "PYTHONPATH": str(self.project)}
+        self.environment = ours | {"PYTHONPATH": str(self.project)}
+        self.program = Program(self.project, self.environment)
         self.said = ""
         self.refusal = ""
         self.proposed: dict[str, Any] = {}
@@ -123,14 +102,20 @@ class Reader:
             assert shape(given) == shape(command)
             command = given
         refused = self.asks and command.startswith("stirred launch") and not self.tried["launch"]
-        done = subprocess.run(
-            ["bash", "-c", command.replace("<your name>", "Ada Lovelace")],
-            cwd=self.project, env=self.environment, text=True, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        assert done.returncode == (UNAUTHORIZED if refused else 0), done.stdout
-        self.said += done.stdout
-        self.refusal = done.stdout if refused else self.refusal
+        command = command.replace("<your name>", "Ada Lovelace")
+        if command.startswith("stirred "):
+            code, *texts = self.program.run(shlex.split(command)[1:])
+            printed = "".join(texts)
+        else:
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.project, env=self.environment, text=True, check=False,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            code, printed = done.returncode, done.stdout
+        assert code == (UNAUTHORIZED if refused else 0), printed
+        self.said += printed
+        self.refusal = printed if refused else self.refusal
         words = command.split()
         self.tried[words[1] if words[0] == "stirred" else words[0]] += 1
 
@@ -145,17 +130,16 @@ def test_the_installed_command_is_the_one_that_is_tried() -> None:
 
 
 @pytest.mark.deep
-def test_the_tutorial_and_the_how_to_pages_work_as_they_are_written(tmp_path: Path, clock: list[float]) -> None:
+def test_the_tutorial_and_the_how_to_pages_work_as_they_are_written(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     for language, block in blocks():
         if "withdraw" in block:
             copied = tmp_path / "office" / "project"
             shutil.copytree(reader.project, copied)
-            before = spent()
             follow_pages(copied, reader.environment | {"PYTHONPATH": str(copied)})
-            clock.append(spent() - before)
         reader.reads(language, block)
         assert reader.published() == (reader.tried["launch"] >= 2 and not reader.tried["withdraw"])
+    reader.program.end()
     assert (reader.proposed["tenure"]["match"], reader.proposed["tenure"]["swap"]) == (["size"], ["district"])
     tried = {"new": 2, "check": 1, "plan": 1, "preflight": 1, "launch": 3, "verify": 1, "budget": 1, "withdraw": 1}
     assert reader.tried == Counter(tried | {"mkdir": 1, "python3": 1, "ls": 1, "cat": 1, "rm": 1})
@@ -228,6 +212,7 @@ def test_a_file_as_spreadsheets_write_it_becomes_a_certificate(tmp_path: Path) -
     reader.types("stirred new release enquete --kind tables --name tables")
     reader.reads("yaml", HYPERCUBES)
     reader.types("stirred launch enquete/tables")
+    reader.program.end()
     assert reader.published("enquete/tables_incomes")
     with (reader.project / "published" / "enquete" / "tables_incomes" / "hypercube.csv").open(newline="") as file:
         found = {

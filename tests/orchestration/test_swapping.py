@@ -537,7 +537,7 @@ def test_every_broken_declaration_is_named_with_its_line(project: Path, tmp_path
     assert "swap: size cannot be a swap variable and" in said.splitlines()[-1]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_valid_files_pass_the_check_of_yaml(project: Path) -> None:
     status, said = dg_command(project, "check", "yaml")
     assert status == 0, said

@@ -25,7 +25,7 @@ from resources import statements
 from resources.statements import SQL_FOLDER, Table, Zone
 from resources.storage import BusyError, DatabaseFile
 from resources.warehouse import Session, Warehouse, WarehouseError
-from tests.depth import deep_but, examples, quick_cases
+from tests.depth import deep_but, deep_cases, examples, quick_cases
 
 UNITS = Table(Zone.CONFIDENTIAL, "ma1940", "units")
 KEY = bytes(range(32))
@@ -80,6 +80,7 @@ def test_a_session_cannot_read_a_zone_it_did_not_name(warehouse, hidden):
 BY_QUERY = "CASE WHEN current_query() LIKE 'COPY%' THEN one + 1 ELSE one END"
 
 
+@deep_cases(16)
 @quick_cases(2)
 @pytest.mark.parametrize("zone", Zone)
 @pytest.mark.parametrize(

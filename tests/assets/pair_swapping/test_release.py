@@ -198,7 +198,7 @@ UNIT = "(SELECT min(unit) FROM swapped WHERE RTYPE = '2' AND FINAL_POP > 0)"
 QUARTERS = "(SELECT min(unit) FROM swapped WHERE RTYPE = '4')"
 
 
-@deep_cases(3)
+@deep_cases(2)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("alter", "found"),

@@ -35,6 +35,7 @@ from tests.attacker import (
     tells,
 )
 from tests.deployments import Deployment
+from tests.depth import deep_cases
 from tests.phsafe_deployments import FEW, TO_COUNTS, TO_DRAW, TO_PUBLICATION, Files, census, changed, phsafe_deployment
 
 PHSafeDeployment = Deployment[PHSafeRelease]
@@ -282,6 +283,7 @@ def test_no_key_of_a_unit_is_shown_anywhere(deployment: PHSafeDeployment) -> Non
     assert not keys & set(re.findall(r"\d{6,}", in_the_open(deployment)))
 
 
+@deep_cases(1)
 @pytest.mark.parametrize(
     ("file", "column", "value"),
     [("persons", "QAGE", "77319"), pytest.param("units", "FINAL_POP", "77319", marks=pytest.mark.deep)],

@@ -293,6 +293,7 @@ def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephe
     refuses_to_publish(ephemeral, {"key_gone"}, "")
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("changes", "gates"),
@@ -361,6 +362,7 @@ def noise_twice_as_wide(noise: DiscreteGaussian, count: int, stream: WordSource)
     return right_sample(DiscreteGaussian(4 * noise.variance), count, stream)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("wrong", [pytest.param(no_noise, marks=pytest.mark.deep), noise_twice_as_wide])
 def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
@@ -381,6 +383,7 @@ def rounded_continuous_noise(query: str, distribution: Distribution, count: int,
     return np.rint(random.normal(0, float(distribution.exact_variance) ** 0.5, count)).astype(np.int64)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("wrong", [noise_shared_by_levels, rounded_continuous_noise])
 def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(

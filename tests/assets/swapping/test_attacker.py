@@ -301,7 +301,7 @@ def test_the_number_of_records_is_not_in_the_metadata_of_a_confidential_cef(depl
     assert "dagster/row_count" not in event.asset_materialization.metadata
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("column", "value"),

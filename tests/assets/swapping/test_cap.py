@@ -6,6 +6,7 @@ import pytest
 
 from mechanisms.accounting.losses import PureLoss
 from tests.deployments import SHOWN, TO_PUBLICATION, Deployment, small_deployment
+from tests.depth import deep_cases
 
 
 def tables(deployment: Deployment) -> set[str]:
@@ -13,6 +14,7 @@ def tables(deployment: Deployment) -> set[str]:
         return {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("custody", ["escrowed", "ephemeral"])
 def test_a_cap_too_small_stops_the_release_at_its_charge(custody: str, tmp_path: Path) -> None:

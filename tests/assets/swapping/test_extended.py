@@ -354,7 +354,7 @@ def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return request.param, deployment
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.deep
 def test_a_whole_release_passes_its_gates_and_its_certificate_says_what_is_charged(
     published: tuple[str, Deployment],
@@ -377,6 +377,7 @@ def test_a_whole_release_passes_its_gates_and_its_certificate_says_what_is_charg
         assert sentence.casefold() in said.casefold(), sentence
 
 
+@deep_cases(2)
 @pytest.mark.deep
 def test_the_gates_of_an_extension_find_what_was_altered(published: tuple[str, Deployment]) -> None:
     name, deployment = published

@@ -318,7 +318,7 @@ QUICK = {the_cef_afterwards, two_records_exchanged, in_a_product}
 
 
 @quick_cases(1)
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, marks=[] if case.alter in QUICK else pytest.mark.deep) for case in ALTERATIONS],
@@ -333,6 +333,7 @@ def test_an_alteration_fails_its_gates_and_is_not_published(
     refuses_to_publish(deployment, case.gates, case.says)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("understate", [invariants_of_a_smaller_stratum, strata_split])
 def test_altering_the_invariants_does_not_give_a_smaller_epsilon(
@@ -450,6 +451,7 @@ def household_types_renumbered(deployment: Deployment) -> None:
         )
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("alter", "failing"),
@@ -553,7 +555,7 @@ def values_dealt_with_repetition(table: Contingency) -> Contingency:
 
 
 @pytest.mark.deep
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.parametrize(
     "wrong",
     deep_but([swapped_across_strata], [a_record_lost, swapped_across_strata, values_dealt_with_repetition]),

@@ -562,7 +562,7 @@ def alters(statement: str) -> Callable[[Deployed], None]:
     return alter
 
 
-@deep_cases(3)
+@deep_cases(2)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("cube", "statement", "failing"),

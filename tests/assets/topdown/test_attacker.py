@@ -39,6 +39,7 @@ from tests.attacker import (
     tells,
 )
 from tests.deployments import Deployment
+from tests.depth import deep_cases
 from tests.phsafe_deployments import Files, census, changed
 from tests.topdown_deployments import (
     TO_CHARGE,
@@ -362,6 +363,7 @@ def test_no_key_of_a_unit_is_shown_anywhere(deployment: TopDownDeployment) -> No
     assert not keys & set(re.findall(r"\d{6,}", in_the_open(deployment)))
 
 
+@deep_cases(1)
 @pytest.mark.parametrize(
     ("file", "column", "value"),
     [("persons", "QAGE", "77319"), pytest.param("units", "FINAL_POP", "77319", marks=pytest.mark.deep)],

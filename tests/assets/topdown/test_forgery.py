@@ -175,6 +175,7 @@ def test_whatever_is_shown_in_place_of_all_states_is_found(parted: Village, show
     require_found(parted)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_exchanged_siblings_are_found(estimates: Village) -> None:
     """All sums and invariants of two blocks of one parent may still hold; only the seal tells."""
@@ -206,6 +207,7 @@ def test_every_field_of_an_account_is_sealed(estimates: Village, column: str) ->
     assert made(warehouse, release)[0] == (name,)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_estimates_of_an_earlier_draw_with_their_own_seal_are_found(estimates: Village) -> None:
     """A seal is genuine, but of other measurements: it does not fit the account of the level above."""

@@ -333,6 +333,7 @@ def test_a_level_waits_for_information_and_units_for_persons(full: Full, tmp_pat
         estimate_level(warehouse, custody, full.release, Scope("Nation", "", "units"), quiet)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("invariants", [{}, {"group_quarters": "Block"}])
 def test_units_that_are_not_held_agree_with_persons(tmp_path: Path, invariants: dict[str, str]) -> None:

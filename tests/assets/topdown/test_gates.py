@@ -410,7 +410,7 @@ LESS = TWO_LEVELS["persons"] | {"rho": 1}
 
 
 @pytest.mark.deep
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.parametrize(
     ("changes", "gates"),
     [

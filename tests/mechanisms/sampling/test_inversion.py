@@ -21,7 +21,7 @@ from mechanisms.sampling import inversion
 from mechanisms.sampling.inversion import Table, sample, sample_at, tabulate
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream, WordReader, Words
-from tests.depth import deep_but, quick_cases
+from tests.depth import deep_but, deep_cases, quick_cases
 from tests.mechanisms.sampling.exact_noise import DIGITS, Noise, OutOfWordsError, ToyStream, quantiles, reference
 from tests.mechanisms.sampling.word_tree import Finished, bracket
 
@@ -64,6 +64,7 @@ WIDEST = NARROW[5], NARROW[9], NARROW[10]
 QUICK = [(noise, bits) for noise, bits in product(NARROW, WORDS) if noise not in WIDEST or bits < 5]
 
 
+@deep_cases(16)
 @quick_cases(12)
 @pytest.mark.parametrize(("noise", "word_bits"), deep_but(QUICK, product(NARROW, WORDS)), ids=str)
 def test_over_all_sequences_of_toy_words_every_value_has_its_probability(noise: Noise, word_bits: int) -> None:
