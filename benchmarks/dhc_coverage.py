@@ -76,7 +76,10 @@ class Census:
                 of_both = []
                 for each, schemas in ((release, BEFORE), (dhc, SCHEMAS)):
                     exact = each.confidential(HISTOGRAMS)
-                    counts = {name: read_counts(session, exact, histogram=name) for name in schemas}
+                    counts = {
+                        name: read_counts(session, exact, schema.size, histogram=name)
+                        for name, schema in schemas.items()
+                    }
                     of_both.append((read_tree(session, each).parents, counts))
                 self.before = ReplicateTask(0, b"", release.design, *of_both[0], derive_all_limits(session, release))
                 codes = [_list_blocks(session, each) for each in (release, dhc)]

@@ -90,7 +90,9 @@ def make_census(population: SyntheticPopulation, estimation: Estimation) -> tupl
         persons, _ = charge(home, release)
         exact = release.confidential(HISTOGRAMS)
         with open_warehouse(home).session(reads=[Zone.PUBLIC, Zone.CONFIDENTIAL]) as session:
-            counts = {histogram: read_counts(session, exact, histogram=histogram) for histogram in SCHEMAS}
+            counts = {
+                name: read_counts(session, exact, schema.size, histogram=name) for name, schema in SCHEMAS.items()
+            }
             parents, limits = read_tree(session, release).parents, derive_all_limits(session, release)
     return ReplicateTask(0, b"", release.design, parents, counts, limits), persons
 

@@ -150,8 +150,8 @@ def _sum_differences(
     sums: dict[str, int | None] = {POST_PROCESSED: 0, RAW: 0 if measured else None}
     for first in range(0, places, BATCH):
         last = min(first + BATCH, places)
-        truth = read_counts(session, exact, first, last).answer(marginal, first, last)
-        estimated = read_counts(session, estimates, first, last, histogram=histogram)
+        truth = read_counts(session, exact, metric.schema.size, first, last).answer(marginal, first, last)
+        estimated = read_counts(session, estimates, metric.schema.size, first, last, histogram=histogram)
         answers = {POST_PROCESSED: estimated.answer(marginal, first, last)}
         if measured:
             (noisy,) = read_answers(session, release, measured, first, last).values()

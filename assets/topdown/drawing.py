@@ -33,6 +33,7 @@ from assets.topdown.release import TopDownRelease
 from assets.topdown.spine import read_codes, stage_ancestry
 from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.stream import RandomStream
+from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import Counts
 from resources.processes import Stopped, in_threads
 from resources.warehouse import Session, open_part
@@ -113,7 +114,7 @@ def count_parts(
         of_level = read_codes(session, release, level) if codes else None
         for part in parts:
             own = of_level.slice(part.first, part.last - part.first) if of_level is not None else None
-            yield CountedPart(part, read_counts(session, counts, part.first, part.last), own)
+            yield CountedPart(part, read_counts(session, counts, SCHEMAS[histogram].size, part.first, part.last), own)
 
 
 def _draw_part(counted: CountedPart, key: bytes, folder: Path | None, stopped: Stopped) -> dict[str, str]:

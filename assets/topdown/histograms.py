@@ -8,14 +8,18 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from assets.topdown.release import HISTOGRAMS, TopDownRelease, TreeRelease
-from assets.topdown.spine import placement
+from assets.topdown.spine import Tree, placement
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS
-from mechanisms.topdown.schema import PERSONS, Counts
+from mechanisms.topdown.schema import PERSONS, Counts, Schema
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
+
+MOST = 2**31 - 1
+"""The greatest count of a cell that is read."""
 
 CELLS_AT_A_TIME = 2**20
 """With each further so many counts of parents, the next families are estimated, and with so many of places, the next
@@ -25,6 +29,13 @@ _CELLS_OF_PLACES = SQL(
     "topdown/cells_of_places",
     "SELECT number, count(*) AS cells {% include 'topdown/chosen_counts.sql' %} GROUP BY number",
 )
+
+
+_RULES = ("of unknown cells", f"that are not from 1 to {MOST:,}", "repeated")
+
+
+class CountsError(RefusedError, ValueError):
+    """Stored counts that no histogram has. The message names the table, the rule and the number of counts."""
 
 
 class ImpossibleRecordsError(RefusedError, ValueError):
@@ -68,12 +79,30 @@ def stage_level(session: Session, release: TreeRelease, histogram: str, level: s
 
 
 def read_counts(
-    session: Session, counts: Table | Fragment, first: int = 0, last: int = 2**62, **chosen: str | int
+    session: Session, counts: Table | Fragment, size: int, first: int = 0, last: int = 2**62, **chosen: str | int
 ) -> Counts:
-    """The counts of the places from `first` up to `last`; of the level, histogram and replicate that are chosen."""
+    """The counts of the places from `first` up to `last`; of the level, histogram and replicate that are chosen, where
+    a histogram has so many cells. Raises CountsError as `check_counts`."""
     values = {"first": first, "last": last, **chosen}
     rows = session.arrow("topdown/counts", values, counts=counts, chosen=list(chosen))
-    return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
+    return check_counts(session, counts, size, rows, **chosen)
+
+
+def check_counts(session: Session, counts: Table | Fragment, size: int, rows: pa.Table, **chosen: str | int) -> Counts:
+    """Rows that were made of a table's counts, in order of place and cell. Raises CountsError if a count is of a cell
+    that a histogram of so many does not have, is not from 1 to `MOST`, or is repeated."""
+    columns = [rows[name] for name in ("number", "cell", "count")]
+    whole = all(pa.types.is_integer(column.type) and not column.null_count for column in columns)
+    if whole:
+        number, cell, count = (column.to_numpy() for column in columns)
+        known = cell.min(initial=0) >= 0 and cell.max(initial=0) < size
+        positive = count.min(initial=1) > 0 and count.max(initial=1) <= MOST
+        if known and positive and not np.any((np.diff(number) == 0) & (np.diff(cell) == 0)):
+            return Counts(number, cell, count)
+    values = {"size": size, "most": MOST, "first": -(2**63), "last": 2**63 - 1, **chosen}
+    found = session.row("topdown/wrong_counts", values, counts=counts, chosen=list(chosen))
+    problems = [f"{wrong:,} counts {rule}" for wrong, rule in zip(found, _RULES, strict=True) if wrong]
+    raise CountsError(f"{counts}: {', '.join(problems) or 'places, cells or counts that are not whole numbers'}")
 
 
 def cut_places(
@@ -88,3 +117,20 @@ def cut_places(
     runs = np.maximum(np.cumsum(times * cells) - 1, 0) // CELLS_AT_A_TIME
     ends = np.append(np.flatnonzero(np.diff(runs)) + 1, last - first) + first
     return list(pairwise([first, *ends.tolist()]))
+
+
+def add_up_finest(
+    session: Session, tree: Tree, schema: Schema, finest: Table, level: str, first: int, last: int, **chosen: int
+) -> Counts:
+    """The counts of a histogram in the places from `first` up to `last` of a level, which are then counted from 0, from
+    a table of those of the finest level; of the chosen replicate if there are more. Raises CountsError."""
+    begin, end = tree.extend_below(level, first, last)[-1]
+    own = pa.table({"finest": np.arange(begin, end), "number": tree.find_above(level, begin, end) - first})
+    rows = session.arrow(
+        "topdown/added_up",
+        {"first": begin, "last": end, "histogram": schema.name, **chosen},
+        counts=finest,
+        places=session.register("places_added_up", own),
+        chosen=list(chosen),
+    )
+    return check_counts(session, finest, schema.size, rows, histogram=schema.name, **chosen)

@@ -277,7 +277,7 @@ class Reading:
             if above and self._direction == "down":
                 counts = self.above.get(histogram)
                 if counts is None:
-                    counts = read_counts(session, above.tables(release)[0], *parents, histogram=histogram)
+                    counts = read_counts(session, above.tables(release)[0], schema.size, *parents, histogram=histogram)
                 histograms = counts.answer(schema.marginal(DETAILED), *parents)
             if number in self.information:
                 information = self.information[number][histogram].between(first - origin, last - origin)

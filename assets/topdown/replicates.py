@@ -17,7 +17,7 @@ with numbers that are no longer declared are deleted.
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,19 +40,20 @@ from assets.topdown.estimation import (
     find_wrong_levels,
     hash_estimates,
 )
-from assets.topdown.histograms import read_counts
+from assets.topdown.histograms import CountsError, cut_places, read_counts
 from assets.topdown.invariants import derive_all_limits
 from assets.topdown.reading import read_draw_id
 from assets.topdown.release import REPLICATES, SPINE, TopDownRelease, TreeRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.workers import ReplicateTask, make_replicate, perform
 from mechanisms.topdown.design import SCHEMAS
-from mechanisms.topdown.schema import Counts
+from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
 
 _APPEND = SQL("topdown/append", "INSERT INTO {{ table }} FROM {{ rows }}")
+_DELETE = SQL("topdown/delete_surplus", "DELETE FROM {{ replicates }} WHERE {% include 'topdown/surplus_rule.sql' %}")
 
 VERSION = 1
 """Increase it when the same estimates would give other replicates."""
@@ -101,11 +102,11 @@ Replicated = TypeVar("Replicated", bound=TreeRelease)
 
 @dataclass(frozen=True)
 class Replication(ABC, Generic[Replicated]):
-    """How an algorithm's replicates are made. `histograms` are those that a replicate has."""
+    """How an algorithm's replicates are made. `schemas` are the histograms that a replicate has."""
 
     release: Replicated
 
-    histograms: ClassVar[Sequence[str]]
+    schemas: ClassVar[Mapping[str, Schema]]
 
     @property
     @abstractmethod
@@ -134,7 +135,7 @@ class Replication(ABC, Generic[Replicated]):
 
 
 class TopDownReplication(Replication[TopDownRelease]):
-    histograms = tuple(SCHEMAS)
+    schemas = SCHEMAS
 
     @property
     def declared(self) -> int:
@@ -153,9 +154,12 @@ class TopDownReplication(Replication[TopDownRelease]):
     def read_basis(self, session: Session, custody: Custody) -> Basis:
         release = self.release
         estimates = release.public(release.estimates(release.finest))
-        counts = {histogram: read_counts(session, estimates, histogram=histogram) for histogram in SCHEMAS}
-        parents, made_of = read_tree(session, release).parents, self.read_made_of(session, custody)
-        template = ReplicateTask(0, b"", release.design, parents, counts, derive_all_limits(session, release))
+        tree, made_of = read_tree(session, release), self.read_made_of(session, custody)
+        counts = {
+            name: read_counts(session, estimates, schema.size, 0, tree.places(release.finest), histogram=name)
+            for name, schema in SCHEMAS.items()
+        }
+        template = ReplicateTask(0, b"", release.design, tree.parents, counts, derive_all_limits(session, release))
         return Basis(read_draw_id(session, release), made_of, template)
 
     def require_estimates(self, session: Session, custody: Custody) -> None:
@@ -175,8 +179,8 @@ class TopDownReplication(Replication[TopDownRelease]):
 
 def build_replicates(how: Replication[Any], description: str, after: str) -> dg.AssetsDefinition:
     """The asset, which follows the stage `after`."""
-    release, replicated = how.release, ", ".join(how.histograms[:-1])
-    columns = {**COLUMNS, "histogram": f"Histogram: {replicated} or {how.histograms[-1]}"}
+    release, (*others, last) = how.release, how.schemas
+    columns = {**COLUMNS, "histogram": f"Histogram: {', '.join(others)} or {last}"}
 
     @release_stage(
         release, REPLICATES, StageKind.POSTPROCESSING, description, [after], kinds={"duckdb", "numba", "highs"}
@@ -253,12 +257,18 @@ def derive_key(draw_id: str, replicate: int) -> bytes:
 
 def hash_counts(counts: Mapping[str, Counts]) -> str:
     """The SHA-256 of a replicate's counts, in the order of histograms, places and cells."""
-    digest = sha256()
-    for histogram, of in counts.items():
-        digest.update(f"{histogram} {len(of.count)}\n".encode())
-        for array in (of.number, of.cell, of.count):
-            digest.update(np.ascontiguousarray(array, dtype="<i8").data)
-    return digest.hexdigest()
+    return _hash_parts({histogram: [of] for histogram, of in counts.items()})
+
+
+def _hash_parts(counts: Mapping[str, Iterable[Counts]]) -> str:
+    """As `hash_counts`; those of a histogram are in parts, on whose number the hash does not depend."""
+    digests = {}
+    for histogram, parts in counts.items():
+        digest = sha256()
+        for part in parts:
+            digest.update(np.column_stack([part.number, part.cell, part.count]).astype("<i8", copy=False).data)
+        digests[histogram] = digest.hexdigest()
+    return sha256(json.dumps(list(digests.items())).encode()).hexdigest()
 
 
 def read_accounts(session: Session, custody: Custody, release: TreeRelease) -> tuple[Account, ...]:
@@ -269,9 +279,16 @@ def read_accounts(session: Session, custody: Custody, release: TreeRelease) -> t
     return tuple(sorted(Account(*row) for row in session.rows("warehouse/all", source=accounts)))
 
 
-def read_replicate(session: Session, how: Replication[Any], replicate: int) -> dict[str, Counts]:
-    table = how.release.public(REPLICATES)
-    return {name: read_counts(session, table, histogram=name, replicate=replicate) for name in how.histograms}
+def hash_replicate(session: Session, how: Replication[Any], replicate: int) -> str:
+    """As `hash_counts`, of a stored replicate."""
+    table, places = how.release.public(REPLICATES), read_tree(session, how.release).places(how.release.finest)
+
+    def read_parts(histogram: str) -> Iterator[Counts]:
+        chosen: dict[str, Any] = {"histogram": histogram, "replicate": replicate}
+        for first, last in cut_places(session, table, 0, places, **chosen):
+            yield read_counts(session, table, how.schemas[histogram].size, first, last, **chosen)
+
+    return _hash_parts({histogram: read_parts(histogram) for histogram in how.schemas})
 
 
 def replicates_gate(how: Replication[Any]) -> Gate[Any]:
@@ -297,7 +314,7 @@ def check_replicates(how: Replication[Any], context: ReleaseContext[Any]) -> lis
             if not is_current(session, how, basis.made_of, account)
         ]
         surplus = _count_surplus(session, how, [account.replicate for account in stored])
-        problems += count_problem(surplus, "rows of no replicate")
+        problems += count_problem(surplus, "rows of no replicate or place")
     ((_, counts, _),) = how.perform(iter([task]), 1)
     if hash_counts(counts) != chosen.content:
         problems.append(f"replicate {chosen.replicate}: made again, it differs")
@@ -315,26 +332,32 @@ def _task(session: Session, custody: Custody, how: Replication[Any], basis: Basi
 
 def is_current(session: Session, how: Replication[Any], made_of: str, account: Account) -> bool:
     """Whether a stored replicate is declared, was made from the current estimates, and is as it was made."""
-    return (
-        1 <= account.replicate <= how.declared
-        and account.made_of == made_of
-        and hash_counts(read_replicate(session, how, account.replicate)) == account.content
-    )
+    if not 1 <= account.replicate <= how.declared or account.made_of != made_of:
+        return False
+    try:
+        return hash_replicate(session, how, account.replicate) == account.content
+    except CountsError:
+        return False
 
 
 def _count_surplus(session: Session, how: Replication[Any], replicates: Iterable[int]) -> int:
-    (rows,) = session.row(
-        "topdown/surplus_replicates",
-        {"replicates": list(replicates), "histograms": list(how.histograms)},
-        replicates=how.release.public(REPLICATES),
-    )
+    table = how.release.public(REPLICATES)
+    (rows,) = session.row("topdown/surplus_replicates", _list_due(session, how, replicates), replicates=table)
     return int(rows)
 
 
+def _list_due(session: Session, how: Replication[Any], replicates: Iterable[int]) -> dict[str, Any]:
+    """Whose counts are stored: the replicates, histograms and places."""
+    places = read_tree(session, how.release).places(how.release.finest)
+    return {"replicates": list(replicates), "histograms": list(how.schemas), "places": places}
+
+
 def _discard(session: Session, custody: Custody, how: Replication[Any], kept: Mapping[int, Account]) -> None:
-    parts = [_as_rows(number, read_replicate(session, how, number)) for number in sorted(kept)]
-    rows = session.register("kept", pa.concat_tables([_ROWS.empty_table(), *parts]))
-    session.create(how.release.public(REPLICATES), "warehouse/all", source=rows)
+    table = how.release.public(REPLICATES)
+    if kept:
+        session.run(_DELETE, _list_due(session, how, kept), replicates=table)
+    else:
+        session.create(table, "warehouse/all", source=session.register("none", _ROWS.empty_table()))
     _write_accounts(session, custody, how.release, kept)
 
 

@@ -173,7 +173,7 @@ def unite_tables(session: Session, release: TopDownRelease, tables: Sequence[Red
     def count(schema: Schema) -> Fragment:
         parts = []
         for depth, level in enumerate(above):
-            counts = read_counts(session, release.public(release.estimates(level)), histogram=schema.name)
+            counts = read_counts(session, release.public(release.estimates(level)), schema.size, histogram=schema.name)
             cells = {"number": counts.number, "cell": counts.cell, "count": counts.count}
             parts.append(pa.table({"depth": np.full(len(counts.count), depth), **cells}))
         return session.register(f"counted_above_{schema.name}", pa.concat_tables(parts))

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import product
 
 import dagster as dg
@@ -19,18 +20,18 @@ from assets.conventions import preview
 from assets.release.prose import Prose
 from assets.release.statement import Accuracy
 from assets.tabulation.asset import build_tables
-from assets.topdown.histograms import read_counts
+from assets.topdown.histograms import add_up_finest
 from assets.topdown.release import REPLICATES, SPINE, SUMMARY, TEXTS, UNCERTAINTY, TopDownRelease, TreeRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.tables import redistricting_tables
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import RedistrictingTable
-from mechanisms.topdown.replicates import Moments, add_deviations, compute_intervals, roll_up_once
+from mechanisms.topdown.replicates import Moments, add_deviations, compute_intervals
 from mechanisms.topdown.schema import Schema, Sums
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
-PLACES_AT_A_TIME = 1024
+PLACES_AT_A_TIME = 8192
 
 SIZES = (0, 1, 10, 100, 1_000, 10_000)
 """The least count of each size of cell."""
@@ -144,24 +145,18 @@ def _compute_moments(
     session: Session, release: TopDownRelease, schema: Schema, tables: Sequence[RedistrictingTable]
 ) -> Iterator[tuple[int, int, Moments]]:
     """The moments of all cells of some tables, side by side: depth of the level, first place, and moments."""
-    estimates = release.public(release.estimates(release.finest))
-    published = read_counts(session, estimates, histogram=schema.name)
-    replicates = [
-        read_counts(session, release.public(REPLICATES), histogram=schema.name, replicate=number)
-        for number in range(1, release.declaration.replicates + 1)
-    ]
-    tree = read_tree(session, release)
+    tree, replicates = read_tree(session, release), release.public(REPLICATES)
     sums = Sums(np.concatenate([[cell.counted for cell in table.cells] for table in tables]))
-    for depth in reversed(range(len(release.levels))):
-        places = tree.places(release.levels[depth])
+    for depth, level in enumerate(release.levels):
+        places, read = tree.places(level), partial(add_up_finest, session, tree, schema)
         for first in range(0, places, PLACES_AT_A_TIME):
-            last = min(first + PLACES_AT_A_TIME, places)
-            others = (sums.of(each, first, last) for each in replicates)
-            yield depth, first, add_deviations(sums.of(published, first, last), others)
-        if depth:
-            above = tree.parents[depth - 1]
-            published = roll_up_once(published, above, schema.size)
-            replicates = [roll_up_once(replicate, above, schema.size) for replicate in replicates]
+            own = level, first, min(first + PLACES_AT_A_TIME, places)
+            published = read(release.public(release.estimates(release.finest)), *own)
+            others = (
+                sums.of(read(replicates, *own, replicate=number + 1), 0, own[2] - first)
+                for number in range(release.declaration.replicates)
+            )
+            yield depth, first, add_deviations(sums.of(published, 0, own[2] - first), others)
 
 
 def _split(moments: Moments, tables: Sequence[RedistrictingTable]) -> Iterator[Moments]:

@@ -1,6 +1,5 @@
--- The number of rows that belong to none of the replicates, or to no histogram.
+-- The number of rows that belong to none of the replicates, to no histogram, or to no place.
 SELECT count(*)
 FROM {{ replicates }}
 WHERE
-    (replicate IN (SELECT unnest($replicates::BIGINT[])) AND histogram IN (SELECT unnest($histograms::VARCHAR[])))
-    IS NOT TRUE
+    {% include "topdown/surplus_rule.sql" %}

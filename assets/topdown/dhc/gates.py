@@ -58,7 +58,7 @@ def dhc_gates(release: DHCRelease) -> list[Gate[DHCRelease]]:
         session_gate("whole_numbers", ESTIMATES, _check_whole_numbers),
         session_gate("structural_zeros", ESTIMATES, _check_structural_zeros),
         session_gate("redistricting_held", ESTIMATES, _check_redistricting_held),
-        tables_gate(lambda session: microdata_recipes(session, release), MICRODATA),
+        session_gate("microdata_as_made", MICRODATA, _check_microdata),
         tables_gate(lambda session: tables_recipes(session, release)),
     ]
     if release.design.householders_among_persons:
@@ -226,6 +226,24 @@ def _check_redistricting_held(session: Session, context: Context) -> Iterator[st
         given = {"counts": own[HOUSEHOLDS.name], "groups": names[HOUSEHOLDS.name]}
         (wrong,) = session.row("dhc/differing_groups", **given, held=own[UNITS.name], held_groups=tenures)
         yield from count_problem(wrong, f"households of {level}: tenures that differ from the occupied units")
+
+
+def _check_microdata(session: Session, context: Context) -> list[str]:
+    """Every stored table is what its recipe makes from its sources.
+
+    Records are made again only if there are as many as stored ones, because a forged count could be of any size.
+    """
+    release = context.release
+    recipes = microdata_recipes(session, release)
+    due = session.row("dhc/records_due", {"finest": release.finest}, estimates=release.public(ESTIMATES))
+    problems = [
+        f"{table}: {stored:,} records, where the estimates have {records:,}"
+        for table, records in zip(recipes, due, strict=True)
+        if (stored := session.count(table)) != records
+    ]
+    if problems:
+        return problems
+    return [problem for table, recipe in recipes.items() for problem in differing_table(session, table, recipe)]
 
 
 def _check_householders(session: Session, context: Context) -> Iterator[str]:

@@ -4,7 +4,7 @@ The facilities of group quarters are an invariant. The redistricting data are re
 reads them, after its signature was verified; nothing is spent on them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -198,7 +198,8 @@ def read_redistricting(
 ) -> Counts:
     """The published counts of a histogram of the redistricting release in the places of the finest level from `first`
     up to `last`, which are then counted from 0."""
-    return read_counts(session, release.public(REDISTRICTING), first, last, histogram=histogram).shift(-first)
+    table, size = release.public(REDISTRICTING), SCHEMAS[histogram].size
+    return read_counts(session, table, size, first, last, histogram=histogram).shift(-first)
 
 
 def read_persons(session: Session, release: DHCRelease, first: int = 0, last: int = 2**62) -> Held:
@@ -207,14 +208,14 @@ def read_persons(session: Session, release: DHCRelease, first: int = 0, last: in
 
 
 def read_facilities(session: Session, release: DHCRelease, places: int, first: int = 0) -> NDArray[np.int64]:
-    """The facilities of so many places of the finest level, shape (places, 24)."""
-    rows = session.arrow(
-        "dhc/facilities_of_places", {"first": first, "last": first + places}, facilities=release.public(FACILITIES)
-    )
-    position: Mapping[str, int] = {str(code): number for number, code in enumerate(QUARTERS)}
+    """The facilities of so many places of the finest level, shape (places, 24). Raises CountsError, where a cell is the
+    position of a type."""
+    positions = pa.table({"type": list(map(str, QUARTERS)), "cell": np.arange(len(QUARTERS))})
+    names = {"facilities": release.public(FACILITIES), "types": session.register("types_of_quarters", positions)}
+    facilities = session.stage(FACILITIES, "dhc/facilities_by_cell", **names)
+    counts = read_counts(session, facilities, len(QUARTERS), first, first + places)
     found = np.zeros((places, len(QUARTERS)), dtype=np.int64)
-    types = np.array([position[code] for code in rows["type"].to_pylist()], dtype=np.int64)
-    found[rows["number"].to_numpy() - first, types] = rows["count"].to_numpy()
+    found[counts.number - first, counts.cell] = counts.count
     return found
 
 

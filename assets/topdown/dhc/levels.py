@@ -37,7 +37,7 @@ from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, release_stage
 from assets.topdown.dhc.given import read_given
 from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
-from assets.topdown.histograms import cut_places, read_counts
+from assets.topdown.histograms import add_up_finest, cut_places, read_counts
 from assets.topdown.partitions import keep_keys, state_partitions
 from assets.topdown.reading import Scope
 from assets.topdown.spine import Tree, pluralize, read_states, read_tree
@@ -503,7 +503,8 @@ def read_above(
     above = scope.above(release)
     if above is None:
         return None
-    return read_counts(session, above.tables(release)[0], first, last, histogram=histogram).shift(-first)
+    table, size = above.tables(release)[0], SCHEMAS[histogram].size
+    return read_counts(session, table, size, first, last, histogram=histogram).shift(-first)
 
 
 def list_parents(tree: Tree) -> list[NDArray[np.int64]]:
@@ -513,24 +514,7 @@ def list_parents(tree: Tree) -> list[NDArray[np.int64]]:
 def read_exact(session: Session, release: DHCRelease, tree: Tree, histogram: str, level: Level) -> Counts:
     """The exact counts of some places of a level, which are counted from 0."""
     places = level.name, level.first, level.first + len(level.runs)
-    return add_up_finest(session, release.confidential(HISTOGRAMS), tree, *places, histogram=histogram)
-
-
-def add_up_finest(
-    session: Session, finest: Table, tree: Tree, level: str, first: int, last: int, **chosen: str | int
-) -> Counts:
-    """The counts of the places from `first` up to `last` of a level, which are then counted from 0, from a table of
-    those of the finest level: of the chosen histogram, and of the replicate if there are more."""
-    begin, end = tree.extend_below(level, first, last)[-1]
-    own = pa.table({"finest": np.arange(begin, end), "number": tree.find_above(level, begin, end) - first})
-    rows = session.arrow(
-        "dhc/added_up",
-        {"first": begin, "last": end, **chosen},
-        counts=finest,
-        places=session.register("places_of_span", own),
-        chosen=list(chosen),
-    )
-    return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
+    return add_up_finest(session, tree, SCHEMAS[histogram], release.confidential(HISTOGRAMS), *places)
 
 
 def _read_exact(
@@ -551,7 +535,9 @@ def _read_exact(
         for begin in range(0, len(finest.runs), _PLACES_AT_A_TIME):
             end = min(begin + _PLACES_AT_A_TIME, len(finest.runs))
             table, first = release.confidential(HISTOGRAMS), finest.first
-            counts = read_counts(session, table, first + begin, first + end, histogram=histogram).shift(-first)
+            counts = read_counts(session, table, schema.size, first + begin, first + end, histogram=histogram).shift(
+                -first
+            )
             for query in queries:
                 answers[query].append(counts.answer(schema.marginal(query), begin, end).astype(np.int32))
         below = {query: np.concatenate(parts) for query, parts in answers.items()}

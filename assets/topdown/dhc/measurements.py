@@ -240,7 +240,11 @@ def list_inputs(session: Session, release: DHCRelease) -> Iterator[tuple[Inputs,
             homes = inputs.given[UNITS.name], inputs.given[HOUSEHOLDS.name]
             if scope.above(release) is None:
                 table, _ = scope.tables(release)
-                homes = hold_homes(inputs, *(read_counts(session, table, histogram=each.histogram) for each in homes))
+                counts = (
+                    read_counts(session, table, SCHEMAS[each.histogram].size, 0, 1, histogram=each.histogram)
+                    for each in homes
+                )
+                homes = hold_homes(inputs, *counts)
             yield inputs, (inputs.given[PERSONS.name], *homes)
 
 

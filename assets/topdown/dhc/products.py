@@ -88,7 +88,7 @@ def fill(session: Session, release: DHCRelease, estimates: Table | Fragment) -> 
     """Some places at a time, the persons of the finest level with all facilities filled, where that is found; and the
     number of places in which one stays empty."""
     for first, last in cut_places(session, estimates, 0, read_tree(session, release).places(release.finest)):
-        persons = read_counts(session, estimates, first, last, histogram=PERSONS.name).shift(-first)
+        persons = read_counts(session, estimates, PERSONS.size, first, last, histogram=PERSONS.name).shift(-first)
         filled, left = fill_facilities(persons, read_facilities(session, release, last - first, first))
         yield filled.shift(first), left
 
@@ -110,8 +110,8 @@ def read_estimates(
     session: Session, release: DHCRelease, histogram: str, level: str, first: int = 0, last: int = 2**62
 ) -> Counts:
     """The estimates of the places from `first` up to `last` of a level, which are then counted from 0."""
-    table = release.public(ESTIMATES)
-    return read_counts(session, table, first, last, level=level, histogram=histogram).shift(-first)
+    table, size = release.public(ESTIMATES), SCHEMAS[histogram].size
+    return read_counts(session, table, size, first, last, level=level, histogram=histogram).shift(-first)
 
 
 def list_runs(session: Session, release: DHCRelease, times: int = 1) -> list[tuple[int, str, int, int]]:

@@ -19,6 +19,7 @@ from assets.release.draw import StaleInputError
 from assets.topdown.dhc.given import read_facilities, read_persons, read_units
 from assets.topdown.dhc.products import read_estimates
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, REDISTRICTING, DHCRelease
+from assets.topdown.histograms import check_counts
 from assets.topdown.reading import read_draw_id
 from assets.topdown.release import REPLICATES, SPINE
 from assets.topdown.replicates import (
@@ -72,7 +73,7 @@ def make_replicate(task: Task) -> Replicate:
 
 
 class DHCReplication(Replication[DHCRelease]):
-    histograms = tuple(SCHEMAS)
+    schemas = SCHEMAS
 
     @property
     def declared(self) -> int:
@@ -127,7 +128,7 @@ class DHCReplication(Replication[DHCRelease]):
         """Persons by group and units by occupancy of the redistricting release, by place of our own finest level."""
         before = self.before.release
         levels = {"level": self.release.finest, "level_before": before.finest}
-        chosen = {"replicate": replicate} if replicate else {}
+        chosen: dict[str, int] = {"replicate": replicate} if replicate else {}
         found = dict[str, Held]()
         for histogram, cells in ((PERSONS.name, GROUPS), (UNITS.name, 2)):
             rows = session.arrow(
@@ -138,5 +139,6 @@ class DHCReplication(Replication[DHCRelease]):
                 spine=self.release.public(SPINE),
                 chosen=list(chosen),
             )
-            found[histogram] = Held(collect(*(rows[name].to_numpy() for name in ("number", "cell", "count"))), cells)
+            placed = check_counts(session, counts, cells, rows, histogram=histogram, **chosen)
+            found[histogram] = Held(collect(**vars(placed)), cells)
         return found[PERSONS.name], found[UNITS.name][0:places]

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from assets.release.stage import LazyRecipes, Recipes, store_rows
 from assets.tabulation.asset import build_tables
-from assets.topdown.dhc.levels import add_up_finest
 from assets.topdown.dhc.products import (
     cell_names,
     count_figures,
@@ -25,9 +24,11 @@ from assets.topdown.dhc.products import (
     table_names,
 )
 from assets.topdown.dhc.release import TEXTS, DHCRelease
+from assets.topdown.histograms import add_up_finest
 from assets.topdown.release import REPLICATES, SPINE, SUMMARY, UNCERTAINTY
 from assets.topdown.spine import Tree, read_tree
 from assets.topdown.uncertainty import COLUMNS, Summary, list_errors, preview_summary, uncertainty_table
+from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.tables import MEDIAN_AGES
 from mechanisms.topdown.replicates import Moments, add_deviations
 from mechanisms.topdown.schema import Counts
@@ -96,7 +97,7 @@ def _read_counts(
     return [
         read_estimates(session, release, histogram, level, first, last),
         *(
-            add_up_finest(session, replicates, tree, level, first, last, histogram=histogram, replicate=number + 1)
+            add_up_finest(session, tree, SCHEMAS[histogram], replicates, level, first, last, replicate=number + 1)
             for number in range(release.declaration.replicates)
         ),
     ]

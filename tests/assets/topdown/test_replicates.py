@@ -11,6 +11,7 @@ from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import duckdb
 import numpy as np
@@ -24,6 +25,7 @@ from assets.release.release import DeclarationError
 from assets.tabulation.asset import tables_gate
 from assets.topdown import replicates, workers
 from assets.topdown.estimation import estimate_level
+from assets.topdown.histograms import read_counts
 from assets.topdown.invariants import derive_all_limits
 from assets.topdown.reading import Scope
 from assets.topdown.release import REPLICATES, TopDownRelease
@@ -34,8 +36,8 @@ from assets.topdown.replicates import (
     choose_replicate,
     derive_key,
     hash_counts,
+    hash_replicate,
     make_replicates,
-    read_replicate,
 )
 from assets.topdown.spine import read_tree
 from assets.topdown.tables import INPUT_CODES
@@ -47,7 +49,7 @@ from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import estimate_finest, replicate_noise
 from mechanisms.topdown.schema import DETAILED, Counts
 from resources.statements import Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse
 from tests.assets.topdown.table_oracle import (
     Country,
     custody_of,
@@ -86,10 +88,11 @@ class Repeated:
         return cast(ReleaseContext[TopDownRelease], Standing(self.warehouse, release or self.release))
 
     def contents(self) -> list[str]:
-        """The hashes of the replicates as they are stored now."""
-        with self.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        """The hashes of the replicates as they are stored now, read a few counts at a time."""
+        reading = self.warehouse.session(reads=[Zone.PUBLIC])
+        with patch("assets.topdown.histograms.CELLS_AT_A_TIME", 10), reading as session:
             return [
-                hash_counts(read_replicate(session, TopDownReplication(self.release), number))
+                hash_replicate(session, TopDownReplication(self.release), number)
                 for number in range(1, self.release.declaration.replicates + 1)
             ]
 
@@ -211,14 +214,24 @@ def test_the_key_of_a_replicate_is_public(made: Repeated) -> None:
     assert derive_key("ab12", 7) == sha256(b"stirred replicate 7 of draw ab12").digest()
 
 
+def read_stored(session: Session, release: TopDownRelease, number: int) -> dict[str, Counts]:
+    """The stored counts of a replicate."""
+    table = release.public(REPLICATES)
+    return {
+        name: read_counts(session, table, schema.size, histogram=name, replicate=number)
+        for name, schema in SCHEMAS.items()
+    }
+
+
 def test_replicates_satisfy_the_invariants(made: Repeated) -> None:
     with made.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        found = [read_replicate(session, TopDownReplication(made.release), number) for number in range(1, REPEATED + 1)]
+        found = [read_stored(session, made.release, number) for number in range(1, REPEATED + 1)]
     states = np.repeat([0, 0, 1, 1, 1], [3, 1, 4, 2, 4])
     persons = [np.bincount(states[each["persons"].number], each["persons"].count, 2) for each in found]
     exact = made.country.held("population", "State")[:, 0]
     assert all(np.array_equal(each, exact) for each in persons)
     assert len({hash_counts(each) for each in found}) == REPEATED
+    assert [hash_counts(each) for each in found] == made.contents()
 
 
 # Storing, resuming, discarding
@@ -334,9 +347,15 @@ def deep(statement: str, problem: str) -> Any:
     [
         ("UPDATE replicates SET count = count + 1 WHERE rowid = 0", "replicate 1: altered"),
         deep("UPDATE replicates SET number = 13 - number WHERE replicate = 3", "replicate 3: altered"),
-        deep("INSERT INTO replicates SELECT 9, histogram, number, cell, count FROM replicates", "rows of no replicate"),
-        ("INSERT INTO replicates VALUES (1, 'pets', 0, 0, 1)", "rows of no replicate: 1"),
-        deep("INSERT INTO replicates VALUES (NULL, 'persons', 0, 0, 1)", "rows of no replicate: 1"),
+        deep(
+            "INSERT INTO replicates SELECT 9, histogram, number, cell, count FROM replicates",
+            "rows of no replicate or place",
+        ),
+        ("INSERT INTO replicates VALUES (1, 'pets', 0, 0, 1)", "rows of no replicate or place: 1"),
+        deep("INSERT INTO replicates VALUES (NULL, 'persons', 0, 0, 1)", "rows of no replicate or place: 1"),
+        deep("INSERT INTO replicates VALUES (1, 'persons', NULL, 0, 1)", "rows of no replicate or place: 1"),
+        deep("INSERT INTO replicates VALUES (1, 'persons', 1000000, 0, 1)", "rows of no replicate or place: 1"),
+        deep("INSERT INTO replicates VALUES (1, 'persons', 0, 2016, 1)", "replicate 1: altered"),
         deep("DELETE FROM replicates_made WHERE replicate = 4", "not those from 1 to 4, or were altered"),
         ("UPDATE replicates_made SET content = 'x' WHERE replicate = 2", "not those from 1 to 4, or were altered"),
         deep("UPDATE replicates_made SET seconds = 0", "not those from 1 to 4, or were altered"),
@@ -389,7 +408,7 @@ def test_the_tables_have_the_errors_of_every_cell_of_every_place(made: Repeated)
     """Counted again in plain Python, from whole histograms."""
     country, release = made.country, made.release
     with made.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        found = [read_replicate(session, TopDownReplication(release), number) for number in range(1, REPEATED + 1)]
+        found = [read_stored(session, release, number) for number in range(1, REPEATED + 1)]
     finest = country.places(release.finest)
     rows = uncertainty(made)
     assert set(rows) == {"p1_uncertainty", "p5_uncertainty", "h1_uncertainty", "uncertainty_summary"}
@@ -503,7 +522,7 @@ def _require_repeatable(deployment: Deployment[TopDownRelease], draw_id: str, fo
     """A reader makes a replicate again, from microdata, spine, exact statistics and draw id alone."""
     release = deployment.release
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        stored = read_replicate(session, TopDownReplication(release), 2)
+        stored = read_stored(session, release, 2)
     spine = pq.read_table(release.folder / "spine.parquet")
     numbers = {(row["level"], row["geoid"]): row["number"] for row in spine.to_pylist()}
     places = {geoid: number for (level, geoid), number in numbers.items() if level == release.finest}

@@ -224,6 +224,34 @@ def test_what_is_altered_fails_its_gates(altered: DHCDeployment, name: str) -> N
         assert [gate.name for gate in gates if not gate.evaluate(context)] == []
 
 
+FORGED = {"negative": -1, "too large": 10**9, "missing": "NULL", "greatest": 2**63 - 1}
+NUMBERS = [
+    *(("redistricting", column) for column in ("cell", "number", "count")),
+    *(("facilities", column) for column in ("type", "number", "count")),
+    *(("spine", column) for column in ("depth", "number", "parent")),
+    *((table, column) for table in ("estimates", "level_block") for column in ("cell", "number", "count")),
+    *((table, column) for table in ("level_state", "level_county") for column in ("cell", "count")),
+    ("noisy_measurements", "number"),
+]
+
+
+@deep_cases(1)
+@pytest.mark.parametrize("value", FORGED)
+@pytest.mark.parametrize(("table", "column"), NUMBERS)
+def test_a_forged_number_is_named_by_every_gate_that_reads_it(
+    altered: DHCDeployment, table: str, column: str, value: str
+) -> None:
+    """Told apart from: a gate that takes the number for a position in an array."""
+    one = f"{table} SET {column} = {FORGED[value]} WHERE rowid = (SELECT max(rowid) FROM {table})"
+    executes(f"UPDATE {one}")(altered)
+    with altered.context.snapshot() as context:
+        found = {gate.name: gate.evaluate(context) for gate in all_gates(context.method)}
+    assert any(found.values())
+    if (table, column) == ("redistricting", "cell"):
+        reason = "redistricting: 1 counts of unknown cells"
+        assert all(reason in found[name][0] for name in ("feasible", "measured_once", "noise_as_declared"))
+
+
 @deep_cases(2)
 @pytest.mark.parametrize("table", ["facilities", "redistricting"])
 def test_what_holds_cannot_be_altered_after_the_charge(altered: DHCDeployment, table: str) -> None:

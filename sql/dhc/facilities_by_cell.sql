@@ -1,0 +1,4 @@
+-- The facilities of places by the position of their type; NULL of a type that there is not.
+SELECT own.number, types.cell, own.count
+FROM {{ facilities }} AS own
+LEFT JOIN {{ types }} AS types ON types.type = own.type

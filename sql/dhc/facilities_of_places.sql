@@ -1,1 +1,0 @@
-SELECT number, type, count FROM {{ facilities }} WHERE number >= $first AND number < $last
