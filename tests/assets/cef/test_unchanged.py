@@ -128,7 +128,7 @@ def generated(folder: Path) -> DatasetDeclaration:
     [
         of_geography,
         generated,
-        *(pytest.param(each, marks=pytest.mark.deep) for each in (of_csv, of_parquet, of_block_files)),
+        *(pytest.param(each, marks=pytest.mark.deep) for each in (of_csv, of_block_files, of_parquet)),
     ],
 )
 def test_a_source_that_has_not_changed_is_not_read_again(

@@ -486,6 +486,10 @@ def test_a_verdict_is_of_one_key_code_and_declaration(drawn: TopDownDeployment) 
     assert not is_asked(drawn, Verdicts(custody, schema, declared, code))
     assert is_asked(drawn, Verdicts(custody, schema, declared, "other code"))
     assert is_asked(drawn, Verdicts(custody, schema, declared, None))
+    record = record_of(drawn).read_bytes()
+    Verdicts(custody, schema, declared, None).keep("replay", "draw")
+    verdicts_of(drawn).keep("replay", None)
+    assert record_of(drawn).read_bytes() == record, "nothing is kept without code or value"
     assert is_asked(drawn, find_verdicts(method_of(drawn, title="Another title"), custody))
     with patch.object(type(custody), "seal", lambda self, facts: sha256(canonicalize(dict(facts))).hexdigest()):
         assert is_asked(drawn, Verdicts(custody, schema, declared, code))
