@@ -55,7 +55,9 @@ _BY_CHANCE = 20
 
 _SURE = 0.95
 """The least probability of what an attacker is sure of."""
+
 _OVER = {TRUE_OVER_HALF: 0.5, TRUE_OVER_90: 0.9}
+"""By measure, what the probability of a true category exceeds."""
 
 ALL, MODAL, NONMODAL, UNIQUE = "all persons", "modal", "nonmodal", "nonmodal, unique"
 DETERMINED = "nonmodal, unique, in blocks of one solution"

@@ -147,11 +147,12 @@ def _compute_moments(
     """The moments of all cells of some tables, side by side: depth of the level, first place, and moments."""
     tree, replicates = read_tree(session, release), release.public(REPLICATES)
     sums = Sums(np.concatenate([[cell.counted for cell in table.cells] for table in tables]))
+    read, finest = partial(add_up_finest, session, tree, schema), release.public(release.estimates(release.finest))
     for depth, level in enumerate(release.levels):
-        places, read = tree.places(level), partial(add_up_finest, session, tree, schema)
+        places = tree.places(level)
         for first in range(0, places, PLACES_AT_A_TIME):
             own = level, first, min(first + PLACES_AT_A_TIME, places)
-            published = read(release.public(release.estimates(release.finest)), *own)
+            published = read(finest, *own)
             others = (
                 sums.of(read(replicates, *own, replicate=number + 1), 0, own[2] - first)
                 for number in range(release.declaration.replicates)
