@@ -29,6 +29,7 @@ from mechanisms.topdown.dhc.linear import (
     combine,
     fit,
     fit_redistricting,
+    fit_union,
     model_homes,
     model_persons,
     share,
@@ -77,7 +78,8 @@ def measure(census: Census, model: Model, draw: int) -> list[Answers]:
 
 
 def fit_before(census: Census, model: Model, draw: int) -> Mapping[int, tuple[Floats, Floats]]:
-    """By depth in the DHC, what the measurements of the redistricting data tell about counts that both measured."""
+    """By depth in the DHC, what the measurements of the redistricting data tell about counts that both measured, in the
+    same places or in unions of their blocks."""
     task, name = census.before, PERSONS.name if PERSONS.name in model.of_cell else "units"
     schema, limits = task.design.schemas[name], task.limits[name]
     if name == "units":
@@ -90,13 +92,23 @@ def fit_before(census: Census, model: Model, draw: int) -> Mapping[int, tuple[Fl
     for depth, information in enumerate(informed):
         above = len(task.parents[depth - 2]) if depth > 1 else 1
         families.append(before.take(depth, 0, above, None if information else noise, information))
-    found, of_dhc = {}, census.after.design.levels
-    fitted = fit_redistricting(families, informed, share(model).counted)
+    found, after, counted = {}, census.after, share(model).counted
+    fitted = fit_redistricting(families, informed, counted)
     for level, (estimate, covariance) in zip(task.design.levels, fitted, strict=True):
         if level in SHARED_LEVELS:
             # Upper levels have the same places in both, in the order of their codes.
-            order = census.order if level == of_dhc[-1] else np.arange(len(estimate))
-            found[of_dhc.index(level)] = estimate[order], covariance[order]
+            order = census.order if level == after.design.levels[-1] else np.arange(len(estimate))
+            found[after.design.levels.index(level)] = estimate[order], covariance[order]
+    blocks = np.arange(len(census.order))
+    for depth in reversed(range(len(after.parents))):
+        if depth not in found:
+            unions = [
+                fit_union(families, informed, counted, census.order[blocks == place])
+                for place in range(len(after.parents[depth]))
+            ]
+            estimates, covariances = zip(*unions, strict=True)
+            found[depth] = np.concatenate(estimates), np.concatenate(covariances)
+        blocks = after.parents[depth][blocks]
     return found
 
 
@@ -130,9 +142,8 @@ def compare(census: Census, model: Model, names: Sequence[str], draw: int) -> It
     found = [(OWN, *each) for each in estimate_alone(model, levels, sums, shared.sums)]
     for depth, linear in fit(model, levels, sums, shared.sums):
         found.append((ALL, depth, linear))
-        if depth in before:
-            estimate, variance = combine(linear, *(own[linear.places] for own in before[depth]))
-            found.append((BOTH, depth, replace(linear, estimate=estimate, variance=variance)))
+        estimate, variance = combine(linear, *(own[linear.places] for own in before[depth]))
+        found.append((BOTH, depth, replace(linear, estimate=estimate, variance=variance)))
     for how, depth, linear in found:
         errors = np.abs(linear.estimate[:, :size] - true[depth][linear.places])
         deviations = np.sqrt(np.maximum(linear.variance[:, :size], 0.0))
@@ -141,17 +152,18 @@ def compare(census: Census, model: Model, names: Sequence[str], draw: int) -> It
         yield pd.DataFrame(columns).assign(how=how, level=words(task.design.levels[depth]))
 
 
+def compare_all(census: Census, draws: int) -> pd.DataFrame:
+    """As `compare`, of all tables."""
+    models = (model_persons(), "persons"), (model_homes(), "units")
+    return pd.concat(
+        [each for model, kind in models for draw in range(draws) for each in compare(census, model, TABLES[kind], draw)]
+    )
+
+
 def main(draws: int = DRAWS) -> None:
     census = Census(POPULATION)
     print(f"{census.persons:,} persons in {len(census.order):,} blocks, {draws} draws\n", flush=True)
-    found = pd.concat(
-        [
-            each
-            for model, kind in ((model_persons(), "persons"), (model_homes(), "units"))
-            for draw in range(draws)
-            for each in compare(census, model, TABLES[kind], draw)
-        ]
-    )
+    found = compare_all(census, draws)
     print(
         f"| table | level | places | {OWN} | {ALL} | {BOTH} | in the interval (cells) |\n|---|---|--:|--:|--:|--:|--:|"
     )
@@ -159,7 +171,7 @@ def main(draws: int = DRAWS) -> None:
         for depth, level in enumerate(census.after.design.levels):
             rows = found[(found.table == name) & (found.level == words(level))]
             errors = rows.groupby("how").error.mean()
-            last = rows[rows.how == (BOTH if BOTH in errors else ALL)].inside.dropna()
+            last = rows[rows.how == BOTH].inside.dropna()
             covered = f"{100 * last.mean():.1f}% ({len(last):,})" if len(last) else "exact"
             figures = " | ".join(f"{errors[how]:.2f}" if how in errors else "–" for how in (OWN, ALL, BOTH))
             print(f"| {name} | {words(level)} | {len(census.after.parents[depth]):,} | {figures} | {covered} |")

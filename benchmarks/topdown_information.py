@@ -28,15 +28,13 @@ from mechanisms.topdown.design import TopDownDesign, words
 from mechanisms.topdown.gain import expect_errors
 from mechanisms.topdown.information import (
     QUANTILE,
-    choose_places,
     descend,
     finish_root,
-    finish_union,
     inform_finest,
-    lift_union,
     prepare_sums,
     round_intervals,
     sum_cells,
+    unite,
 )
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.redistricting import REDISTRICTING
@@ -174,9 +172,10 @@ def cover_unions(census: ReplicateTask) -> tuple[float, float]:
     places = len(informed[-1].present)
     truth = Sums(everybody).of(persons.exact[-1], 0, places)[:, 0]
     wholes = [
-        persons.take(depth, 0, len(informed[depth - 1].present), None, informed[depth])
-        for depth in range(1, len(informed))
+        persons.take(depth, 0, len(informed[depth - 1].present) if depth else 1, None, information)
+        for depth, information in enumerate(informed)
     ]
+    upper = [np.zeros(0, dtype=np.int64)] * (len(informed) - 1)
     unions, variances = np.zeros((UNIONS, places)), np.zeros(UNIONS)
     for number, chosen in enumerate(unions):
         # Neighbors, as a district has: consecutive places, and a few more.
@@ -184,13 +183,8 @@ def cover_unions(census: ReplicateTask) -> tuple[float, float]:
         first = random.integers(places - blocks)
         chosen[first : first + blocks] = 1
         chosen[random.integers(places, size=5)] = 1
-        weights, parts = choose_places(split, informed[-1], chosen > 0), []
-        for depth in reversed(range(1, len(informed))):
-            weights, part = lift_union(wholes[depth - 1], informed[depth], weights)
-            parts.append(part)
-        ((estimate,),), ((variances[number],),) = sum_cells(
-            prepare_sums(split, everybody), finish_union(split, linear[0], weights, parts)
-        )
+        union = unite(wholes, informed, [*upper, np.flatnonzero(chosen)])
+        ((estimate,),), ((variances[number],),) = sum_cells(prepare_sums(split, everybody), union)
         assert abs(estimate - linear[-1].estimate.sum(axis=(1, 2)) @ chosen) < 1e-6
     (_, of_blocks) = sum_cells(prepare_sums(split, everybody), linear[-1])
     covered = []

@@ -25,15 +25,13 @@ from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.estimation import Families, Measurement, estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.information import (
-    choose_places,
     descend,
     finish_root,
-    finish_union,
     inform,
-    lift_union,
     prepare_sums,
     round_intervals,
     sum_cells,
+    unite,
 )
 from mechanisms.topdown.leaning import lean, measure_spread
 from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
@@ -76,9 +74,9 @@ def _compile_information() -> None:
     families = Families(PERSONS, ("",), np.array([0, 1]), own, limits, False, None)
     information = inform(families, None, own)
     root = finish_root(inform(families, information, own), families)
-    linear = descend(root, families, information)
-    weights, part = lift_union(families, information, choose_places(split, information, np.ones(1, dtype=np.bool_)))
-    union = finish_union(split, linear, weights, [part])
+    descend(root, families, information)
+    place = np.zeros(1, dtype=np.int64)
+    union = unite([families, families], [root, None], [place[:0], place])
     round_intervals(*sum_cells(prepare_sums(split, PERSONS.possible[None]), union), np.ones((1, 1)))
     estimate_families(replace(families, information=information, hold=True))
     finest = replace(families, histograms=np.ones((1, PERSONS.size), dtype=np.int64))

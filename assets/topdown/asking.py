@@ -28,15 +28,11 @@ from mechanisms.topdown.design import (
 from mechanisms.topdown.estimation import Families, Measurement
 from mechanisms.topdown.feasibility import Limits, limit_by_occupancy, propagate
 from mechanisms.topdown.information import (
-    choose_places,
-    finish_root,
-    finish_union,
     inform,
-    inform_finest,
-    lift_union,
     prepare_sums,
     round_intervals,
     sum_cells,
+    unite,
 )
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import find_starts
@@ -232,12 +228,6 @@ def _find_places(measured: Measured, codes: Sequence[str]) -> dict[str, NDArray[
 
 def _join(measured: Measured, chosen: Mapping[str, NDArray[np.bool_]]) -> tuple[Decomposition, Information]:
     """The chosen places as a single one."""
-    levels, families = list(measured.tree), list_all_families(measured)
-    informed = [inform_finest(families[-1]) if each is None else each for each in inform_levels(families)]
-    split = Decomposition(families[0].schema)
-    weights, parts = choose_places(split, informed[-1], chosen[levels[-1]]), []
-    for depth in reversed(range(1, len(levels))):
-        weights, part = lift_union(families[depth], informed[depth], weights)
-        weights = weights + choose_places(split, informed[depth - 1], chosen[levels[depth - 1]])
-        parts.append(part)
-    return split, finish_union(split, finish_root(informed[0], families[0]), weights, parts)
+    families = list_all_families(measured)
+    union = unite(families, inform_levels(families), [np.flatnonzero(chosen[level]) for level in measured.tree])
+    return Decomposition(families[0].schema), union

@@ -268,14 +268,24 @@ def _split_by_query(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch
 
 def _to_matrix(release: TopDownRelease, query: Measured, lists: pa.ListArray) -> NDArray[np.int32]:
     """Answers as an array, shape (places, marginal cells). Raises GridError unless every place has all of them."""
-    size = query.marginal.size
-    regular = not lists.null_count and np.all(np.diff(lists.offsets.to_numpy()) == size)
-    answers = lists.flatten()
-    if not regular or answers.null_count or answers.type != pa.int32():
+    answers = stack_lists(lists, query.marginal.size, pa.int32())
+    if answers is None:
         raise GridError(
-            f"{release.schema}: {query.label}: not every place is measured exactly once with {size:,} answers"
+            f"{release.schema}: {query.label}: not every place is measured exactly once with "
+            f"{query.marginal.size:,} answers"
         )
-    return answers.to_numpy().reshape(len(lists), size)
+    return answers
+
+
+def stack_lists(lists: pa.Array, size: int, kind: pa.DataType) -> NDArray[Any] | None:
+    """Lists of numbers as an array, shape (lists, size). None unless each has so many numbers, of this kind."""
+    if not pa.types.is_list(lists.type):
+        return None
+    numbers = lists.flatten()
+    regular = not lists.null_count and np.all(np.diff(lists.offsets.to_numpy()) == size)
+    if not regular or numbers.null_count or numbers.type != kind:
+        return None
+    return numbers.to_numpy().reshape(len(lists), size)
 
 
 def compute_stored_version(session: Session, release: TopDownRelease) -> str:

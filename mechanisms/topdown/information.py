@@ -32,6 +32,8 @@ Sealfon (2026).
 """
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -191,33 +193,46 @@ def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[N
     return lower, upper
 
 
-def choose_places(split: Decomposition, information: Information, chosen: NDArray[np.bool_]) -> Floats:
-    """The weights with which places of a level are in a union, as `lift_union` takes them: 1 if chosen, or else 0."""
-    size = information.variance.shape[1:]
-    return np.broadcast_to(np.eye(size[-1]), size) * chosen[:, None, None, None]
-
-
-def lift_union(families: Families, information: Information, weights: Floats) -> tuple[Floats, Information]:
-    """The weights of some parents in a union of places, from those of all their children, of the shape of a variance;
-    and what the children give to the estimate and to the covariance of the union, as of a single place."""
-    split = Decomposition(families.schema)
-    primed = fix_totals(information, _to_totals(families.limits.totals))
-    sums = _sum_children(primed.estimate, primed.variance, families.starts)
-    parents, estimate, variance = _lift(
-        (primed.estimate, primed.variance), weights, sums, families.starts, split.divisors, split.spread
-    )
-    return parents, Information(np.any(information.present, axis=0, keepdims=True), estimate[None], variance[None])
-
-
-def finish_union(split: Decomposition, root: Information, weights: Floats, parts: Sequence[Information]) -> Information:
-    """The union as a single place, from the linear estimate of the root and its weights, and all that `lift_union`
-    gave."""
+def unite(
+    families: Sequence[Families], informed: Sequence[Information | None], chosen: Sequence[NDArray[np.int64]]
+) -> Information:
+    """Places of any levels, none within another, as a single place. `families` are those of each level from the root's,
+    `informed` the information about the level, None for the finest, and `chosen` the positions of places in it."""
+    root = finish_root(informed[0] or inform_finest(families[0]), families[0])
     estimate, variance = np.zeros_like(root.estimate[0]), np.zeros_like(root.variance[0])
-    for part in parts:
-        estimate += part.estimate[0]
-        variance += part.variance[0]
-    _weigh_root(root.estimate[0], root.variance[0], weights[0], split.divisors, split.spread, estimate, variance)
+    one = np.broadcast_to(np.eye(variance.shape[1]), variance.shape)
+    weights = dict[int, Floats]()
+    for own, information, places in zip(families[:0:-1], informed[:0:-1], chosen[:0:-1], strict=True):
+        below, weights = weights | dict.fromkeys(places.tolist(), one), {}
+        for parent, children in groupby(sorted(below), partial(_find_parent, own.starts)):
+            first, last = own.starts[[parent, parent + 1]].tolist()
+            some, of_children = own.between(parent, parent + 1), np.zeros((last - first, *one.shape))
+            for child in children:
+                of_children[child - first] = below[child]
+            alone = inform_finest(some) if information is None else information.between(first, last)
+            weights[parent], of_estimate, of_variance = _lift_union(some, alone, of_children)
+            estimate += of_estimate
+            variance += of_variance
+    of_root = np.array((weights | dict.fromkeys(chosen[0].tolist(), one)).get(0, 0.0 * one))
+    split = Decomposition(families[0].schema)
+    _weigh_root(root.estimate[0], root.variance[0], of_root, split.divisors, split.spread, estimate, variance)
     return Information(root.present, estimate[None], variance[None])
+
+
+def _find_parent(starts: NDArray[np.int64], child: int) -> int:
+    return int(np.searchsorted(starts, child, side="right")) - 1
+
+
+def _lift_union(family: Families, information: Information, weights: Floats) -> tuple[Floats, Floats, Floats]:
+    """The weight of a parent in a union of places, from those of all its children, of the shape of a variance; and what
+    the children give to the estimate and to the covariance of the union."""
+    split = Decomposition(family.schema)
+    primed = fix_totals(information, _to_totals(family.limits.totals))
+    sums = _sum_children(primed.estimate, primed.variance, family.starts)
+    parents, estimate, variance = _lift(
+        (primed.estimate, primed.variance), weights, sums, family.starts, split.divisors, split.spread
+    )
+    return parents[0], estimate, variance
 
 
 def _to_totals(totals: NDArray[np.int64]) -> Floats:

@@ -4,8 +4,9 @@ The facilities of group quarters are an invariant. The redistricting data are re
 reads them, after its signature was verified; nothing is spent on them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import dagster as dg
@@ -23,17 +24,17 @@ from assets.release.dataset import CEF
 from assets.release.method import PUBLICATION
 from assets.release.seal import seal_stage
 from assets.release.stage import COLUMN_SCHEMA, Recipes, build_stage, create_tables, release_stage, store_rows
-from assets.topdown.asking import inform_levels, list_all_families, read_measured
+from assets.topdown.asking import Measured, inform_levels, list_all_families, read_measured
 from assets.topdown.dhc.release import FACILITIES, LINEAR, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.histograms import cut_places, read_counts
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import SPINE
-from assets.topdown.spine import placement, read_codes
+from assets.topdown.spine import placement, read_codes, read_tree
 from assets.topdown.tables import register_codes
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, STATISTICS, words
 from mechanisms.topdown.dhc.householders import count_unpeopled, require_persons
-from mechanisms.topdown.dhc.linear import fit_redistricting, model_homes, model_persons, share
+from mechanisms.topdown.dhc.linear import fit_redistricting, fit_union, model_homes, model_persons, share
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
 from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
 from mechanisms.topdown.dhc.quarters import count_homeless, require_facilities
@@ -159,7 +160,7 @@ def redistricting_recipes(session: Session, release: DHCRelease, custody: Custod
 
 def fit_published(session: Session, release: DHCRelease, signed: SignedFolder) -> pa.Table:
     """The linear estimates of counts that both releases measure, from the measurements of the redistricting data, with
-    their covariances, in the places of all levels that both have."""
+    their covariances, in the places of all levels."""
 
     # The noisy measurements are read once for every query, and verified once.
     content = cache(signed.read)
@@ -167,30 +168,56 @@ def fit_published(session: Session, release: DHCRelease, signed: SignedFolder) -
     def read(name: str, **options: Any) -> pa.Table:
         return pq.read_table(pa.BufferReader(content(f"{name}.parquet")), **options)
 
-    before, rows = release.redistricting, list[pa.Table]()
+    codes = [read_codes(session, release, level).to_pylist() for level in release.levels]
+    starts = [read_tree(session, release).starts_within(release.finest, level) for level in release.levels]
     measured = read_measured(read, [name for name in STATISTICS if f"{name}.parquet" in signed.digests])
+    rows = list[pa.Table]()
     for model, histogram in ((model_persons(), PERSONS.name), (model_homes(), UNITS.name)):
-        families = list_all_families(measured[histogram])
-        fitted = fit_redistricting(families, inform_levels(families), share(model).counted)
-        for level, (estimate, covariance) in zip(before.levels, fitted, strict=True):
-            own = [name for name, code in release.spine.items() if code == before.spine[level]]
-            if own:
-                position = {code: number for number, code in enumerate(measured[histogram].codes[level])}
-                # The code of the root is the name of its level.
-                codes = read_codes(session, release, own[0]).to_pylist() if level != before.levels[0] else [level]
-                chosen = [position[code] for code in codes]
-                rows.append(
-                    pa.table(
-                        {
-                            "histogram": pa.repeat(histogram, len(chosen)),
-                            "level": pa.repeat(own[0], len(chosen)),
-                            "number": np.arange(len(chosen)),
-                            "estimate": list(estimate[chosen]),
-                            "covariance": list(covariance[chosen].reshape(len(chosen), -1)),
-                        }
-                    )
+        fitted = _fit_levels(release, measured[histogram], share(model).counted, codes, starts)
+        for level, (estimate, covariance) in zip(release.levels, fitted, strict=True):
+            rows.append(
+                pa.table(
+                    {
+                        "histogram": pa.repeat(histogram, len(estimate)),
+                        "level": pa.repeat(level, len(estimate)),
+                        "number": np.arange(len(estimate)),
+                        "estimate": list(estimate),
+                        "covariance": list(covariance.reshape(len(estimate), -1)),
+                    }
                 )
+            )
     return pa.concat_tables(rows)
+
+
+def _fit_levels(
+    release: DHCRelease,
+    measured: Measured,
+    counted: NDArray[np.bool_],
+    codes: Sequence[Sequence[str]],
+    starts: Sequence[NDArray[np.int64]],
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """By level, the linear estimates of sums of cells, and their covariances, from the codes of the places and the
+    first of the finest places of each."""
+    before, families = release.redistricting, list_all_families(measured)
+    informed = inform_levels(families)
+    fitted = dict(zip(before.levels, fit_redistricting(families, informed, counted), strict=True))
+    position = {level: {code: number for number, code in enumerate(own)} for level, own in measured.codes.items()}
+    finest = np.array([position[before.finest][code] for code in codes[-1]])
+    same = {code: level for level, code in before.spine.items()}
+
+    @cache
+    def unite_finest(first: int, last: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return fit_union(families, informed, counted, finest[first:last])
+
+    for level, own, begins in zip(release.levels, codes, starts, strict=True):
+        if other := same.get(release.spine[level]):
+            # The code of the root is the name of its level.
+            chosen = [position[other][code] for code in (own if other != before.levels[0] else [other])]
+            yield fitted[other][0][chosen], fitted[other][1][chosen]
+        else:
+            unions = [unite_finest(*each) for each in pairwise(begins.tolist())]
+            estimates, covariances = zip(*unions, strict=True)
+            yield np.concatenate(estimates), np.concatenate(covariances)
 
 
 def read_redistricting(

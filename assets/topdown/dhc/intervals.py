@@ -19,6 +19,7 @@ from assets.topdown.dhc.given import read_units
 from assets.topdown.dhc.products import cell_names
 from assets.topdown.dhc.release import LINEAR, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.intervals import DIGITS, name_cells
+from assets.topdown.measurements import stack_lists
 from assets.topdown.release import INTERVALS
 from assets.topdown.spine import read_codes, read_tree
 from mechanisms.topdown.dhc.design import SCHEMAS
@@ -26,7 +27,6 @@ from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.levels import plan_levels
 from mechanisms.topdown.dhc.linear import (
     Answers,
-    Linear,
     Model,
     combine,
     fit,
@@ -107,11 +107,14 @@ def _estimate(
     """By level: the linear estimates of sums of the model, and the ends of their intervals, shape (places, sums)."""
     shared = share(model)
     levels = read_answers(session, release, model)
-    other = [_read_shared(session, release, histogram, level, len(shared.sums)) for level in release.levels]
     shapes = [(len(level.parents), len(sums)) for level in levels]
+    other = [
+        read_shared(session, release, histogram, level, (places, len(shared.sums)))
+        for level, (places, _) in zip(release.levels, shapes, strict=True)
+    ]
     found = [(np.empty(each), np.empty(each, dtype=np.int64), np.empty(each, dtype=np.int64)) for each in shapes]
     for depth, linear in fit(model, levels, sums, shared.sums):
-        estimate, variance = _combine(linear, other[depth])
+        estimate, variance = combine(linear, *(each[linear.places] for each in other[depth]))
         most = np.full(estimate[:, : len(sums)].shape, np.inf)
         if depth:
             most = found[depth - 1][2][levels[depth].parents[linear.places]].astype(np.float64)
@@ -119,13 +122,6 @@ def _estimate(
         for kept, values in zip(found[depth], (estimate[:, : len(sums)], *ends), strict=True):
             kept[linear.places] = values
     return found
-
-
-def _combine(linear: Linear, other: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
-    if other is None:
-        return linear.estimate, linear.variance
-    estimate, covariance = other
-    return combine(linear, estimate[linear.places], covariance[linear.places])
 
 
 def read_answers(session: Session, release: DHCRelease, model: Model) -> list[Answers]:
@@ -144,21 +140,28 @@ def read_answers(session: Session, release: DHCRelease, model: Model) -> list[An
             values = {"histogram": each.schema.name, "level": level, "query": each.query}
             rows = session.arrow("topdown/answers_of_query", values, measurements=release.public(MEASUREMENTS))
             size, own = each.schema.marginal(each.query).size, np.zeros((places, each.size), dtype=np.int64)
-            flat = rows["answers"].combine_chunks().flatten().to_numpy()
-            if not np.array_equal(rows["number"].to_numpy(), measured) or len(flat) != len(measured) * size:
+            found = stack_lists(rows["answers"].combine_chunks(), size, pa.int32())
+            if found is None or rows["number"].to_pylist() != measured.tolist():
                 raise GridError(f"{release.schema}: {each.schema.name} {level} {each.query}: not drawn in full")
-            own[measured] = flat.reshape(len(measured), size)[:, : each.size]
+            own[measured] = found[:, : each.size]
             answers.append(own)
         levels.append(Answers(of_level, parents[depth], np.concatenate(answers, axis=1), units))
     return levels
 
 
-def _read_shared(
-    session: Session, release: DHCRelease, histogram: str, level: str, size: int
-) -> tuple[Floats, Floats] | None:
-    values = {"histogram": histogram, "level": level}
+def read_shared(
+    session: Session, release: DHCRelease, histogram: str, level: str, shape: tuple[int, int]
+) -> tuple[Floats, Floats]:
+    """What is stored of the sums that both releases measured, shape (places, sums), and of their covariances, shape
+    (places, sums, sums). Raises GridError unless it is complete."""
+    values, (places, sums) = {"histogram": histogram, "level": level}, shape
     rows = session.arrow("topdown/linear_of_level", values, linear=release.public(LINEAR))
-    if not len(rows):
-        return None
-    estimate, covariance = (rows[name].combine_chunks().flatten().to_numpy() for name in ("estimate", "covariance"))
-    return estimate.reshape(-1, size), covariance.reshape(-1, size, size)
+    estimate, covariance = (
+        stack_lists(rows[name].combine_chunks(), size, pa.float64())
+        for name, size in (("estimate", sums), ("covariance", sums**2))
+    )
+    if estimate is None or covariance is None or rows["number"].to_pylist() != list(range(places)):
+        raise GridError(f"{release.public(LINEAR)}: {histogram} {level}: not every place has {sums} sums once")
+    if not (np.isfinite(estimate).all() and np.isfinite(covariance).all()):
+        raise GridError(f"{release.public(LINEAR)}: {histogram} {level}: a sum or a covariance is not finite")
+    return estimate, covariance.reshape(places, sums, sums)

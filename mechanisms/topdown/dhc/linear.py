@@ -17,8 +17,9 @@ and for a child of a parent with the estimate x and the covariance W,
 An only child is not measured and has the counts of its parent.
 
 The redistricting data measured some of the same counts, with noise of their own. The linear fit of their measurements
-in a place is another, independent estimate with a known covariance. `combine` weights both by their covariances. This
-is done for each place by itself, from the two fits of all measurements, so that no measurement counts twice.
+in a place is another, independent estimate with a known covariance; a place that the redistricting data do not have is
+a union of their finest ones. `combine` weights both by their covariances. This is done for each place by itself, from
+the two fits of all measurements, so that no measurement counts twice.
 
 Results determine published bytes, so that matrices are multiplied and inverted by the loops of `decomposition`.
 """
@@ -37,7 +38,15 @@ from mechanisms.topdown.dhc.levels import COMPLETE_SIZE, Level
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.tables import Table
 from mechanisms.topdown.estimation import Families
-from mechanisms.topdown.information import covary_sums, descend, finish_root, inform_finest, prepare_sums, sum_cells
+from mechanisms.topdown.information import (
+    covary_sums,
+    descend,
+    finish_root,
+    inform_finest,
+    prepare_sums,
+    sum_cells,
+    unite,
+)
 from mechanisms.topdown.schema import DETAILED, OCCUPIED, Counts, Schema
 from mechanisms.topdown.schema import PERSONS as PERSONS_BEFORE
 from mechanisms.topdown.schema import UNITS as UNITS_BEFORE
@@ -438,3 +447,16 @@ def fit_redistricting(
         yield tuple(map(np.concatenate, zip(*parts, strict=True)))  # type: ignore[misc]
         if below:
             above = Information(*map(np.concatenate, zip(*(vars(each).values() for each in below), strict=True)))
+
+
+def fit_union(
+    families: Sequence[Families],
+    informed: Sequence[Information | None],
+    counted: NDArray[np.bool_],
+    places: Numbers,
+) -> tuple[Floats, Floats]:
+    """As `fit_redistricting`, of some of the finest places as a single one: shapes (1, sums) and (1, sums, sums)."""
+    split = Decomposition(families[0].schema)
+    above = [places[:0]] * (len(families) - 1)
+    union = unite(families, informed, [*above, places])
+    return sum_cells(prepare_sums(split, counted), union)[0], covary_sums(split, counted, union)

@@ -13,14 +13,12 @@ from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.estimation import Measurement
 from mechanisms.topdown.feasibility import FREE
 from mechanisms.topdown.information import (
-    choose_places,
     covary_sums,
-    finish_union,
     inform,
-    lift_union,
     prepare_sums,
     round_intervals,
     sum_cells,
+    unite,
 )
 from mechanisms.topdown.schema import PERSONS, UNITS, Attribute, Schema
 from tests.depth import quick_cases
@@ -238,13 +236,8 @@ def test_a_union_of_places_has_the_estimate_and_the_variance_of_the_dense_proble
     """Two finest places, of two counties, and the second tract, of the first county, in one pass upwards."""
     tree, linear, dense = solved(variant)
     split, informed = Decomposition(PERSONS), tree.inform()
-    chosen = [np.isin(np.arange(places), own) for places, own in ((1, []), (2, []), (3, [1]), (5, [0, 4]))]
-    weights, parts = choose_places(split, informed[3], chosen[3]), []
-    for depth in (3, 2, 1):
-        above, part = lift_union(tree.families(depth), informed[depth], weights)
-        weights = above + choose_places(split, informed[depth - 1], chosen[depth - 1])
-        parts.append(part)
-    union = finish_union(split, linear[0], weights, parts)
+    chosen = [np.array(own, dtype=np.int64) for own in ([], [], [1], [0, 4])]
+    union = unite([tree.families(depth) for depth in range(4)], informed, chosen)
     masks = np.array([np.ones(PERSONS.size, dtype=bool), PERSONS.marginal("cenrace").cells == 1])
     functions = np.isin(dense.place, [0, 2, 4]) * masks[:, dense.cell].astype(float)
     estimates, variances = dense.solve(functions)
@@ -255,6 +248,10 @@ def test_a_union_of_places_has_the_estimate_and_the_variance_of_the_dense_proble
     assert np.allclose(found[1][0], variances, rtol=1e-8)
     apart = sum(sum_cells(prepare_sums(split, masks), linear[3].between(place, place + 1))[1][0] for place in (0, 2, 4))
     assert np.abs(apart / variances - 1).max() > 0.01, "covariances between places count"
+    below = [np.array(own, dtype=np.int64) for own in ([], [], [], np.flatnonzero(tree.parents[2] == 1))]
+    whole = unite([tree.families(depth) for depth in range(4)], informed, below)
+    assert whole.estimate[0] == pytest.approx(linear[2].estimate[1], abs=1e-7)
+    assert whole.variance[0] == pytest.approx(linear[2].variance[1], abs=1e-7)
 
 
 def test_sums_of_cells_have_their_estimates_variances_and_covariances() -> None:

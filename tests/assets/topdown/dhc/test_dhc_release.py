@@ -18,14 +18,17 @@ import pytest
 import yaml
 
 from assets.gates.shared import all_gates
+from assets.measurement.method import GridError
 from assets.publication import asset
 from assets.publication.withdrawal import withdraw
 from assets.topdown import histograms
 from assets.topdown.dhc import gates, levels
+from assets.topdown.dhc.intervals import read_shared
 from assets.topdown.dhc.measurements import list_measured, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.recount import list_microdata
 from assets.topdown.release import SpineError
+from assets.topdown.spine import read_tree
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.levels import Listing
@@ -518,26 +521,46 @@ def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricti
     assert "redistricting_as_published" in failing(deployment)
 
 
+FORGED = {
+    "not every place has 7 sums once": (
+        "estimate = list_append(estimate, 1.0) WHERE level = 'State'",
+        "estimate = estimate[2:] WHERE level = 'Block' AND number = 1",
+        "estimate = NULL WHERE level = 'Block' AND number = 1",
+        "estimate = list_transform(estimate, each -> NULL::DOUBLE) WHERE level = 'County'",
+        "covariance = list_append(covariance, 1.0) WHERE level = 'Block'",
+        "covariance = covariance[2:] WHERE level = 'Block' AND number < 2",
+        "number = number + 1 WHERE level = 'Block' AND number = 1",
+        "number = NULL WHERE level = 'Block' AND number = 1",
+    ),
+    "not finite": (
+        "covariance = list_append(covariance[2:], 'NaN'::DOUBLE) WHERE level = 'County'",
+        "estimate = list_append(estimate[2:], 'inf'::DOUBLE) WHERE level = 'State'",
+    ),
+}
+"""By what is said about them, changes of what is stored of the redistricting data's measurements."""
+
+
 @pytest.mark.prove
 def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path) -> None:
     """Told apart from: answers that are drawn where the parent has somebody only; intervals that leave out the
-    redistricting measurements, by which the state's population would not be exact; and a draw that is not named."""
+    redistricting measurements, by which the population would not be exact in the state, or not in the county, which
+    only the DHC has; and a draw that is not named."""
     deployment = dhc_deployment(tmp_path / "town", measured=True, intervals=True, products=[])
     deployment.run(*TO_PUBLICATION[:-1], "intervals", "publication")
     assert failing(deployment) == set()
     p12, intervals = read(deployment, "p12"), read(deployment, "p12_intervals")
     assert "P12_007N_linear_estimate" in intervals
     assert "P12_008N_linear_estimate" not in intervals, "single years above 17 are in larger queries alone"
-    (state,) = intervals[intervals.level == "State"].to_dict("records")
     (population,) = p12[p12.level == "State"].P12_001N
-    assert state["P12_001N_linear_lower"] == state["P12_001N_linear_upper"] == population, "an invariant"
+    for place in intervals[intervals.level != "Block"].to_dict("records"):
+        assert place["P12_001N_linear_lower"] == place["P12_001N_linear_upper"] == population, "an invariant"
     with deployment.opened() as connection:
         (answers,) = connection.execute(
             "SELECT DISTINCT len(answers) FROM noisy_measurements WHERE query = 'age_38_groups * sex'"
         ).fetchall()
         shared = connection.execute("SELECT DISTINCT level FROM redistricting_linear ORDER BY ALL").fetchall()
     assert answers == (76,)
-    assert shared == [("Block",), ("State",)]
+    assert {level for (level,) in shared} == set(LEVELS), "what the redistricting data tell about every place"
     assert (
         "Around linear estimates from the measurements of both releases"
         in deployment.published()["certificate.json"].decode()
@@ -562,6 +585,19 @@ def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path)
     put_back(deployment)
     executes("UPDATE redistricting_linear SET level = 'County' WHERE level = 'State'")(deployment)
     assert {"redistricting_as_published", "intervals_as_made"} <= failing(deployment)
+    for rule, forged in ((rule, each) for rule, several in FORGED.items() for each in several):
+        put_back(deployment)
+        executes(f"UPDATE redistricting_linear SET {forged}")(deployment)
+        with pytest.raises(GridError, match=rule):
+            read_all_shared(deployment)
+    assert "intervals_as_made" in failing(deployment), "a sum that is not finite"
+
+
+def read_all_shared(deployment: DHCDeployment) -> None:
+    with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        tree = read_tree(session, deployment.release)
+        for level in LEVELS:
+            read_shared(session, deployment.release, "persons", level, (tree.places(level), 7))
 
 
 @pytest.mark.prove
