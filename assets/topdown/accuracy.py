@@ -132,32 +132,39 @@ def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figu
         for schema in (PERSONS, UNITS):
             exact = stage_level(session, release, schema.name, level, ancestry)
             (records,) = session.row(_RECORDS_COUNTED, counts=exact)
-            for metric in METRICS:
-                if metric.schema is schema:
-                    sums = _sum_differences(session, release, level, metric, exact, places[level])
-                    for source, differences in sums.items():
-                        value = None if differences is None else metric.value(differences, places[level], records)
-                        yield Figure(level, metric.name, source, value, places[level])
+            metrics = [metric for metric in METRICS if metric.schema is schema]
+            sums = _sum_differences(session, release, level, metrics, exact, places[level])
+            for metric in metrics:
+                for source, differences in sums[metric.name].items():
+                    value = None if differences is None else metric.value(differences, places[level], records)
+                    yield Figure(level, metric.name, source, value, places[level])
 
 
 def _sum_differences(
-    session: Session, release: TopDownRelease, level: str, metric: Metric, exact: Fragment, places: int
-) -> Mapping[str, int | None]:
-    """The sum of absolute differences from the exact answers, by source; None if the query is not measured."""
-    marginal, histogram = metric.marginal, metric.schema.name
-    measured = [query for query in release.design.measured_at(histogram, level) if query.query == metric.query]
+    session: Session, release: TopDownRelease, level: str, metrics: Sequence[Metric], exact: Fragment, places: int
+) -> Mapping[str, Mapping[str, int | None]]:
+    """By name of each metric of one histogram, the sum of absolute differences from the exact answers, by source; None
+    if the query is not measured."""
+    histogram, size = metrics[0].schema.name, metrics[0].schema.size
+    measured = {query.query: query for query in release.design.measured_at(histogram, level)}
+    own = {metric.query: measured[metric.query] for metric in metrics if metric.query in measured}
     estimates = release.public(release.estimates(level))
-    sums: dict[str, int | None] = {POST_PROCESSED: 0, RAW: 0 if measured else None}
+    sums: dict[str, dict[str, int | None]] = {
+        metric.name: {POST_PROCESSED: 0, RAW: 0 if metric.query in own else None} for metric in metrics
+    }
     for first in range(0, places, BATCH):
         last = min(first + BATCH, places)
-        truth = read_counts(session, exact, metric.schema.size, first, last).answer(marginal, first, last)
-        estimated = read_counts(session, estimates, metric.schema.size, first, last, histogram=histogram)
-        answers = {POST_PROCESSED: estimated.answer(marginal, first, last)}
-        if measured:
-            (noisy,) = read_answers(session, release, measured, first, last).values()
-            answers[RAW] = noisy.astype(np.int64)
-        for source, values in answers.items():
-            sums[source] = (sums[source] or 0) + int(np.abs(values - truth)[:, : metric.leading].sum())
+        truth = read_counts(session, exact, size, first, last)
+        estimated = read_counts(session, estimates, size, first, last, histogram=histogram)
+        noisy = read_answers(session, release, list(own.values()), first, last) if own else {}
+        for metric in metrics:
+            true = truth.answer(metric.marginal, first, last)
+            answers = {POST_PROCESSED: estimated.answer(metric.marginal, first, last)}
+            if metric.query in own:
+                answers[RAW] = noisy[own[metric.query]].astype(np.int64)
+            for source, values in answers.items():
+                differences = int(np.abs(values - true)[:, : metric.leading].sum())
+                sums[metric.name][source] = (sums[metric.name][source] or 0) + differences
     return sums
 
 

@@ -36,9 +36,6 @@ from resources.warehouse import Session
 BATCH = 1024
 """The places whose measurements are made, written or read at a time: about ten megabytes."""
 
-ROWS_AT_A_TIME = 4096
-"""The rows that are read at a time: at most 33 megabytes."""
-
 COLUMNS = {
     "histogram": "Histogram: persons or units",
     "level": "Geographic level",
@@ -215,30 +212,47 @@ def read_answers(
 
     Raises GridError unless each of these places is stored exactly once for each query, with an answer for every cell.
     """
-    queries = {query.query: query for query in measured}
-    answers = {query: np.empty((last - first, query.marginal.size), np.int32) for query in measured}
-    times = {query: np.zeros(last - first, dtype=np.int64) for query in measured}
     values = {"histogram": measured[0].histogram, "level": measured[0].level, "first": first, "last": last}
+    values |= {} if strict else {"queries": [query.query for query in measured]}
     names = {"measurements": release.public(MEASUREMENTS), "strict": strict}
-    chosen = {} if strict else {"queries": list(queries)}
-    for batch in session.batches("topdown/answers", ROWS_AT_A_TIME, values | chosen, **names):
-        # Forged statistics of the table could make DuckDB leave out this part's rows, and let others through.
-        if any(
-            not pc.all(pc.equal(batch[name], values[name]).fill_null(False)).as_py() for name in ("histogram", "level")
-        ):
-            raise GridError(f"{release.schema}: {measured[0].histogram} {measured[0].level}: answers of another level")
-        for name, rows in _split_by_query(batch):
-            if name not in queries:
-                raise GridError(f"{release.schema}: {measured[0].histogram} {measured[0].level}: undeclared queries")
-            query, places = queries[name], rows.column("number").to_numpy() - first
-            if places.size and (places.min() < 0 or places.max() >= last - first):
-                raise GridError(f"{release.schema}: {query.label}: answers in other places")
-            answers[query][places] = _to_matrix(release, query, rows.column("answers"))
-            np.add.at(times[query], places, 1)
+    rows, where = session.arrow("topdown/measured", values, **names), f"{measured[0].histogram} {measured[0].level}"
+    # Forged statistics of the table could make DuckDB leave out this part's rows, and let others through.
+    if any(not pc.all(pc.equal(rows[name], values[name]).fill_null(False)).as_py() for name in ("histogram", "level")):
+        raise GridError(f"{release.schema}: {where}: answers of another level")
+    queries = pc.dictionary_encode(rows["query"].fill_null("")).combine_chunks()
+    codes, known = queries.indices.to_numpy(), queries.dictionary.to_pylist()
+    declared = {query.query: query for query in measured}
+    if not declared.keys() >= set(known):
+        raise GridError(f"{release.schema}: {where}: undeclared queries")
+    sizes = np.array([declared[name].marginal.size for name in known], dtype=np.int64)[codes]
+    ends = np.cumsum(sizes + 1)
+    begins = ends - sizes
+    lists = session.arrow("topdown/answers", values, **names)["answer"]
+    whole = lists.type == pa.int32() and not lists.null_count and len(lists) == ends[-1:].sum()
+    flat = lists.to_numpy() if whole else np.empty(0, np.int32)
+    if not whole or np.any(flat[begins - 1] != sizes):
+        raise GridError(f"{release.schema}: {where}: lists with other numbers of answers than their queries have")
+    numbers, answers = rows["number"].fill_null(-1).to_numpy() - first, {}
     for query in measured:
-        if np.any(times[query] != 1):
+        own = np.flatnonzero(codes == known.index(query.query)) if query.query in known else codes[:0]
+        places = numbers[own]
+        if places.min(initial=0) < 0 or places.max(initial=0) >= last - first:
+            raise GridError(f"{release.schema}: {query.label}: answers in other places")
+        if np.any(np.bincount(places, minlength=last - first) != 1):
             raise GridError(f"{release.schema}: {query.label}: not every place is measured exactly once")
+        answers[query] = _take_lists(flat, begins[own][np.argsort(places)], query.marginal.size)
     return answers
+
+
+def _take_lists(flat: NDArray[np.int32], begins: NDArray[np.int64], size: int) -> NDArray[np.int32]:
+    """Lists that begin at these positions, shape (lists, size). Most follow each other, with lengths in between."""
+    lists, done = np.empty((len(begins), size), np.int32), 0
+    for run in np.split(begins, np.flatnonzero(np.diff(begins) != size + 1) + 1):
+        if run.size:
+            following = flat[run[0] - 1 : run[-1] + size].reshape(-1, size + 1)
+            lists[done : done + run.size] = following[:, 1:]
+            done += run.size
+    return lists
 
 
 def read_part(
@@ -254,27 +268,6 @@ def read_part(
             return
         answers = read_answers(session, release, queries, first, last, strict=True)
         yield first, last, {stream: answers[stream.measured] for stream in part.streams}
-
-
-def _split_by_query(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each query, which are usually next to each other."""
-    queries = batch.column("query").fill_null("").dictionary_encode()
-    codes = queries.indices.to_numpy()
-    for code, name in enumerate(queries.dictionary.to_pylist()):
-        rows = np.flatnonzero(codes == code)
-        together = rows[-1] - rows[0] < len(rows)
-        yield name, batch.slice(rows[0], len(rows)) if together else batch.take(pa.array(rows))
-
-
-def _to_matrix(release: TopDownRelease, query: Measured, lists: pa.ListArray) -> NDArray[np.int32]:
-    """Answers as an array, shape (places, marginal cells). Raises GridError unless every place has all of them."""
-    answers = stack_lists(lists, query.marginal.size, pa.int32())
-    if answers is None:
-        raise GridError(
-            f"{release.schema}: {query.label}: not every place is measured exactly once with "
-            f"{query.marginal.size:,} answers"
-        )
-    return answers
 
 
 def stack_lists(lists: pa.Array, size: int, kind: pa.DataType) -> NDArray[Any] | None:
