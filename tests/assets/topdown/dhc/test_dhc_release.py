@@ -113,8 +113,8 @@ def test_a_release_is_charged_for_units_twice_and_for_households_four_times(publ
 
 
 def test_the_redistricting_data_hold_in_every_place_of_every_level(published: DHCDeployment) -> None:
-    """Told apart from: held at the root or the county only, and tables of the levels' own estimates. The published
-    microdata of both releases are counted anew."""
+    """Told apart from: held at the root or the county only, and tables of the levels' own estimates; and persons in a
+    type of group quarters that only another block has. The published microdata of both releases are counted anew."""
     persons, before = read(published, "persons", sep="|"), read(published, "persons", "redistricting")
     block = persons[["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]].apply(
         lambda row: "".join(f"{code:0{width}}" for code, width in zip(row, (2, 3, 6, 4), strict=True)), axis=1
@@ -146,7 +146,9 @@ def test_the_redistricting_data_hold_in_every_place_of_every_level(published: DH
     assert (householders.reindex(of_blocks.index, fill_value=0) != of_blocks).any()
     facilities = read(published, "facilities")
     assert sorted(units.GQTYPE[units.RTYPE == 4]) == sorted(np.repeat(facilities.type, facilities["count"]))
-    assert set(persons.GQTYPE[persons.RTYPE == 5]) <= set(facilities.type)
+    lived_in = set(zip(block[persons.RTYPE == 5], persons.GQTYPE[persons.RTYPE == 5], strict=True))
+    assert lived_in
+    assert lived_in <= set(zip(facilities.geoid, facilities.type, strict=True))
 
 
 def test_the_published_answers_are_those_of_a_complete_draw_cell_by_cell(published: DHCDeployment) -> None:
@@ -542,9 +544,9 @@ FORGED = {
 
 @pytest.mark.prove
 def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path) -> None:
-    """Told apart from: answers that are drawn where the parent has somebody only; intervals that leave out the
-    redistricting measurements, by which the population would not be exact in the state, or not in the county, which
-    only the DHC has; and a draw that is not named."""
+    """And all tables of both releases agree. Told apart from: answers that are drawn where the parent has somebody
+    only; intervals that leave out the redistricting measurements, by which the population would not be exact in the
+    state, or not in the county, which only the DHC has; and a draw that is not named."""
     deployment = dhc_deployment(tmp_path / "town", measured=True, intervals=True, products=[])
     deployment.run(*TO_PUBLICATION[:-1], "intervals", "publication")
     assert failing(deployment) == set()
@@ -560,6 +562,7 @@ def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path)
         ).fetchall()
         shared = connection.execute("SELECT DISTINCT level FROM redistricting_linear ORDER BY ALL").fetchall()
     assert answers == (76,)
+    require_same_tables(deployment)
     assert {level for (level,) in shared} == set(LEVELS), "what the redistricting data tell about every place"
     assert (
         "Around linear estimates from the measurements of both releases"
@@ -591,6 +594,19 @@ def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path)
         with pytest.raises(GridError, match=rule):
             read_all_shared(deployment)
     assert "intervals_as_made" in failing(deployment), "a sum that is not finite"
+
+
+def require_same_tables(deployment: DHCDeployment) -> None:
+    """P8 to P11 of every block are P1 to P4 of the redistricting data, and every place has as many occupied units by
+    vacancy as by tenure."""
+    for name, other in (("p8", "p1"), ("p9", "p2"), ("p10", "p3"), ("p11", "p4")):
+        own, theirs = (
+            table[table.level == "Block"].set_index("geoid").filter(regex=r"^P\d")
+            for table in (read(deployment, name), read(deployment, other, "redistricting"))
+        )
+        assert len(own) >= 25
+        assert (own == theirs.loc[own.index].to_numpy()).all(axis=None), name
+    assert (read(deployment, "h3").H3_002N == read(deployment, "h4").H4_001N).all()
 
 
 def read_all_shared(deployment: DHCDeployment) -> None:
