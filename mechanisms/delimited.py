@@ -71,7 +71,6 @@ def form(
     state = np.zeros(1, dtype=STATE)
     offenders = np.zeros((len(Rule), width + 1), dtype=np.int64)
     # No byte has the code -1.
-    # No byte has the code -1.
     codes = tuple(ord(character) if character else -1 for character in (quote, escape))
     others = None if codes == (ord('"'), -1) else codes
     for block in blocks:

@@ -44,18 +44,21 @@ class Deployment:
         return datasets, {release.named: release for release in releases}
 
     def releases(self, name: str) -> Sequence[ReleaseComponent]:
-        """The release of a name, or all that are declared together under it. Raises `click.UsageError` if none is."""
+        """The release of a name, or all that are declared together under it. Raises `click.UsageError` if none is; if
+        the name is of something else, the error says of what."""
+        if name in self.others:
+            raise click.UsageError(f"{name} is no release, but {self.others[name].in_words}")
         singles = {single: [component] for single, component in self.declared[1].items()}
         known = {**self.groups, **singles}
         if name not in known:
             raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(known))}")
         return known[name]
 
-    @property
-    def others(self) -> set[str]:
-        """The names of what has a job without a draw of its own, such as laboratories, `dataset/laboratory`."""
+    @cached_property
+    def others(self) -> dict[str, JobComponent]:
+        """What has a job without a draw of its own, such as laboratories, by name, `dataset/laboratory`."""
         components = self.tree.get_all_components(JobComponent)  # type: ignore[type-abstract]
-        return {component.named for component in components}
+        return {component.named: component for component in components}
 
     @cached_property
     def groups(self) -> dict[str, Sequence[ReleaseComponent]]:
@@ -78,7 +81,6 @@ class Deployment:
             groups = [group for group, members in self.groups.items() if name in {member.named for member in members}]
             jobs = {component.job, *(job_of_group[group] for group in groups)}
             runs = [last_runs[job] for job in jobs if job in last_runs]
-            last = max(runs, key=lambda run: run.create_timestamp, default=None)
             statuses.append(
                 {
                     "release": name,
@@ -86,13 +88,30 @@ class Deployment:
                     "editions": sum(entry.kind == SETTLE for entry in own),
                     "charges": [format_charge(entry) for entry in own if entry.kind == RESERVE],
                     "published": self._is_published(dataset, release, own),
-                    "last_run": last.dagster_run.status.value.lower() if last else None,
-                    "last_run_at": last.create_timestamp.isoformat(timespec="seconds") if last else None,
+                    **_describe_last(runs),
                 }
             )
         return statuses
 
-    def _is_published(self, dataset: str, release: str, entries: list[Entry]) -> bool | None:
+    def other_statuses(self, instance: dg.DagsterInstance, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+        """For each of the others: what it is, whether it is published, from a draw that the ledger has, and its last
+        run."""
+        statuses = []
+        last_runs = _find_last_runs(instance, {component.job for component in self.others.values()})
+        for name, component in sorted(self.others.items()):
+            dataset, own = name.split("/")
+            statuses.append(
+                {
+                    "name": name,
+                    "kind": component.declaration.declares,
+                    "title": component.declaration.title,
+                    "published": self._is_published(dataset, own, entries),
+                    **_describe_last([last_runs[component.job]] if component.job in last_runs else []),
+                }
+            )
+        return statuses
+
+    def _is_published(self, dataset: str, release: str, entries: Sequence[Entry]) -> bool | None:
         """Whether there is a certificate that this deployment signed, of a draw that its ledger holds; None if its keys
         cannot be read, so that it is not known."""
         folder = self.published / dataset / release
@@ -102,9 +121,10 @@ class Deployment:
             identity = signed_identity(folder, self.public_key)
         except CustodyError:
             return None
-        return identity is not None and (identity.dataset, identity.release, identity.ledger_hash) in {
-            (entry.dataset, entry.release, entry.hash) for entry in entries
-        }
+        if identity is None or (identity.dataset, identity.release) != (dataset, release):
+            return False
+        drawn = {(entry.dataset, entry.release, entry.hash) for entry in entries}
+        return (dataset, identity.drawn_as, identity.ledger_hash) in drawn
 
     @cached_property
     def machine(self) -> "Machine":
@@ -115,6 +135,15 @@ class Deployment:
     @cached_property
     def public_key(self) -> Ed25519PublicKey:
         return public_key(self.ledger.custody)
+
+
+def _describe_last(runs: Sequence[dg.RunRecord]) -> dict[str, str | None]:
+    """The status and the beginning of the last of some runs."""
+    last = max(runs, key=lambda run: run.create_timestamp, default=None)
+    return {
+        "last_run": last.dagster_run.status.value.lower() if last else None,
+        "last_run_at": last.create_timestamp.isoformat(timespec="seconds") if last else None,
+    }
 
 
 def _find_last_runs(instance: dg.DagsterInstance, jobs: set[str]) -> dict[str, dg.RunRecord]:

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.cef.validation import Finding, SourceError
+from assets.cef.validation import EMPTY, Finding, SourceError
 from assets.release.columns import NO_VALUE_LABEL
 from resources.statements import Fragment, quote_literal, render
 from resources.warehouse import Session
@@ -118,6 +118,8 @@ def read_codebook(path: Path) -> Codebook:
 
     if not path.is_file():
         raise SourceError([Finding(path.name, "there is no such file")])
+    if not path.stat().st_size:
+        raise SourceError([Finding(path.name, EMPTY)])
     try:
         root = ElementTree.parse(path).getroot()
         namespace = (re.match(r"\{(.*)\}", root.tag) or ["", ""])[1]

@@ -28,7 +28,7 @@ from assets.cef.census import BLOCK, BLOCK_FILES, PLACE, BlockFile, BlockFilesDe
 from assets.cef.generated import GeneratedDeclaration
 from assets.cef.recognition import explain_refusal
 from assets.cef.text_files import open_text, read_header
-from assets.cef.validation import Finding, SourceError
+from assets.cef.validation import EMPTY, Finding, SourceError
 from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.dialect import USUAL, Dialect
@@ -221,6 +221,8 @@ def _open_file(
     with refuse_unreadable(reader, path, dialect):
         state = _read_state(path)
         names = list(described.variables) if described else _read_header(reader, path, dialect)
+        if not names:
+            raise SourceError([Finding(path.name, "has no columns")])
         # DuckDB would take a line break for the end of a row and silently lose rows.
         for letter, word in {"\n": "line break", "\r": "line break", "\0": "NUL"}.items():
             if any(letter in name for name in names):
@@ -293,7 +295,7 @@ def describe_file(
 
 @contextmanager
 def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL) -> Iterator[None]:
-    """Raise SourceError if a file is missing, or in place of what its format's library raises.
+    """Raise SourceError if a file is missing or empty, or in place of what its format's library raises.
 
     If a CSV file is written in another way than the dialect says, the error begins with it.
     """
@@ -301,6 +303,8 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL) -> I
         # It raises what names the whole path, if a folder of it cannot be searched.
         if not path.is_file():
             raise SourceError([Finding(path.name, "there is no such file")])
+        if not path.stat().st_size:
+            raise SourceError([Finding(path.name, EMPTY)])
         yield
     except (OSError, UnicodeError, csv.Error, pa.ArrowException):
         refusal: SourceError = UnreadableError(path.name, _describe_kind(reader, dialect))

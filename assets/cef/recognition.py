@@ -23,6 +23,7 @@ from assets.cef.text_files import (
     read_bytes,
     read_rows,
     read_text,
+    require_text,
 )
 from assets.cef.validation import Finding, SourceError
 from assets.release.dialect import SEPARATORS, UTF_8, Compression, Dialect, parse_dialect
@@ -105,6 +106,7 @@ def recognize_dialect(path: Path, given: Mapping[str, str]) -> tuple[Dialect, li
     if "encoding" not in given:
         encoding, sentences = _find_encoding(path, dialect)
         dialect = dialect.model_copy(update={"encoding": encoding})
+    require_text(path, dialect)
     dialect = _find_separator(path, dialect, given)
     _refuse_without_header(path, dialect)
     if not dialect.quote_character and "quote" not in given:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from assets.cef.validation import Finding, SourceError
+from assets.cef.validation import EMPTY, Finding, SourceError
 from assets.release.columns import ColumnType
 from assets.release.dialect import UTF_8, UTF_16, Compression, Dialect
 from mechanisms import delimited
@@ -44,6 +44,8 @@ GRAMMAR = {
     delimited.Rule.OTHER_LINE_END: "line end that differs from the header's",
     delimited.Rule.TOO_LONG: f"longer than {LONGEST_ROW:,} bytes",
 }
+
+BLANK = "is empty but for blanks, separators and ends of lines"
 
 MAGIC: Mapping[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
@@ -141,6 +143,13 @@ def list_characters(encoding: str) -> str:
     return "".join("\ufffe" if "\x80" <= each <= "\x9f" or each == "\ufffd" else each for each in characters)
 
 
+def require_text(path: Path, dialect: Dialect) -> None:
+    """Raise SourceError if a file has nothing but blanks, separators and ends of lines, or nothing at all."""
+    between = f" \t\r\n{dialect.delimiter}".encode()
+    if not any(block.strip(between) for block in read_text(path, dialect)):
+        raise SourceError([Finding(path.name, BLANK if path.stat().st_size else EMPTY)])
+
+
 def read_beginning(path: Path, dialect: Dialect) -> bytes:
     """The first bytes of the text in UTF-8, as many as a row may have and maybe more."""
     beginning = b""
@@ -155,10 +164,14 @@ def read_header(path: Path, dialect: Dialect) -> list[str]:
     """The names of the columns.
 
     Raises UnicodeError if the first row cannot be decoded, and csv.Error if it is malformed; `judge` judges all others.
+    Raises SourceError if there are none.
     """
+    require_text(path, dialect)
     beginning = read_beginning(path, dialect).decode("utf-8", "surrogateescape")
     names = next(read_rows(beginning, dialect), [])
     "".join(names).encode()
+    if not names:
+        raise SourceError([Finding(path.name, "has no header: its first line is blank")])
     return names
 
 

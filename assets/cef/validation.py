@@ -23,6 +23,7 @@ BATCH_ROWS = 250_000
 
 REPEATED_KEY = "key that another row has"
 NULL = "null where none is allowed"
+EMPTY = "is empty"
 
 
 def describe_domain_rule(column: Column) -> str:

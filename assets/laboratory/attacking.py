@@ -6,20 +6,23 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 
-from assets.laboratory.process import LENGTH
+from assets.laboratory.process import ANSWER, QUESTION
 from assets.laboratory.publication import Guesses, GuessesError, NamedPersons, Publication, Reconstruction
 from mechanisms.refusal import RefusedError
 from resources.processes import KEPT
 from resources.project import IMPORTED_FROM, PROJECT
+
+_WIDEST, _AROUND = 16, 65_536
+"""The bytes of the widest numbers, and those that all headers together may take beside the numbers."""
 
 
 class AttackError(RefusedError):
@@ -73,39 +76,55 @@ class Attacker:
 
     def guess(self, attack: str, publication: Publication, persons: NamedPersons) -> Guesses:
         """What an attack guesses. Raises AttackError."""
+        asked, categories = len(persons.block), publication.tier.shape[1]
+        most = _WIDEST * asked * (categories + 1) + _AROUND if attack in self._own else 0
+        answer = self._ask(attack, most, publication, persons)
         try:
-            answer = self._ask(attack, publication, persons)
-            given = Guesses(**answer) if len(answer) > 1 else answer["shares"]
-            return Guesses.of(given, len(persons.block), publication.tier.shape[1])
+            arrays = _read_arrays(answer, len(fields(Guesses)))
+            given = Guesses(**arrays) if len(arrays) > 1 else arrays["shares"]
+            return Guesses.of(given, asked, categories)
         except GuessesError as error:
             raise AttackError(f"attack {attack}: it failed ({error}); {KEPT}") from None
-        except (BadZipFile, EOFError, KeyError, TypeError, ValueError):
+        except Exception:
+            if attack not in self._own:
+                raise
+            # It can have written anything itself, and so make a reader raise anything.
             raise AttackError(f"attack {attack}: it failed (what it returned is no guesses); {KEPT}") from None
 
     def reconstruct(self, publication: Publication, *, certain: bool) -> Reconstruction:
         """The records behind exact tables. Raises AttackError."""
-        found: dict[str, Any] = dict(self._ask("reconstruct", publication, certain))
+        answer = self._ask("reconstruct", 0, publication, certain)
+        found: dict[str, Any] = dict(_read_arrays(answer, len(fields(Reconstruction))))
         return Reconstruction(**found | {"variability_in_years": float(found["variability_in_years"])})
 
-    def _ask(self, attack: str, *given: Any) -> dict[str, np.ndarray]:
+    def _ask(self, attack: str, most: int, *given: Any) -> bytes:
         content = pickle.dumps((attack, *given))
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write(LENGTH.pack(attack in self._own, len(content)) + content)
+            self._process.stdin.write(QUESTION.pack(most, len(content)) + content)
             self._process.stdin.flush()
         except BrokenPipeError:
             raise AttackError(
                 f"attack {attack}: its process ended before it began; its module cannot be imported"
             ) from None
-        header = self._process.stdout.read(LENGTH.size)
-        if len(header) < LENGTH.size:
+        header = self._process.stdout.read(ANSWER.size)
+        if len(header) < ANSWER.size:
             raise AttackError(
                 f"attack {attack}: its process ended; is its module importable with nothing but its own files?"
             )
-        succeeded, length = LENGTH.unpack(header)
+        succeeded, length = ANSWER.unpack(header)
         answer = self._process.stdout.read(length)
         if not succeeded:
             raise AttackError(f"attack {attack}: it failed ({answer.decode()}); {KEPT}")
-        with np.load(io.BytesIO(answer), allow_pickle=False) as arrays:
-            return dict(arrays)
+        return answer
+
+
+def _read_arrays(answer: bytes, most: int) -> dict[str, np.ndarray]:
+    """So many arrays at most, by name, none of which is larger than what came in. Raises any error."""
+    with ZipFile(io.BytesIO(answer)) as archive:
+        entries = archive.infolist()
+    if len(entries) > most or any(entry.compress_type != ZIP_STORED for entry in entries):
+        raise ValueError("no arrays as numpy.savez writes them")
+    with np.load(io.BytesIO(answer), allow_pickle=False) as arrays:
+        return dict(arrays)

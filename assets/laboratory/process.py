@@ -27,9 +27,11 @@ from typing import Any
 from resources.confinement import SYSTEM, confine, end_with_parent, exclude
 from resources.project import CODE
 
-LENGTH = struct.Struct("=?Q")
-"""Before each question: whether its attack is limited in time. Before each answer: whether it is one, or the name of an
-error. Then the length in bytes."""
+QUESTION = struct.Struct("=QQ")
+"""Before each question: the most bytes of an answer to it, 0 if neither its length nor its time is limited; and the
+length of the question in bytes."""
+ANSWER = struct.Struct("=?Q")
+"""Before each answer: whether it is one, or the name of an error; and its length in bytes."""
 _BLOCK = 2**20
 """The most bytes that are read at a time."""
 
@@ -48,8 +50,8 @@ def main() -> None:
     programs += [CODE / name for name in ("assets", "mechanisms", "resources")]
     confine(exclude([*programs, *(Path(path) for _, path, _ in own)], refused), [], refused, None)
     attack = _load_attacks({name: (path, target) for name, path, target in own})
-    while header := tasks.read(LENGTH.size):
-        limited, length = LENGTH.unpack(header)
+    while header := tasks.read(QUESTION.size):
+        most, length = QUESTION.unpack(header)
         content = tasks.read(length)
         incoming, outgoing = os.pipe()
         this, child = os.getpid(), os.fork()
@@ -69,7 +71,7 @@ def main() -> None:
             finally:
                 os._exit(0)
         os.close(outgoing)
-        received = _receive(incoming, own_seconds if limited else None)
+        received = _receive(incoming, own_seconds, most) if most else _receive(incoming)
         answers.write(received or _frame(False, b"the process of the attack was ended"))
         answers.flush()
         # What it has started may still run.
@@ -79,10 +81,10 @@ def main() -> None:
         os.waitpid(child, 0)
 
 
-def _receive(descriptor: int, seconds: int | None) -> bytes:
-    """A whole framed answer, or the failure of one that takes more than so many seconds; nothing if the process ended
-    before."""
-    end, received, wanted = None if seconds is None else time.monotonic() + seconds, bytearray(), LENGTH.size
+def _receive(descriptor: int, seconds: int | None = None, most: int | None = None) -> bytes:
+    """A whole framed answer, or the failure of one that takes more than so many seconds or bytes; nothing if the
+    process ended before."""
+    end, received, wanted = None if seconds is None else time.monotonic() + seconds, bytearray(), ANSWER.size
     try:
         while len(received) < wanted:
             left = None if end is None else max(0.0, end - time.monotonic())
@@ -92,12 +94,15 @@ def _receive(descriptor: int, seconds: int | None) -> bytes:
             if not block:
                 return b""
             received += block
-            if wanted == LENGTH.size <= len(received):
-                wanted += LENGTH.unpack_from(received)[1]
+            if wanted == ANSWER.size <= len(received):
+                wanted += ANSWER.unpack_from(received)[1]
+                if most is not None and wanted > ANSWER.size + most:
+                    # How long it is could tell what is in the publication.
+                    return _frame(False, b"it returned more than one share for each person and category")
     finally:
         os.close(descriptor)
-    content = bytes(received[LENGTH.size : wanted])
-    succeeded = bool(LENGTH.unpack_from(received)[0])
+    content = bytes(received[ANSWER.size : wanted])
+    succeeded = bool(ANSWER.unpack_from(received)[0])
     return _frame(succeeded, content if succeeded or seconds is None else _name_error(content))
 
 
@@ -155,7 +160,7 @@ def _attempt(attack: Any, content: bytes) -> bytes:
 
 
 def _frame(succeeded: bool, content: bytes) -> bytes:
-    return LENGTH.pack(succeeded, len(content)) + content
+    return ANSWER.pack(succeeded, len(content)) + content
 
 
 if __name__ == "__main__":

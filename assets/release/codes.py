@@ -35,10 +35,12 @@ def read_codes(path: Path, width: int) -> list[list[str]]:
     for separator, words in _OTHER_SEPARATORS.items():
         if rows and all(separator in ",".join(row) for row in rows):
             raise CodesError(f"{path.name} is separated by {words}; write commas")
-    if rows and _is_header(rows[0][0], [row[0] for row in rows[1:]]):
+    if not rows:
+        raise CodesError(f"{path.name} is empty")
+    if _is_header(rows[0][0], [row[0] for row in rows[1:]]):
         del rows[0]
     if not rows:
-        raise CodesError(f"{path.name} has no code of a place")
+        raise CodesError(f"{path.name} has a header and no code below it")
     if wrong := sum(len(row) != width or not all(row) or any(map(find_unseen, row)) for row in rows):
         raise CodesError(
             f"{path.name}: {wrong:,} of {len(rows):,} lines do not have {_FORMS[width]}, in letters that can be seen"

@@ -115,6 +115,8 @@ def _read_rows(path: Path, fields: Mapping[str, tuple[str, str]]) -> list[list[s
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ListsError(f"{file}: the file is not UTF-8 text") from None
+    if not text.strip():
+        raise ListsError(f"{file}: the file is empty")
     # Only these two end a line; a name may contain any other separator of Unicode.
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     if lines[0] != "|".join(fields):

@@ -38,7 +38,7 @@ from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import find_starts
 from mechanisms.topdown.schema import PERSONS, UNITS, UNITS_BY_OCCUPANCY, Schema
 
-_MEASURED = "noisy_measurements"
+_MEASURED, _QUERIES = "noisy_measurements", "queries"
 _LISTED = 5
 
 
@@ -103,8 +103,7 @@ def read_measured(read: Callable[..., pa.Table], statistics: Sequence[str]) -> d
     finest = {name: counts for name, (level, counts) in exact.items() if level == levels[-1]}
     parents = [np.array(places, dtype=np.int64) for places in list(tree.values())[1:]]
     variances = {
-        (row["histogram"], row["level"], row["query"]): Fraction(row["parameter"])
-        for row in read("queries").to_pylist()
+        (row["histogram"], row["level"], row["query"]): Fraction(row["parameter"]) for row in read(_QUERIES).to_pylist()
     }
     found = {}
     for name, held in ((PERSONS.name, POPULATION), (UNITS.name, HOUSING_UNITS)):
@@ -166,9 +165,10 @@ def add_up_places(folder: str | Path, codes: Sequence[str], tables: Sequence[str
     """
     folder = Path(folder)
     published = [name for name in REDISTRICTING if (folder / f"{name.lower()}.parquet").exists()]
-    if not published or not (folder / f"{_MEASURED}.parquet").exists():
+    if not published or not all((folder / f"{name}.parquet").exists() for name in (_MEASURED, _QUERIES)):
         raise PlacesError(
-            f"{folder.name} does not publish {_MEASURED} and a redistricting table, from which sums of places follow"
+            f"{folder.name}: sums of places follow from redistricting data whose products are {_MEASURED} and a table, "
+            "and are not of these; for a DHC release, ask its redistricting release, or declare a retabulation"
         )
     if unknown := [name for name in tables if name not in published]:
         raise PlacesError(f"{unknown[0]}: there is no such table; published are {', '.join(published)}")

@@ -196,6 +196,8 @@ def _read_file(path: Path, schema: pa.Schema) -> pa.Table:
     """The columns of a file. Raises FilesError if one is missing, or has values that are missing or of other types."""
     columns, where = [], f"{path}"
     try:
+        if not path.stat().st_size:
+            raise FilesError(f"{path}: it is empty")
         names = pq.read_schema(path).names
         if missing := [name for name in schema.names if name not in names]:
             raise FilesError(f"{path}: the column {missing[0]} is missing")

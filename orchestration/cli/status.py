@@ -12,7 +12,8 @@ from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print
 @click.command()
 @as_json
 def status(as_json: bool) -> None:
-    """Show releases, their editions and last runs, and the spent and the remaining budget of each population."""
+    """Show releases, their editions and last runs, what charges nothing, such as retabulations, and the spent and the
+    remaining budget of each population."""
     from orchestration.deployment import Deployment
     from orchestration.launch import open_instance
 
@@ -20,19 +21,21 @@ def status(as_json: bool) -> None:
     reading = deployment.ledger.read()
     with open_instance() as instance:
         releases, budgets = deployment.statuses(instance, reading.entries), deployment.budgets(reading)
+        others = deployment.other_statuses(instance, reading.entries)
     if as_json:
-        print_json({"releases": releases, "populations": budgets})
+        print_json({"releases": releases, "others": others, "populations": budgets})
         return
     rows = []
     for release in releases:
-        published = {True: "yes", False: "no", None: "unknown"}[release["published"]]
         charges = ", ".join(release["charges"]) or "nothing"
-        last_run = "never"
-        if release["last_run"]:
-            last_run = f"{release['last_run']}, {_to_minute(release['last_run_at'])}"
+        published, last_run = _write_state(release)
         rows.append([release["release"], str(release["editions"]), published, charges, last_run])
     print_table("Releases", ["release", "editions", "published", "charged", "last run"], rows)
     echo()
+    if others:
+        rows = [[other["name"], other["kind"], *_write_state(other)] for other in others]
+        print_table("Made without a charge", ["name", "what", "published", "last run"], rows)
+        echo()
     _print_budgets(budgets)
 
 
@@ -71,6 +74,13 @@ def budget(as_json: bool) -> None:
         echo(problem, err=True)
     if problems:
         sys.exit(REFUSED)
+
+
+def _write_state(status: dict[str, Any]) -> tuple[str, str]:
+    """Whether something is published, and its last run."""
+    published = {True: "yes", False: "no", None: "unknown"}[status["published"]]
+    last_run = f"{status['last_run']}, {_to_minute(status['last_run_at'])}" if status["last_run"] else "never"
+    return published, last_run
 
 
 def _to_minute(recorded_at: str) -> str:

@@ -101,6 +101,10 @@ class Laboratory(JobComponent):
     declared_by = LaboratoryAttributes
     produces = ("asset", "job")
 
+    @property
+    def in_words(self) -> str:
+        return "a laboratory. It charges and publishes nothing; the explorer's page Laboratory has its results"
+
     def require(self, datasets: Mapping[str, DatasetDeclaration], others: Sequence[Any]) -> None:
         self.dataset(datasets)
 

@@ -23,6 +23,11 @@ class Retabulation(JobComponent):
     declared_by = RetabulationDeclaration
     produces = ("asset", "asset_check", "job", "schedule")
 
+    @property
+    def in_words(self) -> str:
+        of = f"{self.declaration.dataset}/{self.declaration.of}"
+        return f"a retabulation of {of}. It charges nothing, and its tables are the files that it publishes"
+
     def require(self, datasets: Mapping[str, DatasetDeclaration], others: Sequence[DeclaresReleases]) -> None:
         from assets.retabulation.asset import build_retabulation
 

@@ -99,6 +99,15 @@ class JobComponent(DeclaredComponent, ABC):
         """The name under which it is declared, `dataset/name`."""
         return f"{self.declaration.dataset}/{self.declaration.name}"
 
+    @property
+    def job(self) -> str:
+        return self.named.replace("/", "__")
+
+    @property
+    @abstractmethod
+    def in_words(self) -> str:
+        """What it is, that it charges nothing, and where its results are, for whoever asks for a release."""
+
     @abstractmethod
     def require(self, datasets: Mapping[str, Any], others: Sequence[Any]) -> None:
         """Raise DeclarationError unless it can be made from what else is declared: datasets by name, and components

@@ -44,6 +44,8 @@ def test_an_empty_deployment_has_a_status_and_a_budget(stirred: Callable[..., Re
     found = json.loads(stirred("status", "--json").stdout)
     assert {each["release"] for each in found["releases"]} >= {"ma1940/tenure_by_county", "two_states/s_dhc"}
     assert not any(each["editions"] or each["published"] or each["last_run"] for each in found["releases"])
+    others = {each["name"]: (each["kind"], each["published"], each["last_run"]) for each in found["others"]}
+    assert others == {"two_counties/places": ("retabulation", False, None)}
     assert {each["left"] == each["cap"].split(" at ")[0] for each in found["populations"]} == {True}
     shown = stirred("budget")
     assert shown.exit_code == 0
@@ -239,6 +241,7 @@ def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
         (["launch", "ma1940/nothing"], 2, "there is no release ma1940/nothing; declared are detailed/households, "),
         (["launch", "ma1940"], 2, "there is no release ma1940;"),
         (["launch"], 2, "Missing argument"),
+        (["table", "two_counties/places"], 2, "is no release, but a retabulation of two_counties/redistricting. It "),
         (["withdraw", "ma1940/nothing", "--by", "Ada"], 1, "ma1940/nothing"),
         (["verify", "nowhere", "--key", "nowhere"], 1, "nowhere cannot be read"),
         (["restore", "nowhere"], 1, "nowhere"),

@@ -16,7 +16,7 @@ from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE
 from assets.tabulation.asset import recipes_gate, tables_gate
 from assets.topdown.dhc.declaration import RECORDS
-from assets.topdown.dhc.given import facilities_recipe, redistricting_recipes, require_feasible
+from assets.topdown.dhc.given import RedistrictingError, facilities_recipe, redistricting_recipes, require_feasible
 from assets.topdown.dhc.intervals import intervals_recipes
 from assets.topdown.dhc.levels import find_wrong_levels
 from assets.topdown.dhc.measurements import read_again
@@ -85,7 +85,10 @@ def _check_facilities(session: Session, context: Context) -> Iterable[str]:
 
 def _check_redistricting(session: Session, context: Context) -> Iterable[str]:
     """The stored redistricting data are those of the publication, whose signature is verified."""
-    recipes = redistricting_recipes(session, context.release, context.custody, context.ledger)
+    try:
+        recipes = redistricting_recipes(session, context.release, context.custody, context.ledger)
+    except RedistrictingError as error:
+        return [str(error)]
     return [problem for table, recipe in recipes.items() for problem in differing_table(session, table, recipe)]
 
 

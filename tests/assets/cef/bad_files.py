@@ -25,7 +25,8 @@ from assets.cef.census import STRUCTURE, CensusDeclaration, census_persons, cens
 from assets.cef.ingestion import TOO_FINE
 from assets.cef.readers import describe_misfit
 from assets.cef.recognition import NO_HEADER, ONE_MORE, TITLE
-from assets.cef.text_files import GRAMMAR, LONGEST_ROW
+from assets.cef.text_files import BLANK, GRAMMAR, LONGEST_ROW
+from assets.cef.validation import EMPTY
 from assets.release.columns import Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
 from assets.release.dialect import ENCODINGS
@@ -219,6 +220,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
         undeclared = [f"{words}, in a column that is not declared" for words in GRAMMAR.values()]
         rules = [*GRAMMAR.values(), *undeclared, f"not a readable {kind}", "contains no records"]
         rules += ["there is no such file", "line break in the name of a column", NO_HEADER, ONE_MORE, TITLE]
+        rules += [EMPTY, BLANK, "has no columns", "has no header: its first line is blank"]
         rules += WRITTEN.values()
         rules += ["has quotes after backslashes, which `csv: {escape: backslash}` declares"]
         rules += [f"is in {name}, which `csv: {{encoding: {name}}}` declares" for name in ENCODINGS.values()]
@@ -352,12 +354,13 @@ def _csv_files(dataset: str, name: str) -> Iterator[BadFile]:
     kinds: dict[str, tuple[bytes | None, str]] = {
         "missing": (None, f"{file}: there is no such file"),
         "a directory": (DIRECTORY, f"{file}: there is no such file"),
-        "empty": (b"", missing),
-        "only a byte order mark": (b"\xef\xbb\xbf", missing),
+        "empty": (b"", f"{file}: {EMPTY}"),
+        "only a byte order mark": (b"\xef\xbb\xbf", f"{file}: {BLANK}"),
+        "only blank lines": (b"\n \r\n,,,\n", f"{file}: {BLANK}"),
         "only a header": (_joined(header) + b"\n", f"{file}: contains no records"),
         "only a header, without a line end": (_joined(header), f"{file}: contains no records"),
         "no header": (body, missing),
-        "an empty line before the header": (b"\n" + whole, missing),
+        "an empty line before the header": (b"\n" + whole, f"{file}: has no header: its first line is blank"),
         "two byte order marks": (b"\xef\xbb\xbf" * 2 + whole, missing),
         "another case": (headed(first.swapcase(), *header[1:]), missing),
         "a blank before a name": (headed(f" {first}", *header[1:]), missing),
@@ -639,7 +642,8 @@ def _parquet_files(dataset: str, name: str) -> Iterator[BadFile]:
     kinds: dict[str, tuple[bytes | None, str]] = {
         "missing": (None, f"{file}: there is no such file"),
         "a directory": (DIRECTORY, f"{file}: there is no such file"),
-        "empty": (b"", unreadable),
+        "empty": (b"", f"{file}: {EMPTY}"),
+        "no columns": (as_parquet(pa.table({})), f"{file}: has no columns"),
         "only its mark": (b"PAR1", unreadable),
         "its mark twice": (b"PAR1PAR1", unreadable),
         "CSV": (as_csv(rows), unreadable),

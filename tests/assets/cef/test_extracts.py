@@ -183,7 +183,7 @@ BAD_EXTRACTS: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[str], str],
         str,
         "usa_1.dat: byte that is not a letter of ISO-8859-1, which fixed-width text is read in: 1 row",
     ),
-    "no records": (lambda data: b"", str, "usa_1.dat: contains no records"),
+    "no records": (lambda data: b"", str, "usa_1.dat: is empty"),
     "no lines": (lambda data: b"0" * (1 << 24), str, "usa_1.dat: not text in lines"),
     "a truncated gzip": (
         lambda data: gzip.compress(data)[:-9],

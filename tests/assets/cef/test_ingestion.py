@@ -277,9 +277,7 @@ def test_a_missing_or_empty_file_is_named(town: Town) -> None:
     (town.folder / "persons.csv").write_text("")
     assert town.refusal() == [
         "households.csv: there is no such file",
-        "persons.csv: column age: missing column",
-        "persons.csv: column household: missing column",
-        "persons.csv: column person: missing column",
+        "persons.csv: is empty",
     ]
 
 

@@ -227,7 +227,7 @@ def test_the_advantage_is_that_of_the_best_guess_between_two_worlds() -> None:
 
 
 OWN = """
-import io, mmap, os, signal, struct, sys, time
+import io, mmap, os, signal, struct, sys, time, zipfile
 import numpy as np
 # Shared by all forks of a process that has loaded the module.
 SECRETS, calls = {secrets!r}, mmap.mmap(-1, 1)
@@ -259,6 +259,28 @@ def forge(publication, persons):
     send(True, answer.getvalue())
 def garble(publication, persons):
     send(True, b"no archive")
+def swell(publication, persons):
+    return np.zeros((len(persons.block), 1000 * publication.tier.shape[1]))
+def pack(publication, persons):
+    answer = io.BytesIO()
+    np.savez_compressed(answer, shares=np.zeros(10**6))
+    send(True, answer.getvalue())
+def claim(publication, persons):
+    # The header of an array of a million terabytes.
+    header = str(dict(descr="<f8", fortran_order=False, shape=(10**9, 10**8))).encode().ljust(118)
+    answer = io.BytesIO()
+    with zipfile.ZipFile(answer, "w") as archive:
+        archive.writestr("shares.npy", bytes([147]) + b"NUMPY" + bytes([1, 0, 118, 0]) + header)
+    send(True, answer.getvalue())
+def lock(publication, persons):
+    # An archive that says that it is encrypted; the error of its reader has the name of the array.
+    answer = io.BytesIO()
+    with zipfile.ZipFile(answer, "w") as archive:
+        archive.writestr("secret.npy", b"")
+    content = bytearray(answer.getvalue())
+    content[6] |= 1
+    content[content.index(b"PK" + bytes([1, 2])) + 8] |= 1
+    send(True, bytes(content))
 def quote(publication, persons):
     print("quoted: secret", file=sys.stderr, flush=True)
     send(False, b"secret " + bytes([255]))
@@ -279,7 +301,10 @@ def stay(publication, persons):
 """
 
 
-OWN_NAMES = ("count_opened", "fail", "shout", "miss", "forge", "garble", "quote", "leave", "stay")
+OWN_NAMES = (
+    *("count_opened", "fail", "shout", "miss", "forge", "garble", "swell", "pack", "claim", "lock", "quote", "leave"),
+    "stay",
+)
 
 
 def test_an_attack_can_open_nothing_and_remembers_nothing(
@@ -289,7 +314,8 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(
     attack that runs in the process of the evaluation, and one process for all publications; a
     module in shared memory; a wait for the answer of an attack that has ended; a pipe for the answers of all, in
     which one attack answers for the next; an attack that goes on when the run that wanted it was killed, and one that
-    goes on forever."""
+    goes on forever; an answer of any size, packed, or with a header that claims more than there is; and an error of a
+    reader that quotes an answer."""
     package = tmp_path / "own" / "packed"
     package.mkdir(parents=True)
     secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "own/packed/source.csv")]
@@ -317,6 +343,10 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(
         for name, says in (
             ("forge", "the shares of a person's categories are not negative, and sum to 1 at most"),
             ("garble", "what it returned is no guesses"),
+            ("swell", "it returned more than one share for each person and category"),
+            ("pack", "what it returned is no guesses"),
+            ("claim", "what it returned is no guesses"),
+            ("lock", "what it returned is no guesses"),
             ("quote", "an error that is not Python's"),
         ):
             with pytest.raises(AttackError, match=rf"^attack {name}: it failed \({says}\)"):

@@ -6,7 +6,8 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import Mock
 
 import dagster as dg
@@ -17,9 +18,10 @@ from jsonschema import Draft202012Validator
 from assets.publication import asset, placement
 from assets.publication.asset import publication_problems
 from assets.publication.audit import audit
-from assets.publication.signature import identity, sign
+from assets.publication.signature import identity, public_key, sign
 from assets.publication.withdrawal import withdraw
 from assets.release.release import DeclarationError
+from orchestration.deployment import Deployment as Environment
 from tests.deployments import Deployment
 from tests.phsafe_deployments import census
 from tests.retabulation_deployments import declare
@@ -71,6 +73,9 @@ def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(
     town.run_assets(*keys(*STAGES))
     assert town.ledger == before
     assert town.published() == source
+    signed = SimpleNamespace(published=town.release.published, public_key=public_key(town.context.custody))
+    assert Environment._is_published(cast(Any, signed), "town", "places", before)
+    assert not Environment._is_published(cast(Any, signed), "town", "places", [])
     folder = town.release.published / "town" / "places"
     of_block = {block: {tuple(place)} for block, place in read_blocks(town).items()}
     for line in (town.root / "districts.csv").read_text().splitlines()[1:]:

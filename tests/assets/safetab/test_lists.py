@@ -89,7 +89,7 @@ def edited(file: str, change: Callable[[list[str]], list[str]]) -> dict[str, lis
         ),
         (edited(RACE_FILE, lambda rows: [rows[0] + "|CIFLAG", *rows[1:]]), f"{RACE_FILE}: the first line must be"),
         (edited(ETHNICITY_FILE, lambda rows: ["ITERATION_CODE|LEVEL", *rows[1:]]), f"{ETHNICITY_FILE}: the first line"),
-        (edited(CODES_FILE, lambda rows: []), f"{CODES_FILE}: the first line must be"),
+        (edited(CODES_FILE, lambda rows: []), f"{CODES_FILE}: the file is empty"),
         (edited(CODES_FILE, lambda rows: rows[:1]), f"{CODES_FILE}: the file has no rows"),
         (edited(MAP_FILE, lambda rows: [*rows, ""]), f"{MAP_FILE}: all fields: a row has 2 fields: 1 row$"),
         (edited(MAP_FILE, lambda rows: [*rows, "1003|1010|1", "1"]), f"{MAP_FILE}: all fields: .*: 2 rows$"),

@@ -163,8 +163,9 @@ def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path) -> None:
         assert read_codes(file, 1) == [[code] for code in codes]
     for content, message in (
         (b"a;1,b\n10,x\n", "1 of 1 lines do not have one code"),
-        (b"geoid\n", "places.csv has no code"),
-        (b"", "places.csv has no code"),
+        (b"geoid\n", "places.csv has a header and no code below it"),
+        (b"", "places.csv is empty"),
+        (b"\r\n \n,\n", "places.csv is empty"),
         (b"10;1\n11;2\n", "places.csv is separated by semicolons; write commas"),
         ("geoid\n10".encode("utf-16"), "places.csv is not in UTF-8"),
         (b'geoid\n"10\n11\n', "places.csv is not CSV: a quote is never closed"),
@@ -174,6 +175,10 @@ def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path) -> None:
             read_codes(file, 1)
     with pytest.raises(PlacesError, match=r"nowhere: spine\.parquet is missing or cannot be read; give the folder of"):
         estimate_published(tmp_path / "nowhere")
+    for name in ("p1", "noisy_measurements"):
+        (tmp_path / f"{name}.parquet").touch()
+    with pytest.raises(PlacesError, match="for a DHC release, ask its redistricting release, or declare"):
+        add_up_places(tmp_path, ["10"])
 
 
 @pytest.mark.deep

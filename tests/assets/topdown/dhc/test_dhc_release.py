@@ -301,7 +301,8 @@ def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(published: 
 
 
 def test_without_the_publication_of_redistricting_data_nothing_is_charged(tmp_path: Path) -> None:
-    """Told apart from a program that verifies the files, and reads what somebody put there since."""
+    """Told apart from a program that verifies the files, and reads what somebody put there since; and from an audit
+    that says only that it could not evaluate a gate."""
     deployment = dhc_deployment(tmp_path / "town")
     deployment.run("cef", "spine", "facilities", "histograms")
     path, verify = deployment.release.redistricting.folder / "persons.parquet", asset.publication_problems
@@ -314,7 +315,11 @@ def test_without_the_publication_of_redistricting_data_nothing_is_charged(tmp_pa
     with patch.object(asset, "publication_problems", exchange):
         assert "persons.parquet is missing or was altered" in deployment.refusal("redistricting")
     shutil.rmtree(deployment.release.redistricting.folder)
-    assert "town/redistricting is not published yet" in deployment.refusal("redistricting")
+    reason = "town/redistricting is not published yet"
+    assert reason in deployment.refusal("redistricting")
+    (gate,) = (each for each in all_gates(deployment.context.method) if each.name == "redistricting_as_published")
+    (said,) = gate.problems(deployment.context)
+    assert reason in said
     assert deployment.ledger == ()
 
 
