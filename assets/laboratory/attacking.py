@@ -76,9 +76,23 @@ class Attacker:
 
     def guess(self, attack: str, publication: Publication, persons: NamedPersons) -> Guesses:
         """What an attack guesses. Raises AttackError."""
+        return self.guess_each(attack, [(publication, persons)])[0]
+
+    def guess_each(self, attack: str, worlds: Sequence[tuple[Publication, NamedPersons]]) -> list[Guesses]:
+        """What an attack guesses in each world. One that is built in remembers what it solved in the worlds before; one
+        of one's own begins anew in each. Raises AttackError."""
+        if attack in self._own:
+            return [self._guess_by_own(attack, *world) for world in worlds]
+        arrays, names = _read_arrays(self._ask(attack, 0, worlds)), [field.name for field in fields(Guesses)]
+        given = [Guesses(*(arrays[f"{name} {number}"] for name in names)) for number in range(len(worlds))]
+        return [
+            Guesses.of(each, len(persons.block), publication.tier.shape[1])
+            for each, (publication, persons) in zip(given, worlds, strict=True)
+        ]
+
+    def _guess_by_own(self, attack: str, publication: Publication, persons: NamedPersons) -> Guesses:
         asked, categories = len(persons.block), publication.tier.shape[1]
-        most = _WIDEST * asked * (categories + 1) + _AROUND if attack in self._own else 0
-        answer = self._ask(attack, most, publication, persons)
+        answer = self._ask(attack, _WIDEST * asked * (categories + 1) + _AROUND, publication, persons)
         try:
             arrays = _read_arrays(answer, len(fields(Guesses)))
             given = Guesses(**arrays) if len(arrays) > 1 else arrays["shares"]
@@ -86,15 +100,13 @@ class Attacker:
         except GuessesError as error:
             raise AttackError(f"attack {attack}: it failed ({error}); {KEPT}") from None
         except Exception:
-            if attack not in self._own:
-                raise
             # It can have written anything itself, and so make a reader raise anything.
             raise AttackError(f"attack {attack}: it failed (what it returned is no guesses); {KEPT}") from None
 
     def reconstruct(self, publication: Publication, *, certain: bool) -> Reconstruction:
         """The records behind exact tables. Raises AttackError."""
         answer = self._ask("reconstruct", 0, publication, certain)
-        found: dict[str, Any] = dict(_read_arrays(answer, len(fields(Reconstruction))))
+        found: dict[str, Any] = dict(_read_arrays(answer))
         return Reconstruction(**found | {"variability_in_years": float(found["variability_in_years"])})
 
     def _ask(self, attack: str, most: int, *given: Any) -> bytes:
@@ -120,11 +132,11 @@ class Attacker:
         return answer
 
 
-def _read_arrays(answer: bytes, most: int) -> dict[str, np.ndarray]:
+def _read_arrays(answer: bytes, most: int | None = None) -> dict[str, np.ndarray]:
     """So many arrays at most, by name, none of which is larger than what came in. Raises any error."""
     with ZipFile(io.BytesIO(answer)) as archive:
         entries = archive.infolist()
-    if len(entries) > most or any(entry.compress_type != ZIP_STORED for entry in entries):
+    if len(entries) > (most or len(entries)) or any(entry.compress_type != ZIP_STORED for entry in entries):
         raise ValueError("no arrays as numpy.savez writes them")
     with np.load(io.BytesIO(answer), allow_pickle=False) as arrays:
         return dict(arrays)

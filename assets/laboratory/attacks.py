@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -196,9 +197,16 @@ def _reconstruct(publication: Publication) -> Counts:
         histograms.ravel()[together.types] = together.reconstruct()
         return histograms.reshape(-1, *tier.shape)
     for block, counts in enumerate(publication.counts):
-        system = System.of(tier, counts)
-        histograms[block, system.types] = system.reconstruct()
+        types, numbers = _reconstruct_block(tier, counts.astype(np.int64).tobytes())
+        histograms[block, types] = numbers
     return histograms.reshape(-1, *tier.shape)
+
+
+@lru_cache(maxsize=10_000)
+def _reconstruct_block(tier: Tier, counts: bytes) -> tuple[NDArray[np.int64], Counts]:
+    """The types that can occur and their numbers, from a block's counts. Worlds without one person hardly differ."""
+    system = System.of(tier, np.frombuffer(counts, dtype=np.int64))
+    return system.types, system.reconstruct()
 
 
 def _estimate(publication: Publication, known: Counts) -> Shares:

@@ -160,9 +160,9 @@ def _measure_tract(
     if PAIRS in setting.attackers:
         yield from measure_ratios(truth, draw, pairs.astype(np.int64).reshape(-1, 2))
     if DIFFERENCE in setting.attackers and not part.point.random and part.draw == 1:
-        worlds = lambda tract: part.point.draw(tract, key).publication  # noqa: E731
+        publish = lambda tract: part.point.draw(tract, key).publication  # noqa: E731
         few = targets[:: -(-len(targets) // _DIFFERENCES) or 1]
-        yield from measure_differences(truth, few, draw.publication, worlds)
+        yield from measure_differences(truth, few, draw.publication, publish)
     elif DIFFERENCE in setting.attackers and part.point.random and law is not None:
         yield from measure_posteriors(truth, targets, draw.publication, law)
     if RECONSTRUCT in setting.attackers and draw.publication.is_exact and not truth.tract.tier.of_types:
@@ -182,10 +182,11 @@ def _measure_tract(
             continue
         if attack == UNDO and not draw.publication.is_exact:
             continue
-        guesses = attacker.guess(attack, draw.publication, truth.file)
-        yield from measure_guesses(truth, attack, guesses)
         without = together if attack != UNDO else remove_each(truth, part.point, key, targets, whole=True)
-        then = [select(attacker.guess(attack, each.publication, each.persons), each.places) for each in without]
+        worlds = [(draw.publication, truth.file), *((each.publication, each.persons) for each in without)]
+        guesses, *guessed = attacker.guess_each(attack, worlds)
+        yield from measure_guesses(truth, attack, guesses)
+        then = [select(each, world.places) for each, world in zip(guessed, without, strict=True)]
         if then:
             yield from measure_gain(truth, attack, targets, select(guesses, targets), Guesses.join(then))
 

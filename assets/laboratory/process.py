@@ -119,13 +119,17 @@ def _load_attacks(own: Mapping[str, tuple[str, str]]) -> Any:
     from assets.laboratory.attacks import ATTACKS, reconstruct
     from assets.laboratory.publication import Guesses
 
-    def attack(name: str, publication: Any, *given: Any) -> Any:
+    def attack(name: str, *given: Any) -> Any:
         if name == "reconstruct":
-            return vars(reconstruct(publication, *given))
-        (persons,) = given
-        function = _import_from(*own[name]) if name in own else ATTACKS[name]
-        given = function(publication, persons)
-        return vars(given) if isinstance(given, Guesses) else {"shares": np.asarray(given)}
+            return vars(reconstruct(*given))
+        if name in own:
+            guesses = _import_from(*own[name])(*given)
+            return vars(guesses) if isinstance(guesses, Guesses) else {"shares": np.asarray(guesses)}
+        (worlds,) = given
+        each = [vars(ATTACKS[name](*world)) for world in worlds]
+        return {
+            f"{array} {number}": values for number, of_world in enumerate(each) for array, values in of_world.items()
+        }
 
     return attack
 

@@ -5,7 +5,7 @@ The records are a histogram x of types with A x = c, x >= 0 and integer, where c
 all types that its cell counts, which leaves few of thousands. HiGHS solves the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from mechanisms.risk.tiers import OUTSIDE, Counts, Shares, Tier
 
 _EQUAL = 1e-9
 """Slopes that differ by less are one."""
+
+_WHOLE = 1e-6
+"""Solutions of a linear program that differ less from an integer are that one."""
 
 
 class NotSolvedError(ArithmeticError):
@@ -157,7 +160,7 @@ class System:
         are no uniform draws. If `other`, the histogram that differs most, is the solution, all are certain."""
         if np.array_equal(solution, other):
             return (solution > 0).astype(np.float64)
-        return np.asarray(np.mean([self.reconstruct(row) > 0 for row in costs], axis=0))
+        return np.asarray(np.mean([found > 0 for found in self._reconstruct_each(costs)], axis=0))
 
     def count_provable(self, solution: Counts, other: Counts) -> int:
         """The number of records that every histogram with the published counts has: Σ min x over the types of a
@@ -165,13 +168,18 @@ class System:
         and a type that it lacks needs no program."""
         if np.array_equal(solution, other):
             return int(solution.sum())
-        least = np.minimum(solution, other)
-        provable = 0
-        for place in np.flatnonzero(least):
-            costs = np.zeros(len(self.types))
-            costs[place] = 1
-            provable += int(self.reconstruct(costs)[place])
-        return provable
+        shared = np.flatnonzero(np.minimum(solution, other))
+        costs = np.equal.outer(shared, np.arange(len(self.types))).astype(np.float64)
+        return sum(int(found[place]) for place, found in zip(shared, self._reconstruct_each(costs), strict=True))
+
+    def _reconstruct_each(self, costs: Shares) -> Iterator[Counts]:
+        """As `reconstruct` for each row of costs, shape (programs, types)."""
+        program = _Program(np.zeros(len(self.types)), self.upper, self.rows)
+        relaxed = _Solver(program, whole=0)
+        for row in costs:
+            # From the last vertex to the next takes a fraction of the time, and most vertices are integers.
+            found = relaxed.minimize(row)
+            yield self.reconstruct(row) if found is None else found
 
 
 def find_likeliest(
@@ -262,29 +270,56 @@ class _Program:
     gap: float = 0.0
 
 
+class _Solver:
+    """HiGHS with a program, of which the first `whole` variables are integers."""
+
+    def __init__(self, program: _Program, whole: int) -> None:
+        rows, columns = len(program.rows), len(program.costs)
+        self._starts = np.cumsum([0, *(len(places) for places, *_ in program.rows)])
+        self._places, self._factors = (np.concatenate([row[part] for row in program.rows]) for part in (0, 1))
+        self._lower, self._upper = (np.array([row[part] for row in program.rows], dtype=np.float64) for part in (2, 3))
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = columns, rows
+        lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.costs, np.zeros(columns), program.upper.astype(float)
+        lp.row_lower_, lp.row_upper_ = self._lower, self._upper
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = self._starts, self._places, self._factors
+        kinds = [highspy.HighsVarType.kInteger] * whole, [highspy.HighsVarType.kContinuous] * (columns - whole)
+        lp.integrality_ = [*kinds[0], *kinds[1]] if whole else []
+        self._solver, self._columns = highspy.Highs(), np.arange(columns, dtype=np.int32)
+        options = {"output_flag": False, "threads": 1, "mip_rel_gap": program.gap, "random_seed": 0}
+        for option, setting in options.items():
+            self._solver.setOptionValue(option, setting)
+        self._solver.passModel(lp)
+
+    def solve(self) -> NDArray[np.float64] | None:
+        """The variables at least cost; None if there are none."""
+        self._solver.run()
+        if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        return np.array(self._solver.getSolution().col_value)
+
+    def minimize(self, costs: NDArray[np.float64]) -> Counts | None:
+        """The variables at the least of other costs, if all are integers there."""
+        self._solver.changeColsCost(len(costs), self._columns, costs)
+        found = self.solve()
+        if found is None:
+            return None
+        whole = np.rint(found).astype(np.int64)
+        return whole if np.abs(found - whole).max() < _WHOLE and self.holds(whole) else None
+
+    def holds(self, found: Counts) -> bool:
+        """Whether integers satisfy the inequalities exactly."""
+        sums = np.add.reduceat(self._factors * found[self._places], self._starts[:-1])
+        return bool(np.all(sums >= self._lower) and np.all(sums <= self._upper))
+
+
 def _minimize(program: _Program) -> Counts:
-    rows, columns = len(program.rows), len(program.costs)
-    starts = np.cumsum([0, *(len(places) for places, *_ in program.rows)])
-    places, factors = (np.concatenate([row[part] for row in program.rows]) for part in (0, 1))
-    lower_rows, upper_rows = (np.array([row[part] for row in program.rows], dtype=np.float64) for part in (2, 3))
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = columns, rows
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.costs, np.zeros(columns), program.upper.astype(float)
-    lp.row_lower_, lp.row_upper_ = lower_rows, upper_rows
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = starts, places, factors
-    whole = columns if program.whole is None else program.whole
-    kinds = [highspy.HighsVarType.kInteger] * whole, [highspy.HighsVarType.kContinuous] * (columns - whole)
-    lp.integrality_ = [*kinds[0], *kinds[1]]
-    solver = highspy.Highs()
-    for option, setting in (("output_flag", False), ("threads", 1), ("mip_rel_gap", program.gap), ("random_seed", 0)):
-        solver.setOptionValue(option, setting)
-    solver.passModel(lp)
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    solver = _Solver(program, len(program.costs) if program.whole is None else program.whole)
+    solution = solver.solve()
+    if solution is None:
         raise NotSolvedError("no histogram of records has the published counts")
-    found = np.rint(np.array(solver.getSolution().col_value)).astype(np.int64)
-    sums = np.add.reduceat(factors * found[places], starts[:-1])
-    if np.any(sums < lower_rows) or np.any(sums > upper_rows):
+    found = np.rint(solution).astype(np.int64)
+    if not solver.holds(found):
         raise NotSolvedError("the solver's histogram does not have the published counts")
     return found

@@ -41,7 +41,7 @@ _P12_STARTS = (0, 5, 10, 15, 18, 20, 21, *AGE_STARTS[22:])
 _SEXES = ("male", "female")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tier:
     """A tier.
 
