@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from assets.laboratory.attacking import Attacker, AttackError, OwnAttack
-from assets.laboratory.attacks import link, reconstruct, undo
+from assets.laboratory.attacks import _reconstruct_block, link, reconstruct, undo
 from assets.laboratory.evaluation import (
     ALL,
     ANY_SIZE,
@@ -334,6 +334,8 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(
             for name in ("count_opened", "packed"):
                 shares = attacker.guess(name, publication, truth.file).shares
                 assert set(shares.argmax(axis=1)) == {10}, "none opened, and called for the first time"
+        for guesses in attacker.guess_each("count_opened", [(publication, truth.file)] * 2):
+            assert set(guesses.shares.argmax(axis=1)) == {10}, "nor in the next world"
         with pytest.raises(AttackError, match=r"^attack fail: it failed \(ValueError\); what was stored is kept"):
             attacker.guess("fail", publication, truth.file)
         with pytest.raises(AttackError, match=r"it failed \("):
@@ -355,6 +357,11 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(
             attacker.guess("leave", publication, truth.file)
         linked = attacker.guess("link", publication, truth.file)
         assert np.array_equal(linked.shares, link(publication, truth.file).shares)
+        swapped = replace(publication, counts=publication.counts[::-1])
+        worlds = [(each, truth.file) for each in (publication, swapped, publication)]
+        for guesses, world in zip(attacker.guess_each("undo", worlds), worlds, strict=True):
+            _reconstruct_block.cache_clear()
+            assert np.array_equal(guesses.shares, undo(*world).shares), "what was solved before is of the same counts"
         _require_end_with_parent(attacker, publication, truth.file)
     with closing(Attacker(own, secrets, 1)) as attacker:
         with pytest.raises(

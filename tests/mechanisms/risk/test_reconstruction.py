@@ -46,6 +46,16 @@ CASES = [(3, 7, 76), (7, 1, 3), (8, 2, 3), (9, 3, 3), (10, 4, 4), (10, 5, 76)]
 """Persons, seed, and frames of blocks."""
 
 
+def test_types_that_are_in_halves_in_the_linear_program_are_decided_by_integers() -> None:
+    """Of three types, any two together occur once at most. Told apart from: the halves of the linear program's only
+    solution at these costs, rounded to nobody, whom no inequality forbids."""
+    pairs = tuple(map(np.array, [(0, 1), (1, 2), (0, 2)]))
+    ones = np.ones(3, dtype=np.int64)
+    system = System(np.arange(3), ones, pairs, ones, np.zeros(3, dtype=np.bool_))
+    confidence = system.rank(np.eye(3, dtype=np.int64)[0], np.eye(3, dtype=np.int64)[1], np.array([[-1.0, -1.1, -1.0]]))
+    assert confidence.tolist() == [0, 1, 0]
+
+
 @pytest.mark.deep
 def test_variability_and_provable_records_are_those_of_the_enumeration() -> None:
     """Told apart from: the distance to any other solution instead of the farthest; a big-M that lets y and w differ;
