@@ -211,7 +211,7 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
     findings = []
     published_editions: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
     for dataset, release in publications(published):
-        subject = f"{dataset}/{release}"
+        subject = show_line(f"{dataset}/{release}")
         try:
             problems = publication_problems(published, dataset, release, ledger.custody, ledger)
             editions, _ = verify(published / dataset / release, public_key(ledger.custody))

@@ -26,6 +26,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from assets.publication.signature import EDITIONS
+from assets.texts import find_unseen, show_line
 from resources.keyfiles import flush_file, flush_folder
 
 ARRIVING, LEAVING = ".arriving", ".leaving"
@@ -244,16 +245,16 @@ def _require_plain(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is in the way: a publication is a folder")
     for path in folder.rglob("*"):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise FileExistsError(_IN_THE_WAY.format(path))
+        _require_no_link(path)
 
 
 def _require_no_link(path: Path) -> None:
-    if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
-        raise FileExistsError(_IN_THE_WAY.format(path))
+    is_plain = path.is_file() or path.is_dir() or not path.exists()
+    if path.is_symlink() or not is_plain or find_unseen(path.name):
+        raise FileExistsError(_IN_THE_WAY.format(show_line(str(path))))
 
 
-_IN_THE_WAY = "{} is in the way: a publication has only files and folders; remove it"
+_IN_THE_WAY = "{} is in the way: a publication has only files and folders, whose names can be read; remove it"
 
 
 def _discard(folder: Path) -> None:
@@ -297,7 +298,7 @@ def _carry(source: Path, destination: Path, without: str | None = None) -> None:
         for name in (*folders, *files):
             status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             if not (stat.S_ISDIR(status.st_mode) if name in folders else stat.S_ISREG(status.st_mode)):
-                raise FileExistsError(_IN_THE_WAY.format(f"{place}/{name}"))
+                raise FileExistsError(_IN_THE_WAY.format(show_line(f"{place}/{name}")))
         for name in files:
             try:
                 os.link(name, below / name, src_dir_fd=descriptor, follow_symlinks=False)
@@ -305,7 +306,7 @@ def _carry(source: Path, destination: Path, without: str | None = None) -> None:
                 # Some network file systems have no hard links.
                 _copy(name, below / name, descriptor)
             if not stat.S_ISREG((below / name).lstat().st_mode):
-                raise FileExistsError(_IN_THE_WAY.format(f"{place}/{name}"))
+                raise FileExistsError(_IN_THE_WAY.format(show_line(f"{place}/{name}")))
 
 
 def _copy(name: str, destination: Path, folder: int) -> None:

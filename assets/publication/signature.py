@@ -21,6 +21,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
+from assets.texts import show_line
 from resources.clock import TimeStamp
 
 if TYPE_CHECKING:
@@ -177,14 +178,14 @@ def verify(folder: Path, key: Ed25519PublicKey) -> tuple[dict[Path, Identity], l
     editions: dict[Path, Identity] = {}
     problems = []
     for edition in (folder, *earlier_editions(folder)):
-        prefix = "" if edition == folder else f"{EDITIONS}/{edition.name}: "
+        prefix = "" if edition == folder else f"{EDITIONS}/{show_line(edition.name)}: "
         if altered := altered_files(edition, key):
             problems += [f"{prefix}{problem}" for problem in altered]
             continue
         try:
             own = identity(edition)
         except VerificationError as error:
-            problems.append(f"{prefix}{error}")
+            problems.append(f"{prefix}{show_line(str(error))}")
             continue
         current = editions.get(folder, own)
         if (own.dataset, own.release) != (current.dataset, current.release):
@@ -206,7 +207,8 @@ def earlier_editions(folder: Path) -> list[Path]:
 
 
 def altered_files(folder: Path, key: Ed25519PublicKey, besides: Collection[Path] = ()) -> list[str]:
-    """The problems of a signed folder: a missing or wrong signature, and files that are missing, altered or added.
+    """The problems of a signed folder: a missing or wrong signature, and files that are missing, altered or added. Each
+    is one line, whatever files are called.
 
     Earlier editions in the folder are left out, and so is what may be there `besides`.
     """
@@ -220,7 +222,7 @@ def altered_files(folder: Path, key: Ed25519PublicKey, besides: Collection[Path]
         return [str(error)]
     present = set(_everything(folder)) - _SEALING - {path.relative_to(folder).as_posix() for path in besides}
     problems = [f"{name} is missing" for name in sorted(digests.keys() - present)]
-    problems += [f"{name} is not part of the publication" for name in sorted(present - digests.keys())]
+    problems += [f"{show_line(name)} is not part of the publication" for name in sorted(present - digests.keys())]
     return problems + [
         f"{name} was altered" for name in sorted(digests.keys() & present) if _digest(folder / name) != digests[name]
     ]

@@ -74,6 +74,8 @@ def explain_error(error: Exception) -> str | None:
             return f"{error}. Try again later"
         case dg.Failure():
             return str(error.description)
+        case FileExistsError() if error.errno is None:
+            return str(error)
         case OSError():
             return f"{error.filename or 'writing'}: {error.strerror or type(error).__name__}"
     # Dagster wraps errors of declarations in errors of its own.

@@ -15,10 +15,11 @@ import pytest
 from assets.publication.placement import copy_publications
 from assets.publication.signature import CHECKSUMS, SIGNATURE, file_sha256, pem, public_key, sign
 from assets.publication.withdrawal import withdraw
+from assets.texts import find_unseen
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.backup import BackupError, back_up, restore
-from orchestration.cli import main
+from orchestration.cli import explain_error, main
 from resources.custody import CURRENT, Custody, CustodyMode
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
@@ -245,6 +246,17 @@ def test_a_backup_waits_for_nobody_who_is_not_writing_and_needs_an_empty_folder(
     with pytest.raises(Exception, match="missing"):
         back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
     assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("name", ["line\nbreak", os.fsdecode(b"\xff")])
+def test_a_name_that_cannot_be_read_is_in_the_way_of_a_backup(home: Path, tmp_path: Path, name: str) -> None:
+    """It fails if the list of files, which is signed, has a line that is none, or cannot be written."""
+    next(path for path in (tmp_path / "published").glob("*/*") if path.is_dir()).joinpath(name).touch()
+    with pytest.raises(FileExistsError, match="whose names can be read; remove it") as refused:
+        back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
+    sentence = explain_error(refused.value)
+    assert sentence == str(refused.value)
+    assert find_unseen(sentence) == ""
 
 
 def test_a_backup_that_cannot_be_restored_says_so_and_has_no_signature(

@@ -1,6 +1,7 @@
 """The audit finds what does not hold, says what could not be checked, and tells nothing confidential."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -90,7 +91,7 @@ def findings(record: dict[str, Any], name: str) -> list[tuple[str, str]]:
 
 
 def test_what_lies_beside_the_publications_is_named_if_it_does_not_follow_from_them(
-    published: Deployment[Any],
+    published: Deployment[Any], tmp_path: Path
 ) -> None:
     """Nobody signs the catalog: it fails if links to elsewhere, or a table of no publication, pass for the office's."""
     folder = published.release.published
@@ -100,6 +101,12 @@ def test_what_lies_beside_the_publications_is_named_if_it_does_not_follow_from_t
     (folder / "village" / "counts.px").symlink_to(folder / "index.html")
     (folder / ".more").mkdir()
     (folder / "village" / ".counts.leaving").mkdir()
+    odd = os.fsdecode(b"x\n\xff")
+    (folder / odd / odd).mkdir(parents=True)
+    (published.release.folder / odd).write_text("")
+    write_report(audited(published), tmp_path)
+    told = [said for _, said in findings(audited(published), "files_as_published")]
+    assert told == ["x � is not part of the publication", "SHA256SUMS is missing"]
     ((verdict, said),) = findings(audited(published), "catalog")
     assert verdict == "could not be checked"
     assert "index.html is not as this version writes it." in said

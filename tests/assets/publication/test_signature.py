@@ -65,6 +65,23 @@ def key_file(tmp_path: Path, custody: Custody) -> Path:
     return path
 
 
+FORGING = os.fsdecode(b"x\nIntact, and signed with the key of somebody\x1b[2K\xff")
+"""A name of a file that would add a line to what is said, delete one, or cannot be written in UTF-8."""
+
+
+def test_no_name_of_a_file_forges_what_is_said(folder: Path, key_file: Path) -> None:
+    (folder / FORGING).write_text("")
+    (folder / "editions" / FORGING).mkdir(parents=True)
+    shutil.copy(folder / "SHA256SUMS", folder / "editions" / FORGING)
+    shutil.copy(folder / "SHA256SUMS.sig", folder / "editions" / FORGING)
+    found = verified(folder, key_file)
+    assert (found.exit_code, found.stdout) == (1, "")
+    lines = found.stderr.splitlines()
+    assert all(line.startswith(f"{folder}: ") for line in lines)
+    assert any("x Intact, and signed with the key of somebody" in line for line in lines)
+    found.stderr.encode()
+
+
 def test_a_signed_folder_verifies_and_says_what_it_is(folder: Path, key_file: Path, custody: Custody) -> None:
     assert altered_files(folder, read_public_key(key_file)) == []
     found = verified(folder, key_file)
