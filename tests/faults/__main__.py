@@ -35,6 +35,9 @@ FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Either interrupts the command. Dagster has the one do what the other does."""
 
+_WITHOUT_CHARGE = ("steps", "moments", "writes", "full_disk", "attacked")
+"""The sections that a release without a charge of its own has cases in."""
+
 Case = tuple[str, str, Callable[[], tuple[bool | str, list[str]]]]
 """The release, what happens to it, and a function that does it: whether the fault took effect, or the words of what it
 was, and what was wrong."""
@@ -67,7 +70,7 @@ def moments(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def writes(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The stages from the charge on are killed right before each effect on disk."""
+    """The stages from the charge on, or all after the CEF without one, are killed right before each effect on disk."""
     cases: list[tuple[Any, ...]] = []
     for name in names:
         release = prepare(folder, name, from_charge)
@@ -254,7 +257,7 @@ def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -
 
 def run(section: str, folder: Path, names: Sequence[str], options: argparse.Namespace) -> None:
     """Try the cases of a section that the options choose and that were not tried yet. Each is recorded at once."""
-    if section != "attacked":
+    if section not in _WITHOUT_CHARGE:
         names = [name for name in names if RELEASES[name].charges]
     cases = [case for case in SECTIONS[section](folder, names) if options.only in case[1]]
     command = f"python -m tests.faults {section}"

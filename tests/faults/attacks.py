@@ -306,6 +306,12 @@ def _rewrite(path: Path, rng: random.Random) -> None:
     pq.write_table(table, path, **options)
 
 
+ODD_NAMES = (
+    *(".more", "more.csv", "more\n", "more ", "..more", f"{CHECKSUMS}.bak", "\u202emore", "x" * 200),
+    os.fsdecode(b"more\xff"),
+)
+
+
 def _encrypt(path: Path, rng: random.Random) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET force_mbedtls_unsafe = 'true'")
@@ -370,9 +376,7 @@ FILES: Mapping[str, Callable[[Path, random.Random], object]] = {
     "a second name beside": lambda path, rng: os.link(path, path.with_name("second")),
     "rights": lambda path, rng: path.chmod(rng.choice([0o000, 0o600, 0o666, 0o777])),
     "times": lambda path, rng: os.utime(path, (rng.randrange(2**31), rng.randrange(2**31))),
-    "a file more": lambda path, rng: path.with_name(
-        rng.choice([".more", "more.csv", "more\n", "more ", "..more", f"{CHECKSUMS}.bak", "\u202emore", "x" * 200])
-    ).write_bytes(b"more"),
+    "a file more": lambda path, rng: path.with_name(rng.choice(ODD_NAMES)).write_bytes(b"more"),
     "a name in another case": lambda path, rng: shutil.copy(path, path.with_name(path.name.swapcase())),
     "another form of a name": lambda path, rng: path.with_name("e\u0301" + path.name).write_bytes(b"more"),
     "a name in another case instead": lambda path, rng: path.rename(path.with_name(path.name.swapcase())),

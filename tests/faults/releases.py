@@ -61,7 +61,7 @@ class Disturbed:
         build: makes its deployment below a folder, as `Kind.build` does.
         cap: a cap of the dataset under which two such releases fit and three do not; None if no loss is finite.
         custody: of its key.
-        charges: whether it makes a draw of its own; others are only attacked.
+        charges: whether it makes a draw of its own; others are only attacked, killed, and met by a full disk.
     """
 
     build: Build
@@ -616,7 +616,7 @@ def prepare(folder: Path, name: str, work: Work) -> Prepared:
     shutil.rmtree(place)
     added = whole["kinds"][len(before["kinds"]) :]
     if (
-        added != ["reserve", "settle"]
+        added != ["reserve", "settle"] * RELEASES[name].charges
         or whole["problems"]
         or whole["keys"]
         or whole["published"] == before["published"]
