@@ -200,8 +200,7 @@ class Publication:
     def certificate(self) -> dict[str, Any]:
         """The certificate: the DP specification, allocations, commitments, versions and gates. Raises VerificationError
         if a file of the edition was altered."""
-        self.verify()
-        return dict(json.loads((self.folder / "certificate.json").read_text("utf-8")))
+        return dict(json.loads(self._read("certificate.json")))
 
     @property
     def specification(self) -> dict[str, str]:
@@ -211,17 +210,24 @@ class Publication:
     @property
     def tables(self) -> dict[str, str]:
         """The titles of the published tables, by name."""
-        self.verify()
-        resources = json.loads((self.folder / "datapackage.json").read_text("utf-8"))["resources"]
+        resources = json.loads(self._read("datapackage.json"))["resources"]
         return {Path(each["path"]).stem: each["title"] for each in resources if each["path"].endswith(".parquet")}
 
     def table(self, name: str, kind: str = "pandas") -> Any:
         """A published table, with the columns of its errors. Raises KeyError for an unknown name."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         if name not in (tables := self.tables):
             raise KeyError(f"{self.folder} has no table {name}; there are {', '.join(tables)}")
-        return write_frame(pq.read_table(self.folder / f"{name}.parquet"), kind)
+        return write_frame(pq.read_table(pa.BufferReader(self._read(f"{name}.parquet"))), kind)
+
+    def _read(self, name: str) -> bytes:
+        """A file as it was signed, whatever is exchanged meanwhile. Raises VerificationError as `verify`."""
+        from assets.publication import signature
+
+        self.verify()
+        return signature.SignedFolder.open(self.folder, signature.read_public_key(self.key)).read(name)
 
     def verify(self, key: Path | str | None = None) -> "list[Identity]":
         """The verified editions in the folder, the current one first. Raises VerificationError if a file was altered or

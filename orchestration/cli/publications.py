@@ -222,15 +222,19 @@ def registry(release: str, to: Path | None) -> None:
     All of it but the placeholders, which the command lists, comes from the certificate.
     """
     from assets.publication.registry import describe_deployment, list_placeholders, to_yaml
+    from assets.publication.signature import CERTIFICATE, SignedFolder
     from orchestration.deployment import Deployment
 
-    folders = _find_published(Deployment(), release)
+    deployment = Deployment()
+    folders = _find_published(deployment, release)
     if len(folders) > 1:
         raise click.UsageError(
             f"{release}: several releases are published, each with a record; name one of {', '.join(folders)}"
         )
     (folder,) = folders.values()
-    record = describe_deployment(json.loads((folder / "certificate.json").read_text()))
+    # Somebody may have exchanged it since the folder was verified.
+    signed = SignedFolder.open(folder, deployment.public_key)
+    record = describe_deployment(json.loads(signed.read(CERTIFICATE)))
     text = to_yaml(record)
     if to:
         to.write_text(text)

@@ -4,10 +4,12 @@ import os
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import stirred
+from assets.publication import signature
 from assets.publication.signature import PUBLIC_KEY, VerificationError, pem, public_key
 from resources.project import PROJECT
 from stirred.deployment import Deployment, NotAuthorizedError, RefusedError
@@ -45,7 +47,18 @@ def test_a_publication_is_read_with_its_errors_and_refused_if_it_was_altered(pub
         publication.table("ages")
     with pytest.raises(KeyError, match="is not published"):
         published["town/other"]
-    file = publication.folder / "size_by_county.parquet"
+    file, verify = publication.folder / "size_by_county.parquet", signature.verify
+    kept = file.read_bytes()
+
+    def exchange(*given: Any) -> Any:
+        found = verify(*given)
+        shutil.copy(publication.folder / "tenure_by_county.parquet", file)
+        return found
+
+    with patch.object(signature, "verify", exchange), pytest.raises(VerificationError, match="was altered"):
+        publication.table("size_by_county")
+    file.write_bytes(kept)
+    assert len(publication.table("size_by_county")) > 0
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(VerificationError, match=r"size_by_county\.parquet"):
         published[release].table("tenure_by_county")
