@@ -528,7 +528,7 @@ def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricti
     assert "redistricting_as_published" in failing(deployment)
 
 
-FORGED = {
+FORGED_SUMS = {
     "not every place has 7 sums once": (
         "estimate = list_append(estimate, 1.0) WHERE level = 'State'",
         "estimate = estimate[2:] WHERE level = 'Block' AND number = 1",
@@ -593,7 +593,7 @@ def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path)
     put_back(deployment)
     executes("UPDATE redistricting_linear SET level = 'County' WHERE level = 'State'")(deployment)
     assert {"redistricting_as_published", "intervals_as_made"} <= failing(deployment)
-    for rule, forged in ((rule, each) for rule, several in FORGED.items() for each in several):
+    for rule, forged in ((rule, each) for rule, several in FORGED_SUMS.items() for each in several):
         put_back(deployment)
         executes(f"UPDATE redistricting_linear SET {forged}")(deployment)
         with pytest.raises(GridError, match=rule):
