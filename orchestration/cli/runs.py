@@ -171,6 +171,9 @@ def _configure(
         return {}
     from orchestration.deployment import require_single
 
+    if not components:
+        # It is the name of what is no release, such as a retabulation.
+        raise click.UsageError(f"{release} charges nothing")
     operation = "__".join(_require_charging(require_single(release, components)).key(CHARGE).path)
     return {"ops": {operation: {"config": dict(authorization)}}}
 

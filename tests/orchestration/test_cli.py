@@ -241,6 +241,7 @@ def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
         (["launch", "ma1940/nothing"], 2, "there is no release ma1940/nothing; declared are detailed/households, "),
         (["launch", "ma1940"], 2, "there is no release ma1940;"),
         (["launch"], 2, "Missing argument"),
+        (["launch", "two_counties/places", "--authorize", "1"], 2, "two_counties/places charges nothing"),
         (["table", "two_counties/places"], 2, "is no release, but a retabulation of two_counties/redistricting. It "),
         (["withdraw", "ma1940/nothing", "--by", "Ada"], 1, "ma1940/nothing"),
         (["verify", "nowhere", "--key", "nowhere"], 1, "nowhere cannot be read"),
