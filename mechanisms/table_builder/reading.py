@@ -80,8 +80,10 @@ Line = tuple[int, dict[str, str]]
 
 
 def _fields(text: str, separator: str, required: Sequence[str]) -> Iterator[Line]:
+    if not text.strip():
+        raise PTableError("the file is empty")
     lines = text.splitlines()
-    header = [name.strip().strip('"') for name in lines[0].split(separator)] if lines else []
+    header = [name.strip().strip('"') for name in lines[0].split(separator)]
     for name in required:
         if header.count(name) != 1:
             raise PTableError(

@@ -27,7 +27,8 @@ def test_a_file_of_a_p_table_is_opened(tmp_path: Path) -> None:
         (EXPORT.replace("0.5\n", "0.7\n").encode(), "sdctools", "line 3, field p: p must be the length"),
         (EXPORT.encode(), "ons", "line 1: the header must have the field pcv once"),
         (b"\xff\xfe", "sdctools", "not UTF-8"),
-        (b"", "sdctools", "line 1: the header"),
+        (b"", "sdctools", "the file is empty"),
+        (b"\n \n", "ons", "the file is empty"),
     ],
 )
 def test_an_error_names_the_file(tmp_path: Path, content: bytes, form: str, rule: str) -> None:

@@ -230,6 +230,10 @@ def test_files_that_are_not_whole_are_refused(
 
 
 def test_every_state_has_a_population(tmp_path: Path) -> None:
-    made(tmp_path)
+    truth = made(tmp_path)
     with pytest.raises(FilesError, match=r"populations: 02 is missing; there are 01, 02"):
         read_bureau(tmp_path, {"01": 5})
+    for path in filter(Path.is_file, tmp_path.rglob("*.parquet")):
+        path.write_bytes(b"")
+    with pytest.raises(FilesError, match=r"parquet: it is empty"):
+        read_bureau(tmp_path, truth["populations"])
