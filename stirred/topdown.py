@@ -4,34 +4,30 @@ Everything is in memory, as arrays; a release of a nation needs a deployment.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assets.release.numbers import exact_fraction, positive_fraction
+from assets.topdown.anew import Histograms, estimate_units, has_exact_units, walk
 from assets.topdown.asking import (
     Measured,
     PlacesError,
     add_up_places,
-    inform_levels,
-    list_families,
     read_published,
 )
 from assets.topdown.bureau import FilesError, read_bureau
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.sampling.noise import DiscreteGaussian, Noise
 from mechanisms.topdown.allocation import Allocation, AllocationError, allocate, compute_variances
-from mechanisms.topdown.estimation import Measurement, estimate_families
-from mechanisms.topdown.feasibility import FREE, Limits, limit_by_occupancy, propagate
-from mechanisms.topdown.leaning import estimate_spreads, lean, measure_spread
+from mechanisms.topdown.estimation import Measurement
+from mechanisms.topdown.feasibility import Limits, propagate
 from mechanisms.topdown.schema import (
     DETAILED,
-    HOUSEHOLDS,
     PERSONS,
     UNITS,
-    UNITS_BY_OCCUPANCY,
     Attribute,
     QueryError,
     Recode,
@@ -92,15 +88,6 @@ class Estimated(Draw):
         return f"TopDown's histograms of {sizes}"
 
 
-@dataclass(frozen=True)
-class Histograms:
-    """Histograms by level, and the certificate of their real-valued steps, as in `Estimated`."""
-
-    histograms: Mapping[str, NDArray[np.int64]]
-    gap: float
-    violation: float
-
-
 def estimate(
     measured: Measured,
     *,
@@ -130,37 +117,7 @@ def estimate(
         types_first and stock.shape == (len(measured.tree[levels[-1]]),) and stock.min() >= 0
     ):
         raise ValueError("units: with types_first, one number that is not negative for each of the finest places")
-    return _walk(measured, measured.limits, tuple(total_first), types_first, units=stock)
-
-
-def _walk(
-    measured: Measured,
-    limits: Sequence[Limits],
-    total_first: tuple[str, ...] = (),
-    types_first: str | None = None,
-    *,
-    full: bool = False,
-    units: NDArray[np.int64] | None = None,
-) -> Histograms:
-    """Up the tree within the limits of the measurements, if it is `full`, and down within these limits; the finest
-    places may lean on their housing units."""
-    schema, levels = measured.schema, list(measured.tree)
-    of_levels = list_families(measured, total_first)
-    informed = inform_levels(of_levels) if full or types_first else [None] * len(levels)
-    histograms: dict[str, NDArray[np.int64]] = {}
-    gap, violation, counts = 0.0, 0.0, None
-    for level, families, information, of_level in zip(levels, of_levels, informed, limits, strict=True):
-        hold = types_first is not None and types_first not in histograms
-        below = replace(families, limits=of_level, histograms=counts, information=information, hold=hold)
-        if units is not None and level == levels[-1]:
-            parents = [np.asarray(places) for places in list(measured.tree.values())[1:]]
-            below = lean(below, units, estimate_spreads(measure_spread(below, units), levels, parents))
-        children = estimate_families(below)
-        counts = np.zeros((len(of_level.totals), schema.size), dtype=np.int64)
-        counts[children.children, children.cells] = children.counts
-        histograms[level] = counts
-        gap, violation = max(gap, children.gap), max(violation, children.violation)
-    return Histograms(histograms, gap, violation)
+    return walk(measured, measured.limits, tuple(total_first), types_first, units=stock)
 
 
 def estimate_published(
@@ -176,20 +133,12 @@ def estimate_published(
     lean on their number of housing units, if it is exact. Raises PlacesError as `read_published`, and ValueError for
     options that do not go together."""
     measured = published if isinstance(published, Mapping) else read_published(published)
-    persons, units = measured[PERSONS.name], measured[UNITS.name]
-    stock = units.limits[-1].totals if lean_on_housing_units else None
-    if stock is not None and (not types_first or (stock == FREE).any()):
+    stock = measured[UNITS.name].limits[-1].totals if lean_on_housing_units else None
+    if lean_on_housing_units and not (types_first and has_exact_units(measured)):
         raise ValueError("lean_on_housing_units: with types_first, and where housing units are published exactly")
-    of_persons = estimate(persons, total_first=total_first, types_first=types_first, units=stock)
-    if not types_first:
-        return {PERSONS.name: of_persons, UNITS.name: estimate(units)}
-    levels = list(units.tree)
-    parents = [np.asarray(places, dtype=np.int64) for places in list(units.tree.values())[1:]]
-    households = PERSONS.groups.answer(of_persons.histograms[levels[-1]])[:, HOUSEHOLDS]
-    free = limit_by_occupancy(levels, parents, units.limits)
-    limits = limit_by_occupancy(levels, parents, units.limits, households)
-    of_units = _walk(replace(units, schema=UNITS_BY_OCCUPANCY, limits=free), limits, full=True)
-    return {PERSONS.name: of_persons, UNITS.name: of_units}
+    persons = estimate(measured[PERSONS.name], total_first=total_first, types_first=types_first, units=stock)
+    units = estimate_units(measured[UNITS.name], persons if types_first else None)
+    return {PERSONS.name: persons, UNITS.name: units}
 
 
 def measure_and_estimate(

@@ -17,7 +17,7 @@ from orchestration.cli.launch import launch, preflight
 from orchestration.cli.new import new
 from orchestration.cli.plan import plan
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED
-from orchestration.cli.publications import audit, explore, export, table, verify, withdraw
+from orchestration.cli.publications import audit, estimate, explore, export, table, verify, withdraw
 from orchestration.cli.releases import completion
 from orchestration.cli.status import budget, check, status
 from orchestration.cli.storage import backup, ledger, restore, unblock
@@ -97,6 +97,7 @@ for command in (
         budget,
         check,
         completion,
+        estimate,
         explore,
         export,
         launch,

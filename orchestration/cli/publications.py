@@ -1,4 +1,4 @@
-"""The commands on publications: `table`, `verify`, `audit`, `export`, `explore` and `withdraw`."""
+"""The commands on publications: `table`, `estimate`, `verify`, `audit`, `export`, `explore` and `withdraw`."""
 
 import json
 import re
@@ -206,6 +206,50 @@ def _find_published(deployment: "Deployment", release: str, *, with_statistics: 
         if (other := f"{signed.dataset}/{signed.release}") != name:
             raise click.ClickException(f"{name}: the publication in its folder is that of {other}")
     return folders
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--to", type=click.Path(path_type=Path), required=True, help="The folder of the tables, which is new.")
+@click.option(
+    "--key", type=click.Path(path_type=Path), help="The public key (PEM) that verifies the publication first."
+)
+@click.option(
+    "--population",
+    "populations",
+    multiple=True,
+    metavar="STATE=PERSONS",
+    help="For the Census Bureau's files: the published population of a state, such as 44=1097379; for each state.",
+)
+@click.option("--own-levels", is_flag=True, help="Each level from its own measurements, instead of full information.")
+@click.option("--types-first", metavar="LEVEL", help="With full information: as the field of a release.")
+@click.option("--lean-on-housing-units", is_flag=True, help="With full information: as the field of a release.")
+def estimate(
+    folder: Path,
+    to: Path,
+    key: Path | None,
+    populations: tuple[str, ...],
+    own_levels: bool,
+    types_first: str | None,
+    lean_on_housing_units: bool,
+) -> None:
+    """Estimate redistricting tables anew from the published noisy measurements in FOLDER, with intervals.
+
+    FOLDER is a published redistricting release, or has the Census Bureau's noisy measurement files. No record is read
+    and nothing is charged. Everything is in memory, which suits a state.
+    """
+    from orchestration.components import TopDown
+
+    of_states = {}
+    for text in populations:
+        state, _, persons = text.partition("=")
+        if not (re.fullmatch("[0-9]{2}", state) and re.fullmatch("[0-9]{1,12}", persons) and state not in of_states):
+            raise click.UsageError(f"--population: {text} is not of the form 44=1097379, once for each state")
+        of_states[state] = int(persons)
+    names = TopDown.estimate_anew(
+        folder, to, of_states, key, own_levels=own_levels, types_first=types_first, leaning=lean_on_housing_units
+    )
+    echo(f"Estimated without a charge. In {to}: {', '.join(names)}")
 
 
 @click.group()

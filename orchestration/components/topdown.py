@@ -1,9 +1,9 @@
 """The component of a redistricting release by TopDown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assets.release.dataset import DatasetDeclaration
 from assets.topdown.declaration import TopDownDeclaration
@@ -37,3 +37,12 @@ class TopDown(ReleaseComponent):
         from assets.topdown.asking import add_up_places
 
         return add_up_places(folder, [code for (code,) in read_codes(places, 1)], tables)
+
+    @staticmethod
+    def estimate_anew(
+        folder: Path, target: Path, populations: Mapping[str, int], key: Path | None, **options: Any
+    ) -> list[str]:
+        """Tables from the noisy measurements in a folder, as `assets.topdown.anew.write_anew`."""
+        from assets.topdown.anew import Source, write_anew
+
+        return write_anew(Source(folder, populations, key), target, **options)

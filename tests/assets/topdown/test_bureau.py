@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assets.topdown.anew import Source, write_anew
+from assets.topdown.asking import PlacesError
 from assets.topdown.bureau import PART, FilesError, read_bureau
 from mechanisms.topdown.schema import HOUSEHOLDS, OCCUPIED, PERSONS
 from stirred.topdown import estimate, estimate_published
@@ -171,6 +173,20 @@ def test_files_are_read_and_estimated_with_a_level_of_whole_states(tmp_path: Pat
     assert np.all(occupied <= PERSONS.groups.answer(by_level["County"])[:, HOUSEHOLDS])
     with pytest.raises(ValueError, match="a level without measurements"):
         estimate(persons)
+    options = {"own_levels": False, "types_first": None, "leaning": False}
+    names = write_anew(Source(tmp_path, truth["populations"]), tmp_path / "tables" / "anew", **options)
+    assert {"README.txt", "cells.csv", "h1.csv", "p1_intervals.parquet"} <= {*names}
+    (state,) = [row for row in pq.read_table(tmp_path / "tables/anew/p1.parquet").to_pylist() if row["geoid"] == "02"]
+    assert state["P0010001"] == states[1]
+    for key, value, message in (
+        ("own_levels", True, "own_levels: a level without measurements"),
+        ("types_first", "County", "types_first: with full estimation, one of US, State, State_Part"),
+        ("target", tmp_path / "tables" / "anew", "anew: it exists; name a new folder"),
+    ):
+        given = {"target": tmp_path / "tables" / "other"} | options | {key: value}
+        with pytest.raises(PlacesError, match=message):
+            write_anew(Source(tmp_path, truth["populations"]), given.pop("target"), **given)
+    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["anew"], "nothing is half-written"
     for wrong in ([5] * 4, [-1] * 5, [[5]] * 5):
         with pytest.raises(ValueError, match="units: with types_first, one number"):
             estimate(persons, types_first="State", units=wrong)

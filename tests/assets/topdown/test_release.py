@@ -33,12 +33,14 @@ from assets.planning.asset import plan_metadata
 from assets.publication.asset import publication_problems
 from assets.release.codes import CodesError, read_codes
 from assets.topdown import estimation, reading
+from assets.topdown.anew import Source, write_anew
 from assets.topdown.asking import PlacesError, add_up_places
 from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import SCHEMAS
+from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import PERSONS
 from stirred.topdown import estimate_published, read_published
 from tests.assets.topdown.oracle import (
@@ -195,6 +197,26 @@ def test_a_reader_estimates_a_release_anew_from_its_files(of_production: Case) -
             for record in own:
                 expected[codes.index(block), np.ravel_multi_index(record, sizes)] += 1
         assert np.array_equal(found, expected)
+    full, target = design.types_first is not None, release.folder.parent / "anew"
+    write_anew(Source(release.folder, {}), target, own_levels=not full, types_first=design.types_first, leaning=False)
+    for name, table in REDISTRICTING.items():
+        own, published = (
+            {(row["level"], row["geoid"]): row for row in pq.read_table(folder / f"{name.lower()}.parquet").to_pylist()}
+            for folder in (target, release.folder)
+        )
+        cells = [cell.name for cell in table.cells]
+        assert own.keys() == published.keys()
+        assert all(own[place][cell] == row[cell] for place, row in published.items() for cell in cells)
+        if full:
+            intervals = pq.read_table(release.folder / f"{name.lower()}_intervals.parquet").to_pylist()
+            of_place = {(row["level"], row["geoid"]): row for row in intervals}
+            rows = pq.read_table(target / f"{name.lower()}_intervals.parquet").to_pylist()
+            assert len(rows) == len(of_place) * len(cells)
+            for row in rows:
+                expected, cell = of_place[row["level"], row["geoid"]], row["cell"]
+                ends = expected[f"{cell}_linear_lower"], expected[f"{cell}_linear_upper"]
+                assert (row["linear_lower"], row["linear_upper"]) == ends
+                assert row["linear_estimate"] == pytest.approx(float(expected[f"{cell}_linear_estimate"]), abs=0.0051)
     other = {"types_first": "State"} if design.types_first is None else {"total_first": ["State", "County"]}
     persons, units = (each.histograms[finest] for each in estimate_published(release.folder, **other).values())
     assert persons.sum() == again["persons"].histograms[finest].sum(), "the population is held"

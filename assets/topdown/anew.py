@@ -1,0 +1,269 @@
+"""Estimates made anew from published noisy measurements, of this project or of the Census Bureau: histograms as arrays,
+and tables with intervals as files. No record is read, and nothing is charged."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from assets.publication.signature import altered_files, read_public_key
+from assets.topdown.asking import (
+    Measured,
+    PlacesError,
+    inform_levels,
+    list_all_families,
+    list_families,
+    read_published,
+)
+from assets.topdown.bureau import read_bureau
+from mechanisms.topdown.decomposition import Decomposition
+from mechanisms.topdown.estimation import estimate_families
+from mechanisms.topdown.feasibility import FREE, Limits, limit_by_occupancy
+from mechanisms.topdown.information import (
+    descend,
+    finish_root,
+    inform_finest,
+    prepare_sums,
+    round_intervals,
+    sum_cells,
+)
+from mechanisms.topdown.leaning import estimate_spreads, lean, measure_spread
+from mechanisms.topdown.least_squares import NotSolvedError
+from mechanisms.topdown.redistricting import REDISTRICTING, RedistrictingTable
+from mechanisms.topdown.rounding import NotRoundedError
+from mechanisms.topdown.schema import HOUSEHOLDS, PERSONS, TOTAL, UNITS, UNITS_BY_OCCUPANCY
+
+_PLACES_AT_A_TIME = 4096
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Estimated histograms of all places.
+
+    Attributes:
+        histograms: by level, int64, shape (places, cells): not negative, and parents are the sums of their children.
+        gap, violation: the largest duality gap of a real-valued solution, and the largest violation of a constraint.
+    """
+
+    histograms: Mapping[str, NDArray[np.int64]]
+    gap: float
+    violation: float
+
+
+def walk(
+    measured: Measured,
+    limits: Sequence[Limits],
+    total_first: tuple[str, ...] = (),
+    types_first: str | None = None,
+    *,
+    full: bool = False,
+    units: NDArray[np.int64] | None = None,
+) -> Histograms:
+    """Up the tree within the limits of the measurements, if it is `full`, and down within these limits; the finest
+    places may lean on their housing units."""
+    schema, levels = measured.schema, list(measured.tree)
+    of_levels = list_families(measured, total_first)
+    informed = inform_levels(of_levels) if full or types_first else [None] * len(levels)
+    histograms: dict[str, NDArray[np.int64]] = {}
+    gap, violation, counts = 0.0, 0.0, None
+    for level, families, information, of_level in zip(levels, of_levels, informed, limits, strict=True):
+        hold = types_first is not None and types_first not in histograms
+        below = replace(families, limits=of_level, histograms=counts, information=information, hold=hold)
+        if units is not None and level == levels[-1]:
+            parents = [np.asarray(places) for places in list(measured.tree.values())[1:]]
+            below = lean(below, units, estimate_spreads(measure_spread(below, units), levels, parents))
+        children = estimate_families(below)
+        counts = np.zeros((len(of_level.totals), schema.size), dtype=np.int64)
+        counts[children.children, children.cells] = children.counts
+        histograms[level] = counts
+        gap, violation = max(gap, children.gap), max(violation, children.violation)
+    return Histograms(histograms, gap, violation)
+
+
+def estimate_units(units: Measured, persons: Histograms | None) -> Histograms:
+    """The units that agree with persons who were estimated with full information; by their own levels without any."""
+    if persons is None:
+        return walk(units, units.limits)
+    levels = list(units.tree)
+    parents = [np.asarray(places, dtype=np.int64) for places in list(units.tree.values())[1:]]
+    households = PERSONS.groups.answer(persons.histograms[levels[-1]])[:, HOUSEHOLDS]
+    free = limit_by_occupancy(levels, parents, units.limits)
+    limits = limit_by_occupancy(levels, parents, units.limits, households)
+    return walk(replace(units, schema=UNITS_BY_OCCUPANCY, limits=free), limits, full=True)
+
+
+def has_exact_units(measured: Mapping[str, Measured]) -> bool:
+    """Whether the number of housing units of each of the finest places is exact, so that persons can lean on it."""
+    return not bool((measured[UNITS.name].limits[-1].totals == FREE).any())
+
+
+@dataclass(frozen=True)
+class Source:
+    """A folder of published noisy measurements: of a publication, which is verified if there is a public key, or of the
+    Census Bureau's files, with the published population of every state by its two digits."""
+
+    folder: Path
+    populations: Mapping[str, int]
+    key: Path | None = None
+
+    def read(self) -> dict[str, Measured]:
+        """Raises PlacesError, FilesError and VerificationError, and InfeasibleError as `read_bureau`."""
+        if not self.folder.is_dir():
+            raise PlacesError(f"{self.folder}: there is no such folder")
+        if not (self.folder / "spine.parquet").exists():
+            return read_bureau(self.folder, self.populations)
+        if self.populations:
+            raise PlacesError(f"{self.folder}: a publication says itself how many persons a state has")
+        if self.key and (problems := altered_files(self.folder, read_public_key(self.key))):
+            raise PlacesError(f"{self.folder}: the publication is not intact: {problems[0]}")
+        return read_published(self.folder)
+
+
+def write_anew(source: Source, target: Path, *, own_levels: bool, types_first: str | None, leaning: bool) -> list[str]:
+    """Estimate the tables anew and write them, with a README, into a new folder; the names of the files.
+
+    Raises PlacesError for options that do not go together, and if the folder exists or the estimation fails; and as
+    `Source.read`. Nothing is left half-written.
+    """
+    if target.exists():
+        raise PlacesError(f"{target}: it exists; name a new folder")
+    measured = source.read()
+    levels = list(measured[PERSONS.name].tree)
+    types_first = types_first or (None if own_levels else levels[min(1, len(levels) - 2)])
+    if types_first and (own_levels or types_first not in levels[:-1]):
+        raise PlacesError(f"types_first: with full estimation, one of {', '.join(levels[:-1])}")
+    if leaning and not (types_first and has_exact_units(measured)):
+        raise PlacesError("lean_on_housing_units: with full estimation, where housing units are published exactly")
+    if own_levels and not all(measured[PERSONS.name].measurements.values()):
+        raise PlacesError("own_levels: a level without measurements is estimated with full information alone")
+    stock = measured[UNITS.name].limits[-1].totals if leaning else None
+    persons, units = measured[PERSONS.name], measured[UNITS.name]
+    with_totals = [level for level in levels[:-1] if any(each.query == TOTAL for each in persons.measurements[level])]
+    total_first = () if types_first else tuple(with_totals)
+    try:
+        of_persons = walk(persons, persons.limits, total_first, types_first, units=stock)
+        estimated = {PERSONS.name: of_persons, UNITS.name: estimate_units(units, of_persons if types_first else None)}
+    except (NotSolvedError, NotRoundedError) as error:
+        raise PlacesError(f"{source.folder}: the measurements cannot be estimated so: {error}") from None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}") as made:
+        folder = Path(made) / "tables"
+        folder.mkdir()
+        write_tables(measured, estimated, folder)
+        how = f"full information, types first down to {types_first}" if types_first else "each level's own measurements"
+        how += ", leaning on housing units" if leaning else ""
+        (folder / "README.txt").write_text(
+            _README.format(
+                folder=source.folder.name,
+                verified="whose signature was verified" if source.key else "whose signature was not verified",
+                how=how,
+                levels=", ".join(levels),
+            ),
+            encoding="utf-8",
+        )
+        folder.rename(target)
+    return sorted(path.name for path in target.iterdir())
+
+
+_README = """\
+Redistricting tables estimated anew from published noisy measurements
+=====================================================================
+
+Source: the folder {folder}, {verified}.
+Estimation: {how}.
+Levels: {levels}.
+
+No record was read and no budget was charged: whatever is computed from published measurements has their privacy
+guarantee. This is no publication of the office that measured, and is not signed.
+
+p1.csv and p1.parquet (and so on): the estimated counts of every place, which agree between tables and levels.
+p1_intervals.parquet (and so on): a row for every place and cell, with the best linear unbiased estimate from all
+measurements, its standard error, and the ends of a 90% interval around it. These need not add up.
+cells.csv: the title and universe of each table, and the label of each cell.
+
+pandas:
+  pandas.read_csv('p1.csv', dtype={{'level': 'str', 'geoid': 'str'}})
+"""
+
+
+def write_tables(measured: Mapping[str, Measured], estimated: Mapping[str, Histograms], folder: Path) -> None:
+    """Write the redistricting tables into a folder: `p1.csv` and `p1.parquet` with the estimated counts of every place,
+    and `p1_intervals.parquet` with a row for every place and cell: the best linear unbiased estimate from all
+    measurements, its standard error, and the ends of a 90% interval around it."""
+    for table in REDISTRICTING.values():
+        own = measured[table.schema.name]
+        counted = np.array([cell.counted for cell in table.cells])
+        counts = [
+            _places(level, own.codes[level])
+            | {cell.name: column for cell, column in zip(table.cells, (of_level @ counted.T).T, strict=True)}
+            for level, of_level in estimated[table.schema.name].histograms.items()
+        ]
+        rows = pa.concat_tables(map(pa.table, counts))
+        pa.csv.write_csv(rows, folder / f"{table.name.lower()}.csv")
+        pq.write_table(rows, folder / f"{table.name.lower()}.parquet", compression="zstd")
+    for schema in (PERSONS, UNITS):
+        of_schema = [table for table in REDISTRICTING.values() if table.schema is schema]
+        _write_intervals(measured[schema.name], of_schema, folder)
+    cells = [
+        {"table": table.name, "title": table.title, "universe": table.universe, "cell": cell.name, "label": cell.label}
+        for table in REDISTRICTING.values()
+        for cell in table.cells
+    ]
+    pa.csv.write_csv(pa.Table.from_pylist(cells), folder / "cells.csv")
+
+
+def _places(level: str, codes: Sequence[str]) -> dict[str, Any]:
+    return {"level": pa.repeat(level, len(codes)), "geoid": pa.array(codes, pa.string())}
+
+
+def _write_intervals(measured: Measured, tables: Sequence[RedistrictingTable], folder: Path) -> None:
+    writers = {}
+    try:
+        for name, rows in _list_intervals(measured, tables):
+            if name not in writers:
+                path = folder / "_".join([name.lower(), "intervals.parquet"])
+                writers[name] = pq.ParquetWriter(path, rows.schema, compression="zstd")
+            writers[name].write_table(rows)
+    finally:
+        for writer in writers.values():
+            writer.close()
+
+
+def _list_intervals(measured: Measured, tables: Sequence[RedistrictingTable]) -> Iterator[tuple[str, pa.Table]]:
+    """The linear estimates of all tables' cells, level by level, some places at a time."""
+    families = list_all_families(measured)
+    informed = inform_levels(families)
+    split = Decomposition(families[0].schema)
+    sums = {table.name: prepare_sums(split, np.array([cell.counted for cell in table.cells])) for table in tables}
+    most = {table.name: np.full((1, len(table.cells)), np.inf) for table in tables}
+    linear = finish_root(informed[0] or inform_finest(families[0]), families[0])
+    for level, own, information in zip(measured.tree, families, informed, strict=True):
+        if level != next(iter(measured.tree)):
+            linear = descend(linear, own, information or inform_finest(own))
+        above = np.repeat(np.arange(len(own.starts) - 1), np.diff(own.starts))
+        for table in tables:
+            ends = np.empty((len(above), len(table.cells)))
+            for first in range(0, len(above), _PLACES_AT_A_TIME):
+                places = slice(first, first + _PLACES_AT_A_TIME)
+                estimate, variance = sum_cells(sums[table.name], linear.between(first, min(places.stop, len(above))))
+                lower, upper = round_intervals(estimate, variance, most[table.name][above[places]])
+                ends[places] = upper
+                codes = measured.codes[level][places]
+                columns = {
+                    "level": pa.repeat(level, estimate.size),
+                    "geoid": pa.array(np.repeat(np.array(codes, dtype=object), len(table.cells)), pa.string()),
+                    "cell": pa.array([cell.name for cell in table.cells] * len(codes)),
+                    "linear_estimate": estimate.ravel(),
+                    "standard_error": np.sqrt(np.maximum(variance, 0.0)).ravel(),
+                    "linear_lower": lower.ravel(),
+                    "linear_upper": upper.ravel(),
+                }
+                yield table.name, pa.table(columns)
+            most[table.name] = ends
