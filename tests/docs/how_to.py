@@ -33,6 +33,7 @@ PARSED = {
     "stirred launch detailed/": "minutes; make showcase makes them",
     "stirred preflight survey/tables_insurance": "needs the declaration of the page",
     "stirred export registry": "needs a redistricting release",
+    "stirred estimate": "the same; tests/assets/topdown/test_bureau.py gives the command",
     "stirred plan nation/": "needs the declarations of a nation",
     "stirred launch nation/": "hours, and the records of a nation",
     "stirred unblock 0f6b2c1e-…": "needs a killed run",

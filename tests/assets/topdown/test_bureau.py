@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click import UsageError
 
 from assets.topdown.anew import Source, write_anew
 from assets.topdown.asking import PlacesError
 from assets.topdown.bureau import PART, FilesError, read_bureau
 from mechanisms.topdown.schema import HOUSEHOLDS, OCCUPIED, PERSONS
+from orchestration.cli import main
 from stirred.topdown import estimate, estimate_published
 
 PLACES = {
@@ -174,8 +176,13 @@ def test_files_are_read_and_estimated_with_a_level_of_whole_states(tmp_path: Pat
     with pytest.raises(ValueError, match="a level without measurements"):
         estimate(persons)
     options = {"own_levels": False, "types_first": None, "leaning": False}
-    names = write_anew(Source(tmp_path, truth["populations"]), tmp_path / "tables" / "anew", **options)
-    assert {"README.txt", "cells.csv", "h1.csv", "p1_intervals.parquet"} <= {*names}
+    given = [f"--population={state}={persons}" for state, persons in truth["populations"].items()]
+    command = ["estimate", str(tmp_path), "--to", str(tmp_path / "tables" / "anew"), *given]
+    main(command, standalone_mode=False)
+    with pytest.raises(UsageError, match="--population: 01=5 is not of the form 44=1097379, once for each state"):
+        main([*command, "--population=01=5"], standalone_mode=False)
+    names = {path.name for path in (tmp_path / "tables" / "anew").iterdir()}
+    assert {"README.txt", "cells.csv", "h1.csv", "p1_intervals.parquet"} <= names
     (state,) = [row for row in pq.read_table(tmp_path / "tables/anew/p1.parquet").to_pylist() if row["geoid"] == "02"]
     assert state["P0010001"] == states[1]
     for key, value, message in (
