@@ -118,6 +118,11 @@ class Source:
         if not self.folder.is_dir():
             raise PlacesError(f"{self.folder}: there is no such folder")
         if not (self.folder / "spine.parquet").exists():
+            if not any(path.is_dir() for path in self.folder.glob("*_Person_PL_*")):
+                raise PlacesError(
+                    f"{self.folder}: neither a published redistricting release, with spine.parquet, nor the Census "
+                    "Bureau's noisy measurement files, with a folder such as US_Person_PL_PROD"
+                )
             return read_bureau(self.folder, self.populations)
         if self.populations:
             raise PlacesError(f"{self.folder}: a publication says itself how many persons a state has")

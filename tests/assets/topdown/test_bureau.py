@@ -193,6 +193,8 @@ def test_files_are_read_and_estimated_with_a_level_of_whole_states(tmp_path: Pat
         given = {"target": tmp_path / "tables" / "other"} | options | {key: value}
         with pytest.raises(PlacesError, match=message):
             write_anew(Source(tmp_path, truth["populations"]), given.pop("target"), **given)
+    with pytest.raises(PlacesError, match="neither a published redistricting release"):
+        Source(tmp_path / "tables", {}).read()
     assert [path.name for path in (tmp_path / "tables").iterdir()] == ["anew"], "nothing is half-written"
     for wrong in ([5] * 4, [-1] * 5, [[5]] * 5):
         with pytest.raises(ValueError, match="units: with types_first, one number"):
