@@ -34,7 +34,7 @@ from mechanisms.topdown.dhc.levels import Estimated as EstimatedLevel
 from mechanisms.topdown.dhc.levels import estimate_all_homes, estimate_tree, measure_tree
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan, list_queries
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, REDISTRICTING, RELATIONSHIPS
-from mechanisms.topdown.dhc.quarters import GROUPS, Quarters, QuartersError, count_quarters, fill_facilities
+from mechanisms.topdown.dhc.quarters import GROUPS, Quarters, QuartersError, count_quarters, fill_facilities, find_short
 from mechanisms.topdown.dhc.tables import (
     DHC_TABLES,
     MEDIAN_AGES,
@@ -174,7 +174,7 @@ def measure_persons(
     quarters = climb(count_quarters(held, types), parents, Quarters.add_up)
     readings = measure_tree(PERSONS, allocation, parents, exact, randomness.next_key(), _is_full(estimation))
     found = estimate_tree(PERSON_PLAN, readings, climb(held, parents, add_answers), parents, quarters)
-    filled, unfilled = fill_facilities(found[-1].counts, types)
+    filled = fill_facilities(found[-1].counts, types)
     counts = climb(filled, parents, add_counts)
     histograms = {level: {PERSONS.name: own} for level, own in zip(tree, counts, strict=True)}
     given = "the redistricting file's persons, and the facilities of group quarters of each type, in each block"
@@ -182,7 +182,7 @@ def measure_persons(
     return Estimated(
         specification,
         *_certify(found),
-        unfilled,
+        len(find_short(filled, types)),
         {PERSONS.name: PERSONS},
         histograms,
         _count_places(tree),

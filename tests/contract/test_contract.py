@@ -75,6 +75,14 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
+@pytest.fixture
+def of_records(kind: Kind) -> Kind:
+    """A kind that is made from records alone."""
+    if kind is KINDS["dhc"]:
+        pytest.skip("it stops before: the redistricting data are published from other records")
+    return kind
+
+
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     """Folders of published releases, by the identity of their kind: made once, and copied."""
@@ -132,16 +140,14 @@ def test_confidential_input_that_changed_after_the_charge_is_not_drawn_from(kind
 
 
 @deep_cases(1)
-def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tmp_path: Path) -> None:
-    if kind is KINDS["dhc"]:
-        pytest.skip("it stops before: the redistricting data are published from other records")
+def test_nothing_is_charged_that_was_counted_from_earlier_records(of_records: Kind, tmp_path: Path) -> None:
     root = tmp_path / "release"
-    earlier = kind.build(root)
+    earlier = of_records.build(root)
     counted = before_draw(earlier.context.method)[:-1]
     earlier.reach(*counted)
     public = earlier.context.warehouse.path(Zone.PUBLIC)
     shutil.copy(public, tmp_path / "public.duckdb")
-    later = kind.build(root, guess=1)
+    later = of_records.build(root, guess=1)
     later.run(*counted)
     with later.opened() as connection:
         connection.execute(f"ATTACH '{tmp_path / 'public.duckdb'}' AS earlier (READ_ONLY)")
@@ -161,12 +167,10 @@ def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tm
 @deep_cases(1)
 @pytest.mark.deep
 def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other_records_than_it_says(
-    kind: Kind, tmp_path: Path
+    of_records: Kind, tmp_path: Path
 ) -> None:
-    if kind is KINDS["dhc"]:
-        pytest.skip("it stops before: the redistricting data are published from other records")
     root = tmp_path / "release"
-    earlier = kind.build(root)
+    earlier = of_records.build(root)
     method = earlier.context.method
     counted = before_draw(method)[:-1]
     earlier.run(*counted)
@@ -174,13 +178,13 @@ def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other
         assert "wrote from the current records and declaration" in earlier.refusal(CHARGE)
     public = earlier.context.warehouse.path(Zone.PUBLIC)
     shutil.copy(public, tmp_path / "earlier.duckdb")
-    later = kind.build(root, guess=1)
+    later = of_records.build(root, guess=1)
     later.run(*counted)
     # The counts of the later records are to be taken for those of the earlier ones.
     shutil.copy(tmp_path / "earlier.duckdb", public)
     later.run(*(stage for stage in counted if stage != "cef"))
     shutil.copy(public, tmp_path / "mixed.duckdb")
-    kind.build(root).run("cef")
+    of_records.build(root).run("cef")
     shutil.copy(tmp_path / "mixed.duckdb", public)
     assert "wrote from the current records and declaration" in earlier.refusal(CHARGE)
     assert earlier.ledger == ()

@@ -29,7 +29,7 @@ from assets.topdown.spine import read_tree, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
-from mechanisms.topdown.dhc.quarters import fill_facilities
+from mechanisms.topdown.dhc.quarters import fill_facilities, find_short
 from mechanisms.topdown.dhc.records import PLACE, PRESENT, list_households, list_relationships
 from mechanisms.topdown.dhc.tables import (
     DHC_TABLES,
@@ -64,8 +64,8 @@ _PLACES_AT_A_TIME = 2048
 def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
     def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
         rows = session.rows("dhc/by_level", {"levels": list(release.levels)}, estimates=tables[0])
-        filled = fill(session, release, estimates_of(session, release, release.finest))
-        unfilled = sum(left for _, left in filled)
+        filled = list_persons(session, release, tables[0], level=release.finest)
+        unfilled = sum(len(find_short(persons, facilities)) for _, persons, facilities in filled)
         shown = [(words(level), histogram, f"{cells:,}", f"{count:,}") for level, histogram, cells, count in rows]
         return {
             "counts": preview(["level", "histogram", "cells", "records"], shown),
@@ -84,19 +84,23 @@ def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
     )
 
 
-def fill(session: Session, release: DHCRelease, estimates: Table | Fragment) -> Iterator[tuple[Counts, int]]:
-    """Some places at a time, the persons of the finest level with all facilities filled, where that is found; and the
-    number of places in which one stays empty."""
-    for first, last in cut_places(session, estimates, 0, read_tree(session, release).places(release.finest)):
-        persons = read_counts(session, estimates, PERSONS.size, first, last, histogram=PERSONS.name).shift(-first)
-        filled, left = fill_facilities(persons, read_facilities(session, release, last - first, first))
-        yield filled.shift(first), left
+def list_persons(
+    session: Session, release: DHCRelease, estimates: Table | Fragment, **chosen: str
+) -> Iterator[tuple[int, Counts, Numbers]]:
+    """Of some places of the finest level at a time: the first, the persons, and the facilities, shape (places, 24)."""
+    places = read_tree(session, release).places(release.finest)
+    for first, last in cut_places(session, estimates, 0, places, 1, **chosen):
+        persons = read_counts(session, estimates, PERSONS.size, first, last, histogram=PERSONS.name, **chosen)
+        yield first, persons.shift(-first), read_facilities(session, release, last - first, first)
 
 
 def estimates_recipes(session: Session, release: DHCRelease) -> dict[Table, Recipe]:
     estimates = estimates_of(session, release, release.finest)
-    persons = (pa.table(vars(filled)) for filled, _ in fill(session, release, estimates))
-    pieces, some = session.register_in_turn("some_persons", persons)
+    filled = (
+        pa.table(vars(fill_facilities(persons, facilities).shift(first)))
+        for first, persons, facilities in list_persons(session, release, estimates)
+    )
+    pieces, some = session.register_in_turn("some_persons", filled)
     names = {
         "estimates": estimates,
         "persons": session.stage("filled_persons", "warehouse/all", pieces, source=some),

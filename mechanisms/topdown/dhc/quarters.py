@@ -119,32 +119,36 @@ def _collect(
     return Quarters(keys // (GROUPS * 64), keys // 64 % GROUPS, keys % 64, counts)
 
 
-def fill_facilities(counts: Counts, facilities: NDArray[np.int64]) -> tuple[Counts, int]:
-    """Blocks in which every facility has a person, where that is found: one type after the other, persons move between
-    types of a major type, all else equal, from the type with the most persons beyond its facilities. Moves are not
-    undone, even if others would fill more. Also the number of blocks in which a facility remains without a person. The
-    redistricting data's counts, and empty types, stay as they are."""
+def find_short(counts: Counts, facilities: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The blocks in which a type of group quarters has fewer persons than facilities."""
     cells = PERSONS.marginal(QUARTERS_TYPES).find(counts.cell)
     in_quarters = cells > 0
     persons = np.zeros((len(facilities), 25), dtype=np.int64)
     np.add.at(persons, (counts.number[in_quarters], cells[in_quarters]), counts.count[in_quarters])
-    short = np.flatnonzero((persons[:, 1:] < facilities).any(axis=1))
+    return np.flatnonzero((persons[:, 1:] < facilities).any(axis=1))
+
+
+def fill_facilities(counts: Counts, facilities: NDArray[np.int64]) -> Counts:
+    """Blocks in which every facility has a person, where that is found: one type after the other, persons move between
+    types of a major type, all else equal, from the type with the most persons beyond its facilities. Moves are not
+    undone, even if others would fill more. The redistricting data's counts, and empty types, stay as they are."""
+    short = find_short(counts, facilities)
     ends = np.searchsorted(counts.number, [short, short + 1])
     kept = ~np.isin(counts.number, short)
-    number, cell, count, left = [counts.number[kept]], [counts.cell[kept]], [counts.count[kept]], 0
+    number, cell, count = [counts.number[kept]], [counts.cell[kept]], [counts.count[kept]]
     for block, first, last in zip(short.tolist(), *ends.tolist(), strict=True):
         own = dict(zip(counts.cell[first:last].tolist(), counts.count[first:last].tolist(), strict=True))
-        left += not _fill_block(own, facilities[block])
+        _fill_block(own, facilities[block])
         filled = sorted((key, value) for key, value in own.items() if value)
         number.append(np.full(len(filled), block))
         cell.append(np.array([key for key, _ in filled], dtype=np.int64))
         count.append(np.array([value for _, value in filled], dtype=np.int64))
     order = np.lexsort((np.concatenate(cell), np.concatenate(number)))
-    return Counts(*(np.concatenate(each)[order] for each in (number, cell, count))), left
+    return Counts(*(np.concatenate(each)[order] for each in (number, cell, count)))
 
 
-def _fill_block(own: dict[int, int], facilities: NDArray[np.int64]) -> bool:
-    """Fill a block's facilities, in the histogram `own` by cell; whether none remains without a person."""
+def _fill_block(own: dict[int, int], facilities: NDArray[np.int64]) -> None:
+    """Fill a block's facilities, in the histogram `own` by cell."""
     step = PERSONS.size // PERSONS.attributes[0].size
     beyond = -facilities
     for cell, count in own.items():
@@ -161,4 +165,3 @@ def _fill_block(own: dict[int, int], facilities: NDArray[np.int64]) -> bool:
                     own[target] = own.get(target, 0) + moved
                     beyond[giver] -= moved
                     beyond[short] += moved
-    return bool((beyond >= 0).all())

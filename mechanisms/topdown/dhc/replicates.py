@@ -56,5 +56,5 @@ def estimate_finest(
         householders = climb(count_householders(persons, occupancy[:, 0]), parents, Householders.add_up)
     homes = estimate_all_homes(measure(UNITS.name), measure(HOUSEHOLDS.name), units_held, parents, householders)
     units, households = homes[-1]
-    filled, _ = fill_facilities(of_persons.counts, facilities)
+    filled = fill_facilities(of_persons.counts, facilities)
     return {PERSONS.name: filled, UNITS.name: units.counts, HOUSEHOLDS.name: households.counts}
