@@ -310,7 +310,8 @@ def read_publication(folder: Path) -> Publication:
         raise
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         raise QuestionError(
-            f"{folder}: this is not a publication of a hypercube; for redistricting data, use --places"
+            f"{folder}: this is not a publication of a hypercube: its tables are its files; for sums of places of "
+            "redistricting data, use --places"
         ) from None
 
 
