@@ -236,7 +236,7 @@ def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks
     with town.opened("confidential") as connection:
         connection.execute("CREATE SCHEMA town__counted; CREATE TABLE town__counted.p1 AS SELECT 1 AS count")
     of_counted = withdraw(ledger, town.release.published, "town", "counted", "Ann")
-    assert (of_counted.schemas, of_counted.entries) == (("confidential.town__counted",), ()), "one that was never published"
+    assert (of_counted.schemas, of_counted.entries) == (("confidential.town__counted",), ()), "never published"
     assert "redistricting is not published" in refusal(town, "geography", "tables")
 
 
