@@ -29,7 +29,7 @@ from mechanisms.topdown.dhc.linear import (
     combine,
     fit,
     fit_redistricting,
-    fit_union,
+    fit_unions,
     model_homes,
     model_persons,
     share,
@@ -102,12 +102,8 @@ def fit_before(census: Census, model: Model, draw: int) -> Mapping[int, tuple[Fl
     blocks = np.arange(len(census.order))
     for depth in reversed(range(len(after.parents))):
         if depth not in found:
-            unions = [
-                fit_union(families, informed, counted, census.order[blocks == place])
-                for place in range(len(after.parents[depth]))
-            ]
-            estimates, covariances = zip(*unions, strict=True)
-            found[depth] = np.concatenate(estimates), np.concatenate(covariances)
+            unions = [census.order[blocks == place] for place in range(len(after.parents[depth]))]
+            found[depth] = fit_unions(families, informed, counted, unions)
         blocks = after.parents[depth][blocks]
     return found
 

@@ -6,7 +6,6 @@ reads them, after its signature was verified; nothing is spent on them.
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import dagster as dg
@@ -34,7 +33,7 @@ from assets.topdown.tables import register_codes
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, STATISTICS, words
 from mechanisms.topdown.dhc.householders import count_unpeopled, require_persons
-from mechanisms.topdown.dhc.linear import fit_redistricting, fit_union, model_homes, model_persons, share
+from mechanisms.topdown.dhc.linear import fit_redistricting, fit_unions, model_homes, model_persons, share
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
 from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
 from mechanisms.topdown.dhc.quarters import count_homeless, require_facilities
@@ -205,19 +204,13 @@ def _fit_levels(
     finest = np.array([position[before.finest][code] for code in codes[-1]])
     same = {code: level for level, code in before.spine.items()}
 
-    @cache
-    def unite_finest(first: int, last: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return fit_union(families, informed, counted, finest[first:last])
-
     for level, own, begins in zip(release.levels, codes, starts, strict=True):
         if other := same.get(release.spine[level]):
             # The code of the root is the name of its level.
             chosen = [position[other][code] for code in (own if other != before.levels[0] else [other])]
             yield fitted[other][0][chosen], fitted[other][1][chosen]
         else:
-            unions = [unite_finest(*each) for each in pairwise(begins.tolist())]
-            estimates, covariances = zip(*unions, strict=True)
-            yield np.concatenate(estimates), np.concatenate(covariances)
+            yield fit_unions(families, informed, counted, np.split(finest, begins[1:-1]))
 
 
 def read_redistricting(

@@ -446,17 +446,26 @@ def fit_redistricting(
                 below.append(linear)
         yield tuple(map(np.concatenate, zip(*parts, strict=True)))  # type: ignore[misc]
         if below:
-            above = Information(*map(np.concatenate, zip(*(vars(each).values() for each in below), strict=True)))
+            above = _join(below)
 
 
-def fit_union(
+def fit_unions(
     families: Sequence[Families],
     informed: Sequence[Information | None],
     counted: NDArray[np.bool_],
-    places: Numbers,
+    unions: Sequence[Numbers],
 ) -> tuple[Floats, Floats]:
-    """As `fit_redistricting`, of some of the finest places as a single one: shapes (1, sums) and (1, sums, sums)."""
+    """As `fit_redistricting`, of unions of the finest places: shapes (unions, sums) and (unions, sums, sums)."""
     split = Decomposition(families[0].schema)
-    above = [places[:0]] * (len(families) - 1)
-    union = unite(families, informed, [*above, places])
-    return sum_cells(prepare_sums(split, counted), union)[0], covary_sums(split, counted, union)
+    sums, above = prepare_sums(split, counted), [np.zeros(0, dtype=np.int64)] * (len(families) - 1)
+    parts = list[tuple[Floats, Floats]]()
+    for begin in range(0, len(unions), _PARENTS_AT_A_TIME):
+        united = [unite(families, informed, [*above, own]) for own in unions[begin : begin + _PARENTS_AT_A_TIME]]
+        linear = _join(united)
+        parts.append((sum_cells(sums, linear)[0], covary_sums(split, counted, linear)))
+    estimates, covariances = zip(*parts, strict=True)
+    return np.concatenate(estimates), np.concatenate(covariances)
+
+
+def _join(parts: Sequence[Information]) -> Information:
+    return Information(*map(np.concatenate, zip(*(vars(each).values() for each in parts), strict=True)))
