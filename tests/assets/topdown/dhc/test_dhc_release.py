@@ -1,6 +1,7 @@
 """A DHC release through Dagster: what is held, what is charged, and what its gates stop."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -227,6 +228,16 @@ def test_what_is_altered_fails_its_gates(altered: DHCDeployment, name: str) -> N
         gates = [gate for gate in all_gates(context.method) if gate.name in expected]
         assert {gate.name for gate in gates} == expected
         assert [gate.name for gate in gates if not gate.evaluate(context)] == []
+
+
+def test_records_are_not_made_again_of_counts_whose_sum_alone_is_kept(altered: DHCDeployment) -> None:
+    """Told apart from: the sum of all counts, which is that of the stored records whatever one and its opposite are."""
+    counts = "(0, -1000000), (1, 1000000)"
+    executes(f"INSERT INTO estimates SELECT 'Block', 'households', 0, * FROM (VALUES {counts})")(altered)
+    with altered.context.snapshot() as context:
+        (gate,) = (gate for gate in all_gates(context.method) if gate.name == "microdata_as_made")
+        (problem,) = gate.evaluate(context)
+    assert re.search(r"units: \d+ records, where the estimates have 1,000,\d{3}$", problem)
 
 
 FORGED = {"negative": -1, "too large": 10**9, "missing": "NULL", "greatest": 2**63 - 1}
