@@ -334,8 +334,9 @@ def _write_numbers(
 
 
 def _join_fields(fields: Sequence[pa.Array], delimiter: str, missing: str) -> pa.Array:
-    """Texts of several columns as the beginnings of lines of a CSV file, quoted where necessary."""
-    special = rf"[\r\n\"{re.escape(delimiter)}]"
+    """Texts of several columns as the beginnings of lines of a CSV file, quoted where DuckDB quotes them: `#` begins a
+    comment for some readers."""
+    special = rf"[\r\n\"#{re.escape(delimiter)}]"
     quoted = (
         pc.if_else(
             pc.match_substring_regex(texts, special),

@@ -285,6 +285,33 @@ def test_every_reader_reads_the_csv_back_unchanged(
     assert sorted(parquet, key=last) == rows
 
 
+def test_numbers_in_lists_are_written_as_those_in_columns(tmp_path: Path) -> None:
+    """Whatever the texts of the key are. Wrong programs: quotes, signs or zeros left out; columns exchanged."""
+    folder, rows = tmp_path / "warehouse", [(text, -number) for number, text in enumerate([*AWKWARD, "\r", "#1"])]
+    folder.mkdir(mode=0o700)
+    with duckdb.connect(str(folder / "public.duckdb")) as connection:
+        connection.execute("CREATE SCHEMA made")
+        connection.execute("CREATE TABLE made.columns (place VARCHAR, a DECIMAL(18, 2), b INTEGER, c DECIMAL(18, 2))")
+        connection.executemany("INSERT INTO made.columns SELECT $1, $2 / 20, $2, -$2", rows)
+        connection.execute(
+            "CREATE TABLE made.lists AS SELECT place, [c, a] AS decimals, [b] AS wholes FROM made.columns"
+        )
+    (folder / "public.duckdb").chmod(0o600)
+    columns = (PublishedColumn("place", "string"), *(PublishedColumn(name, "decimal") for name in "ac"))
+    columns = (*columns[:2], PublishedColumn("b", "integer"), columns[2])
+    numbers = {"columns": {}, "lists": {"decimals": ("c", "a"), "wholes": ("b",)}}
+    tables = [
+        _tenure(name=name, table=Table(Zone.PUBLIC, "made", name), columns=columns, primary_key=("place",), numbers=own)
+        for name, own in numbers.items()
+    ]
+    files = _write(Warehouse(folder=str(folder), threads=2), tmp_path / "out", tables)
+    assert len({file.missing for file in files}) == 2
+    csv_files, parquet_files = ([tmp_path / "out" / f"{name}.{end}" for name in numbers] for end in ("csv", "parquet"))
+    assert csv_files[0].read_bytes() == csv_files[1].read_bytes()
+    read = [pq.read_table(file) for file in parquet_files]
+    assert read[0].to_pylist() == read[1].to_pylist()
+
+
 def test_a_table_without_rows_has_a_header(fill: Fill, tmp_path: Path) -> None:
     files = _write(fill("county VARCHAR, tenure INTEGER, count BIGINT", []), tmp_path / "out", [_tenure()])
     assert (tmp_path / "out" / "tenure_by_county.csv").read_bytes() == b"county,tenure,count\n"
