@@ -21,7 +21,7 @@ from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.method import PHSafeMethod
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.declaration import TopDownDeclaration
-from assets.topdown.estimation import estimate_level, unite_states
+from assets.topdown.estimation import estimate_level, estimate_levels, unite_states
 from assets.topdown.information import make_information
 from assets.topdown.method import TopDownMethod
 from assets.topdown.reading import list_scopes
@@ -37,6 +37,7 @@ from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.design import words
 from mechanisms.topdown.estimation import estimate as estimate_siblings
 from mechanisms.topdown.least_squares import solve
+from mechanisms.topdown.schema import UNITS
 from orchestration.components import Dataset, PHSafe, TopDown
 from orchestration.environment import PROJECT
 from resources.statements import Zone
@@ -177,11 +178,19 @@ def estimate(home: str, households: int, **fields: Any) -> tuple[float, float]:
 
 
 def _estimate_levels(home: str, release: TopDownRelease) -> None:
+    """Estimate as the stages do: each level by itself, and with full estimation units of all levels at once."""
     warehouse, custody, _ = harness.open_deployment(home)
+    warehouse = release.adapt(warehouse)
     if release.design.full:
         make_information(warehouse, custody, release, lambda report: None)
-    for scope in list_scopes(release, []):
-        estimate_level(warehouse, custody, release, scope, lambda done, parents: None)
+    scopes = list_scopes(release, [])
+    units = [scope for scope in scopes if scope.histogram == UNITS.name]
+    for scope in scopes:
+        if scope not in units:
+            estimate_level(warehouse, custody, release, scope, lambda done, parents: None)
+    if units:
+        with warehouse.in_turns() as turns:
+            estimate_levels(turns, custody, release, units, lambda scope, done, parents: None)
     if release.in_parts:
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             unite_states(session, custody, release)
