@@ -12,7 +12,7 @@ _DIGITS = 20
 
 def write_lines(
     begins: tuple[NDArray[np.uint8], NDArray[np.int64]],
-    numbers: NDArray[np.int64],
+    columns: NDArray[np.int64],
     digits: Sequence[int],
     separator: str = ",",
 ) -> memoryview:
@@ -21,34 +21,35 @@ def write_lines(
     Args:
         begins: the texts that the lines begin with, one after the other, and where each begins and the last one ends,
             shape (rows + 1,).
-        numbers: shape (rows, columns); a number in a column with n digits stands for itself over 10ⁿ.
+        columns: the numbers, shape (columns, rows); one in a column with n digits stands for itself over 10ⁿ.
         digits: by column, the digits after the decimal point.
         separator: an ASCII character.
 
     Raises ValueError if a number is −2⁶³.
     """
-    if numbers.size and numbers.min() == np.iinfo(np.int64).min:
+    if columns.size and columns.min() == np.iinfo(np.int64).min:
         raise ValueError("numbers lie above -2^63")
     texts, bounds = begins
-    longest = len(numbers) * sum(_DIGITS + 2 + own for own in digits) + int(bounds[-1] - bounds[0]) + len(numbers)
+    rows = len(bounds) - 1
+    longest = rows * (1 + sum(_DIGITS + 2 + own for own in digits)) + int(bounds[-1] - bounds[0])
     lines = np.empty(longest, dtype=np.uint8)
     # One type for each argument, so that the kernel is compiled only once.
-    given = np.array(bounds), np.ascontiguousarray(numbers), np.array(digits, np.int64)
+    given = np.array(bounds), np.ascontiguousarray(columns), np.array(digits, np.int64)
     size = _write(texts, *given, ord(separator), lines)
     return lines[:size].data
 
 
 @njit(cache=True, nogil=True)
-def _write(texts, bounds, numbers, digits, separator, lines):  # type: ignore[no-untyped-def]
+def _write(texts, bounds, columns, digits, separator, lines):  # type: ignore[no-untyped-def]
     at = 0
-    for row in range(numbers.shape[0]):
+    for row in range(columns.shape[1]):
         for position in range(bounds[row], bounds[row + 1]):
             lines[at] = texts[position]
             at += 1
-        for column in range(numbers.shape[1]):
+        for column in range(columns.shape[0]):
             lines[at] = separator
             at += 1
-            number = numbers[row, column]
+            number = columns[column, row]
             if number < 0:
                 lines[at] = 45
                 at += 1

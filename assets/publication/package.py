@@ -316,14 +316,14 @@ def _write_numbers(
         lines.write(f"{header[0]}\n".encode())
         stored = [*texts, *published.numbers]
         for batch in _read_groups(session, published, groups or [_WHOLE], stored, () if groups else key):
-            numbers = np.empty((batch.num_rows, len(others)), dtype=np.int64)
+            numbers = np.empty((len(others), batch.num_rows), dtype=np.int64)
             for lists, own in published.numbers.items():
-                numbers[:, [place[name] for name in own]] = read_lists(batch[lists], len(own))
+                numbers[[place[name] for name in own]] = read_lists(batch[lists], len(own)).T
             begins = read_texts(_join_fields([batch[name] for name in texts], published.delimiter, missing))
             lines.write(write_lines(begins, numbers, [digits.get(name, 0) for name in others], published.delimiter))
             columns = (
                 _to_doubles(column, digits[name]) if name in digits else column
-                for name, column in zip(others, np.ascontiguousarray(numbers.T), strict=True)
+                for name, column in zip(others, numbers, strict=True)
             )
             writer.write_table(pa.table([*(batch[name] for name in texts), *map(pa.array, columns)], schema=schema))
             written += batch.num_rows

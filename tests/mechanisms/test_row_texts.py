@@ -15,8 +15,8 @@ LARGEST = 2**63 - 1
 
 def written(texts: list[bytes], rows: list[list[int]], digits: list[int], separator: str = ",") -> bytes:
     bounds = np.array([0, *accumulate(map(len, texts))], dtype=np.int64)
-    numbers = np.array(rows, dtype=np.int64).reshape(len(texts), len(digits))
-    return bytes(write_lines((np.frombuffer(b"".join(texts), dtype=np.uint8), bounds), numbers, digits, separator))
+    columns = np.array(rows, dtype=np.int64).reshape(len(texts), len(digits)).T
+    return bytes(write_lines((np.frombuffer(b"".join(texts), dtype=np.uint8), bounds), columns, digits, separator))
 
 
 @given(st.lists(st.integers(0, 19), max_size=4).flatmap(
