@@ -29,7 +29,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from dagster import ConfigurableResource
 from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
@@ -65,7 +64,8 @@ _DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} 
 _DROP_SCHEMA = SQL("warehouse/drop_schema", "DROP SCHEMA IF EXISTS {{ zone }}.{{ schema }} CASCADE")
 # Columns of other types than those that are hashed as they are become texts.
 _IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
-_PARTS = SQL("warehouse/parts", "SELECT * FROM read_parquet($files)")
+# DuckDB looks only into the folder of the session.
+_PARTS = SQL("warehouse/parts", "SELECT count(size) FROM read_blob($files)")
 _PLAN = SQL("warehouse/plan", "EXPLAIN SELECT * FROM {{ table }}")
 # Up to the size of the buffer, threads compute a result ahead of the one that reads it.
 _PREPARE = SQL("warehouse/prepare", "SET enable_progress_bar = false; SET streaming_buffer_size = '128MB'")
@@ -880,7 +880,7 @@ class _WarehouseInTurns(Warehouse):
             self.end_turn()
 
 
-def open_part(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def open_part(path: Path, schema: pa.Schema) -> pa.RecordBatchFileWriter:
     """A writer of a part of a public table, to be closed: a context manager.
 
     Parts are made outside any session, by several threads or processes at a time, and `store_parts` makes a table of
@@ -890,8 +890,7 @@ def open_part(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
     `path` is a new file in a `Warehouse.private_folder`; all parts of a table have the same schema.
     """
-    quick = {"compression": "none", "use_dictionary": False, "write_statistics": False}
-    return pq.ParquetWriter(path, schema, store_decimal_as_integer=True, **quick)
+    return pa.ipc.new_file(path, schema)
 
 
 def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
@@ -902,7 +901,16 @@ def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
     """
     if table.zone is not Zone.PUBLIC:
         raise ValueError(f"{table} is not public; parts are not encrypted")
-    session.create(table, _PARTS, {"files": [str(part) for part in parts]})
+    (found,) = session.row(_PARTS, {"files": [str(part) for part in parts]})
+    if found != len(parts):
+        raise WarehouseError(f"{table}: {len(parts) - found:,} of {len(parts):,} parts are missing")
+    try:
+        readers = [pa.ipc.open_file(part) for part in parts]
+    except (OSError, pa.ArrowInvalid) as error:
+        raise WarehouseError(f"{table}: a part is not whole ({name_error(error)})") from None
+    batches = (reader.get_batch(number) for reader in readers for number in range(reader.num_record_batches))
+    rows = session.register("parts", pa.RecordBatchReader.from_batches(readers[0].schema, batches))
+    session.create(table, "warehouse/all", source=rows)
 
 
 def _measure(path: Path) -> int:

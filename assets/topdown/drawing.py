@@ -147,4 +147,4 @@ def _draw_answers(stream: Stream, exact: Counts, random: RandomStream, first: in
 
 def _file(folder: Path, part: Part) -> Path:
     histogram, level = part.level
-    return folder / f"{histogram}-{level.encode().hex()}-{part.first}.parquet"
+    return folder / f"{histogram}-{level.encode().hex()}-{part.first}.arrow"

@@ -13,7 +13,7 @@ altered for a while and then restored.
 With full estimation, persons of all levels are estimated before units, each in tables of their own. Every level but the
 finest is estimated from the `information` about it, and units within bounds that the persons give.
 
-Memory is bounded by the largest state, because results go to a private Parquet file as they come.
+Memory is bounded by the largest state, because results go to a private file as they come.
 """
 
 import json
@@ -560,7 +560,7 @@ class _Results:
 
     def __init__(self, folder: Path, histograms: Sequence[str], keep: bool) -> None:
         folder.mkdir()
-        self._histograms, self.paths = histograms, [folder / f"{histogram}.parquet" for histogram in histograms]
+        self._histograms, self.paths = histograms, [folder / f"{histogram}.arrow" for histogram in histograms]
         self._kept: dict[str, list[tuple[NDArray[np.int64], ...]]] = {name: [] for name in histograms if keep}
         self._writers = [open_part(path, _ESTIMATES) for path in self.paths]
         self.parents = self.solved = self.without_parts = 0

@@ -405,7 +405,7 @@ class _Results:
     """The results of tasks, written to a file for each histogram as they come, in order of places."""
 
     def __init__(self, folder: Path, number: int, keep: bool) -> None:
-        self.paths = [folder / f"{histogram}-{number}.parquet" for histogram in SCHEMAS]
+        self.paths = [folder / f"{histogram}-{number}.arrow" for histogram in SCHEMAS]
         self._writers = [open_part(path, _ROWS) for path in self.paths]
         self.digests = {histogram: InformationDigest() for histogram in SCHEMAS}
         self._kept: dict[str, list[Information]] = {histogram: [] for histogram in SCHEMAS if keep}

@@ -17,7 +17,6 @@ from typing import Any
 import dagster as dg
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.conventions import StageKind, preview
@@ -74,8 +73,6 @@ _LISTS = dict(zip(COLUMNS, (pa.list_(pa.decimal128(18, DIGITS)), *[pa.list_(pa.i
 _STORED = pa.schema([("level", pa.string()), ("geoid", pa.string()), *_LISTS.items()])
 """The columns of a stored table, whose lists have the numbers of all cells."""
 
-_STORED_KINDS = ["VARCHAR", "VARCHAR", f"DECIMAL(18,{DIGITS})[]", "INTEGER[]", "INTEGER[]"]
-
 _ROWS_READ = 4096
 
 
@@ -131,7 +128,7 @@ def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelea
     is not that of the stored measurements, and GridError if the end of an interval is 2^31 or more."""
     tables = redistricting_tables(release)
     with warehouse.private_folder() as folder:
-        paths = [folder / f"{table.name}.parquet" for table in tables]
+        paths = [folder / f"{table.name}.arrow" for table in tables]
         with ExitStack() as opened:
             writers = {
                 table.name: opened.enter_context(open_part(path, _STORED))
@@ -167,9 +164,11 @@ def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRe
     content = {}
     for table in redistricting_tables(release):
         stored, digest = interval_table(release, table.name), _Digest()
-        if session.columns(stored) != dict(zip(_STORED.names, _STORED_KINDS, strict=True)):
+        if list(session.columns(stored)) != _STORED.names:
             return False
         for batch in session.batches("warehouse/all", _ROWS_READ, source=stored):
+            if batch.schema != _STORED:
+                return False
             try:
                 numbers = [read_lists(batch[name], len(table.cells)) for name in COLUMNS]
                 digest.add(batch["level"], batch["geoid"], numbers)
@@ -209,7 +208,7 @@ class _Descent:
         warehouse: Warehouse,
         custody: Custody,
         release: TopDownRelease,
-        writers: Mapping[str, pq.ParquetWriter],
+        writers: Mapping[str, pa.RecordBatchFileWriter],
     ) -> None:
         self._warehouse, self._release = warehouse, release
         self.answers, self.regions, self._known = dict[str, str](), set[str](), StateLimits()
@@ -287,7 +286,7 @@ class _Rows:
     """The rows of all tables, which are written and hashed a few thousand at a time."""
 
     def __init__(
-        self, tables: Mapping[str, Sequence[RedistrictingTable]], writers: Mapping[str, pq.ParquetWriter]
+        self, tables: Mapping[str, Sequence[RedistrictingTable]], writers: Mapping[str, pa.RecordBatchFileWriter]
     ) -> None:
         self._tables, self._writers = tables, writers
         self._levels, self._codes = list[pa.Array](), list[pa.Array]()

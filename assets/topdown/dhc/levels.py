@@ -10,7 +10,7 @@ digests of the answers as they were read. The gate `estimates_as_made` compares 
 
 In memory are a few families at a time (`Span`), or a single large one, with the counts of their places and of the
 places one level below. Of the levels further below, only the answers to queries with few answers are read. Results go
-to private Parquet files as they come. In a release with partitions, each state has tables of its own below the level of
+to private files as they come. In a release with partitions, each state has tables of its own below the level of
 the states; the numbers of places, and so the answers, are the same.
 """
 
@@ -343,7 +343,7 @@ class _Results:
     answers that were read."""
 
     def __init__(self, folder: Path) -> None:
-        self.paths = [folder / f"{histogram}.parquet" for histogram in SCHEMAS]
+        self.paths = [folder / f"{histogram}.arrow" for histogram in SCHEMAS]
         self._writers = [open_part(path, _ESTIMATES) for path in self.paths]
         self.read = {histogram: sha256() for histogram in SCHEMAS}
         self.places, self.gap, self.violation = 0, 0.0, 0.0

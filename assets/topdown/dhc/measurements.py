@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.gates.shared import count_problem
@@ -392,7 +391,7 @@ class _Parts:
     """The files of answers, one for each query of a histogram at a level, of which those of one level are open."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._writers = folder, dict[str, pq.ParquetWriter]()
+        self._folder, self._writers = folder, dict[str, pa.RecordBatchFileWriter]()
         self._files = dict[tuple[str, str], dict[str, Path]]()
 
     def write(self, batch: Batch, answers: Answers) -> Answers:
@@ -402,7 +401,7 @@ class _Parts:
         of_label = self._files.setdefault(batch.label, {})
         for query, of_query in groupby(answers, itemgetter(0)):
             if query not in self._writers:
-                of_label[query] = self._folder / f"{len(self._files)}_{len(of_label)}.parquet"
+                of_label[query] = self._folder / f"{len(self._files)}_{len(of_label)}.arrow"
                 self._writers[query] = open_part(of_label[query], SCHEMA)
             rows, size = list[pa.Table](), 0
             for _, first, last, cells, values in of_query:

@@ -17,7 +17,6 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow.parquet import ParquetWriter
 
 from assets.charge import drawing
 from assets.gates.shared import all_gates
@@ -531,7 +530,7 @@ def test_a_full_disk_is_said_in_a_sentence_and_leaves_what_was_stored(
         raise OSError(28, "No space left on device")
 
     before = stored(drawn)
-    monkeypatch.setattr(ParquetWriter, "write_table", write_table)
+    monkeypatch.setattr(pa.RecordBatchFileWriter, "write_table", write_table)
     with pytest.raises(WarehouseError, match=r"cannot be written \(No space left on device\); nothing was stored"):
         made_again(drawn)
     assert stored(drawn) == before
