@@ -15,7 +15,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from assets.charge import drawing
@@ -30,7 +29,7 @@ from assets.topdown.release import TopDownRelease
 from resources.chain import canonicalize
 from resources.custody import compute_commitment
 from resources.statements import Zone
-from resources.warehouse import WarehouseError
+from resources.warehouse import WarehouseError, open_part
 from tests.deployments import Deployment
 from tests.depth import quick_cases
 from tests.gates import keep, put_back
@@ -149,7 +148,7 @@ def test_what_is_not_measured_once_is_counted_by_sql(drawn: TopDownDeployment, s
 READ = """
 import sys
 from resources.statements import Zone
-from resources.warehouse import WarehouseError
+from resources.warehouse import WarehouseError, open_part
 from resources.warehouse import Warehouse
 with Warehouse(folder=sys.argv[1], patience=0.0).session(reads=[Zone.PUBLIC]) as session:
     assert session.schemas(Zone.PUBLIC)
@@ -228,10 +227,11 @@ def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
 
     def in_parts(self: Drawing, folder: Path) -> Drawing:
         made = right(self, folder)
-        table = pq.read_table(made.files[0])
+        table = pa.ipc.open_file(made.files[0]).read_all()
         answers = table["answers"].to_pylist()
         answers[0][0] += 1
-        pq.write_table(table.set_column(5, "answers", pa.array(answers, table["answers"].type)), made.files[0])
+        with open_part(made.files[0], table.schema) as writer:
+            writer.write_table(table.set_column(5, "answers", pa.array(answers, table["answers"].type)))
         return made
 
     with monkeypatch.context() as patch:

@@ -25,7 +25,7 @@ from mechanisms.topdown.information import descend, finish_root, inform_finest, 
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, estimate_finest, roll_up
 from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, OCCUPIED, PERSONS, Counts, Sums
-from resources.statements import SQL, Zone, quote
+from resources.statements import SQL, Fragment, Zone, quote
 from resources.warehouse import Warehouse
 from tests.assets.topdown.table_oracle import (
     Country,
@@ -285,8 +285,9 @@ def test_intervals_are_not_made_from_altered_answers(copied: Full) -> None:
 
 @pytest.mark.deep
 def test_an_altered_interval_is_noticed(full: Full, tmp_path: Path) -> None:
-    """One end of one cell. Wrong programs: the seal is over what the tables were made of alone; and a table that is
-    missing or has one column less is an error instead of a finding."""
+    """One end of one cell, and all estimates divided by ten. Wrong programs: the seal is over what the tables were made
+    of alone, or over digits without the place of the point; and a table that is missing or has one column less is an
+    error instead of a finding."""
     warehouse = Warehouse(folder=str(shutil.copytree(full.warehouse.folder, tmp_path / "copied")), threads=1)
     custody, table = custody_of(warehouse), interval_tables(full.release)[-1]
     make_intervals(warehouse, custody, full.release)
@@ -301,6 +302,12 @@ def test_an_altered_interval_is_noticed(full: Full, tmp_path: Path) -> None:
     for more, as_made in ((1, False), (-1, True)):
         with warehouse.session(writes=Zone.PUBLIC) as session:
             session.run(SQL("test/alter", change), table=table, more=more)
+        assert are_as_made() == as_made
+    scaled = "list_transform(linear_estimate, x -> (x * {{ factor }})::DECIMAL(18,{{ digits }})) AS linear_estimate"
+    change = f"CREATE OR REPLACE TABLE {{{{ table }}}} AS SELECT * REPLACE ({scaled}) FROM {{{{ table }}}}"
+    for factor, digits, as_made in (("0.1", 3, False), ("10", 2, True)):
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            session.run(SQL("test/scale", change), table=table, factor=Fragment(factor), digits=Fragment(str(digits)))
         assert are_as_made() == as_made
     for statement in ("ALTER TABLE {{ table }} DROP COLUMN {{ column }}", "DROP TABLE {{ table }}"):
         with warehouse.session(writes=Zone.PUBLIC) as session:
