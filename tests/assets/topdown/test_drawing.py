@@ -148,7 +148,7 @@ def test_what_is_not_measured_once_is_counted_by_sql(drawn: TopDownDeployment, s
 READ = """
 import sys
 from resources.statements import Zone
-from resources.warehouse import WarehouseError, open_part
+from resources.warehouse import WarehouseError
 from resources.warehouse import Warehouse
 with Warehouse(folder=sys.argv[1], patience=0.0).session(reads=[Zone.PUBLIC]) as session:
     assert session.schemas(Zone.PUBLIC)
