@@ -87,6 +87,15 @@ class SyntheticPopulation(Parameters):
         "other columns stay as they are, but the ages in some types of group quarters.",
     )
 
+    varied_blocks: int = Field(
+        0,
+        ge=0,
+        le=100,
+        strict=True,
+        description="The percentage of blocks that have the shares of race and ethnicity of another kind of tract, "
+        "chosen for each by itself. By default all blocks of a tract have the same shares.",
+    )
+
     @model_validator(mode="after")
     def _check_households(self) -> Self:
         if self.households < len(self.states):
@@ -134,6 +143,7 @@ class SyntheticPopulation(Parameters):
             "units": sum(state["units"] for state in states),
             "detailed": self.detailed_codes,
             "dhc": self.dhc,
+            "varied_blocks": self.varied_blocks,
         }
         if self.detailed_codes:
             lists, first = [], 0

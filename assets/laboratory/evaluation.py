@@ -449,15 +449,16 @@ def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterat
     if ratios is None or not len(ratios):
         return
     sizes = np.abs(ratios)
-    infinite, number = np.isinf(sizes), len(sizes)
-    values = {"ln ratio, infinite": float(infinite.mean())}
-    if not infinite.all():
-        values["ln ratio, median"] = float(np.median(sizes[~infinite]))
-        values["ln ratio, greatest"] = float(sizes[~infinite].max())
+    finite, number = np.isfinite(sizes), len(sizes)
+    values = {"ln ratio, infinite": float(np.isinf(sizes).mean())}
+    if finite.any():
+        values["ln ratio, median"] = float(np.median(sizes[finite]))
+        values["ln ratio, greatest"] = float(sizes[finite].max())
     if draw.bound is not None:
         values["ln ratio, bound"] = draw.bound
     # Of the worlds, each with a half before, the true one has the posterior probability 1 / (1 + e^-ratio).
-    values[ADVANTAGE] = float(np.tanh(ratios / 2).mean())
+    if not np.isnan(ratios).any():
+        values[ADVANTAGE] = float(np.tanh(ratios / 2).mean())
     yield from (Measure(TABLES, "pairs", ANY_SIZE, name, value, number) for name, value in values.items())
 
 

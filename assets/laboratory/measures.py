@@ -88,8 +88,12 @@ _OF_TABLES: Mapping[str, str] = {
     "root mean squared error": "root of the mean of their squares",
     "mean error": "mean of published − true: the bias",
     "mean relative error": "mean of |published − true| / true",
+    "mean relative error with 0": "the same over all cells; if the true one is 0, relative to half of the published "
+    "one, as the Census Bureau does: 200% for each that is not 0",
     "mean signed relative error": "mean of (published − true) / true",
     "relative root mean squared error": "the root mean squared error / the mean of the true cells",
+    "error of shares": "Σ |published share − true share| of the persons of the tract (or county) who are in each place "
+    "of a level",
     "off by over 5%": "share of cells with |published − true| over 5% of the true one",
     "off by over 10%": "the same over 10%",
     "off by over 200": "share of cells with |published − true| over 200",
@@ -97,6 +101,9 @@ _OF_TABLES: Mapping[str, str] = {
     "published",
     "width of 90% intervals": "the mean width of these",
     "below 0": "share of published cells that are negative",
+    "of 1 or 2": "share of published cells that are 1 or 2",
+    "of one race": "share of rows with persons that have a single count which is not 0: who is known to be in the row "
+    "has this race",
     "not additive": "share of blocks in which the totals of P1 and P2 differ",
     "first block group": "1 if the same block group has the greatest share of persons who are not of the tract's most "
     "frequent category",
@@ -123,7 +130,8 @@ _OF_FILES: Mapping[str, str] = {
 _OF_PAIRS: Mapping[str, str] = {
     "ln ratio, median": "median of |ln of the likelihood ratio| of two worlds that differ by one exchange",
     "ln ratio, greatest": "the greatest of these in a draw",
-    "ln ratio, infinite": "the share of these that are infinite; median and greatest are of the others",
+    "ln ratio, infinite": "the share of these that are infinite; median and greatest are of the others. Of pair "
+    "swapping, the share of those that are certain to be, if no two households are alike",
     "ln ratio, bound": "what the method's theorem says that none exceeds",
     ADVANTAGE: "2 · mean posterior probability of the true one of the two worlds − 1, each a half before; 0 is none",
 }

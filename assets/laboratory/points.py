@@ -28,7 +28,8 @@ class Draw:
 
     Attributes:
         log_ratios: ln of how much more likely the draw is than in worlds that differ by two records' exchange of
-            places, as far as the method says so itself; None if it follows from the publication's law.
+            places, as far as the method says so itself: NaN where this is not computed;
+            None if it follows from the publication's law.
         bound: what its theorem says that no such logarithm exceeds; None if it says nothing.
         records: the counts of the records that exact tables count, shape (blocks, frames, categories); None if there
             are none but those of the publication itself.

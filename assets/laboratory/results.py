@@ -50,7 +50,8 @@ _IN_PLACE_OF_ATTACKS: Mapping[str, str] = {
 _KINDS_OF_SUBSETS: Mapping[str, str] = {
     r"first .*": "of the kinds of records that are ranked first, so many as this share of the expected number",
     r"confidence .*": "kinds of records that so large a share of 20 reconstructions has",
-    r"cells of a block": "all cells of the published tables of blocks",
+    r"cells of a (block|block group|tract|county)": "all cells of the published tables of such places",
+    r"rows by race": "rows of P1 in T1, and of P12A to P12G, by sex and age, in T2 and T3, of a block",
     r"cells of the tract's tables, not 0": "cells of the tables of the tract whose true count is not 0",
     r"cells of a .*": "cells of P1 to P4, or in T4 of all tables, with this true count in a place of this level",
     r".* of a .*, not 0": "cells of this table whose true count in a place of this level is not 0",

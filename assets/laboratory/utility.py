@@ -15,7 +15,7 @@ from assets.laboratory.publication import Publication, split_frames
 from assets.laboratory.records import Tract
 from mechanisms.risk.microdata import Kinds, compare_distances, find_special_uniques, measure_keys
 from mechanisms.risk.posterior import GaussianLaw, LaplaceLaw, Law
-from mechanisms.risk.tiers import RACES, REDISTRICTING, Counts, Shares
+from mechanisms.risk.tiers import RACES, REDISTRICTING, Counts, Shares, Tier
 from mechanisms.sampling.stream import RandomStream
 
 _CELL_SIZES = (0, 1, 3, 10, 100, 1000)
@@ -55,10 +55,18 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
         for number, name in enumerate(names):
             of_table = shown & (tier.table_of_cell == number) & (classes > 0)
             yield from _measure_errors(f"{name} of a {level}, not 0", ours, theirs, of_table)
+        subset, relative = f"cells of a {level}", _find_relative_errors(ours, theirs)[shown]
+        yield Measure(TABLES, subset, ANY_SIZE, "mean relative error with 0", float(relative.mean()), relative.size)
+        if "P1" in names:
+            persons = [counts[:, tier.table_of_cell == names.index("P1")].sum(axis=1) for counts in (ours, theirs)]
+            difference = _shares(persons[0][None]) - _shares(persons[1][None])
+            error = float(np.abs(difference).sum())
+            yield Measure(TABLES, subset, ANY_SIZE, "error of shares", error, int(persons[1].sum()))
     if publication.around is not None and truth.around is not None:
         subset, ours = "cells of the tract's tables, not 0", publication.around[:1]
         yield from _measure_errors(subset, ours, truth.around, truth.around > 0)
     yield Measure(TABLES, "cells of a block", ANY_SIZE, "below 0", float((published < 0).mean()), published.size)
+    yield from _measure_small(tier, published, np.ones(published.shape, np.bool_) if offered is None else offered)
     if publication.law is not None:
         errors = publication.counts - (true if publication.by_type else exact)
         shown = np.ones(errors.shape, dtype=np.bool_) if offered is None else offered
@@ -79,6 +87,23 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
     values["deviation of districts"] = _measure_districts(of_p1, persons)
     for name, value in values.items():
         yield Measure(TABLES, "blocks", ANY_SIZE, name, value, int(persons.sum()))
+
+
+def _find_relative_errors(published: NDArray[Any], exact: Counts) -> NDArray[np.float64]:
+    """As the Census Bureau does: of a true 0 relative to the mean of both, so that each error there is 200%."""
+    relative_to = np.where(exact > 0, exact, np.abs(published) / 2)
+    return np.asarray(np.abs(published - exact) / np.where(relative_to > 0, relative_to, 1))
+
+
+def _measure_small(tier: Tier, published: NDArray[Any], shown: NDArray[np.bool_]) -> Iterator[Measure]:
+    """What tables give away by themselves: small counts, and rows in which all persons are of one race."""
+    small = ((published == 1) | (published == 2))[shown]
+    yield Measure(TABLES, "cells of a block", ANY_SIZE, "of 1 or 2", float(small.mean()), small.size)
+    rows = published[:, tier.rows_by_race]
+    filled = np.count_nonzero(rows, axis=-1)
+    if (filled > 0).any():
+        share = float((filled == 1).sum() / (filled > 0).sum())
+        yield Measure(TABLES, "rows by race", ANY_SIZE, "of one race", share, int((filled > 0).sum()))
 
 
 def _measure_intervals(law: Law, errors: NDArray[Any], shown: NDArray[np.bool_]) -> Iterator[Measure]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,12 @@ from assets.laboratory.records import Tract
 from assets.release.numbers import SwapRate
 from mechanisms.risk.tiers import TIERS
 from mechanisms.sampling.stream import RandomStream
+
+if TYPE_CHECKING:
+    from mechanisms.pair_swapping.pairing import Households
+
+_PAIRS = 500
+"""The pairs of households that are looked at in a draw."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class PairSwapped(Changing):
         return f"{float(self.rate):g}"
 
     def change(self, tract: Tract, key: bytes) -> Changed:
-        from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, pairs_of_words
+        from mechanisms.pair_swapping.pairing import Households, Places, pairs_of_words
 
         # Words belong to households, so that a person who is left out leaves the others' words alone.
         words = RandomStream(key, "pairs").words(len(tract.block))
@@ -45,10 +52,26 @@ class PairSwapped(Changing):
             _number_compositions(tract)[members].astype(np.int32),
             Places(above),
         )
-        partner = pairs_of_words(households, self.rate, words[members]).partner
+        swapped = pairs_of_words(households, self.rate, words[members])
         block = tract.block.copy()
-        block[members] = np.where(partner == NOBODY, block[members], block[members[partner]])
-        return Changed(replace(tract, block=block), np.zeros(0), None)
+        block[members] = swapped.of(block[members])
+        pairs = _choose_pairs(households, key)
+        # Where both worlds are possible, nobody has computed how likely they are.
+        ratios = np.where(swapped.contradicts(*pairs), np.inf, np.nan)
+        return Changed(replace(tract, block=block), ratios, None)
+
+
+def _choose_pairs(households: "Households", key: bytes) -> NDArray[np.int64]:
+    """Random pairs of households that match but are in different blocks, shape (2, pairs)."""
+    order = np.argsort(households.group, kind="stable")
+    groups = np.bincount(households.group)
+    first = np.cumsum(groups) - groups
+    words = RandomStream(key, "neighbors").words(2 * _PAIRS if len(order) else 0).reshape(2, -1)
+    one = (words[0] % np.uint64(max(1, len(order)))).astype(np.int64)
+    group = households.group[one]
+    other = order[first[group] + (words[1] % groups[group].astype(np.uint64)).astype(np.int64)]
+    apart = households.block[one] != households.block[other]
+    return np.stack([one, other])[:, apart]
 
 
 def _number_compositions(tract: Tract) -> NDArray[np.int64]:

@@ -34,10 +34,12 @@ _PAIRS = 500
 
 @dataclass(frozen=True)
 class TopDown(Point):
-    """Microdata, also with the noisy measurements that they were made of, which the attacker then uses too."""
+    """Microdata, also with the noisy measurements that they were made of, which the attacker then uses too. If
+    populations are invariant, all places have as many persons as in the records."""
 
     rho: Fraction
     measurements: bool
+    populations: bool = False
 
     @property
     def method(self) -> str:  # type: ignore[override]
@@ -45,7 +47,7 @@ class TopDown(Point):
 
     @property
     def parameters(self) -> str:
-        return f"ρ = {float(self.rho):g}"
+        return f"ρ = {float(self.rho):g}" + (", populations invariant" if self.populations else "")
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
         measured = self.measure(tract, key)
@@ -74,9 +76,11 @@ class TopDown(Point):
         from mechanisms.topdown.estimation import Measurement, estimate
         from mechanisms.topdown.feasibility import FREE, Limits
 
+        exact = count_levels(tract, SCHEMA) if self.populations else {}
         above, variances = None, self.find_variances(list_places(tract))
         for level, parent in list_parents(tract).items():
             found = np.zeros((len(parent), SCHEMA.size), dtype=np.int64)
+            totals = exact[level].sum(axis=1) if self.populations else np.full(len(parent), FREE)
             for number in range(int(parent.max()) + 1):
                 children = np.flatnonzero(parent == number)
                 answers = [
@@ -85,7 +89,7 @@ class TopDown(Point):
                     if of == level
                 ]
                 bounds = np.zeros((len(children), 1), np.int64), np.full((len(children), 1), 10**6)
-                limits = Limits(*bounds, np.full(len(children), FREE))
+                limits = Limits(*bounds, totals[children])
                 own = None if above is None else above[number]
                 found[children] = estimate(SCHEMA, answers, limits, own, total_first=level != "Block").histograms
             above = found
@@ -204,5 +208,12 @@ class TopDownGrid(Grid):
         "below it get their shares of it.",
     )
 
+    populations: bool = Field(
+        False,
+        description="Whether there are further points, with the same noise, whose numbers of persons are those of the "
+        "records in every block.",
+    )
+
     def points(self) -> Sequence[Point]:
-        return [TopDown(rho, measurements) for rho in self.rhos for measurements in (True, False)]
+        kinds = (False, True) if self.populations else (False,)
+        return [TopDown(rho, published, kind) for rho in self.rhos for kind in kinds for published in (True, False)]

@@ -125,6 +125,16 @@ class Swapped:
     def of(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
         return np.where(self.partner == NOBODY, values, values[self.partner])
 
+    def contradicts(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether the result is impossible in the world in which the households at two positions have each other's
+        place, shape (pairs,). No two households may be alike.
+
+        From that world, the result is the exchange of the two followed by this draw. That is a set of disjoint
+        exchanges only if both stay, or exchange their places with each other.
+        """
+        both_stay = (self.partner[one] == NOBODY) & (self.partner[other] == NOBODY)
+        return np.asarray(~both_stay & (self.partner[one] != other))
+
 
 def risks(households: Households) -> Risks:
     """The risk of every household: 1 if somebody in its block has its key values; 2, 3 or 4 if it is unique in its

@@ -91,6 +91,17 @@ class Tier:
         return np.repeat(np.arange(len(self.tables)), [int(cells.max()) + 1 for cells in self.tables.values()])
 
     @cached_property
+    def rows_by_race(self) -> NDArray[np.int64]:
+        """The cells of each row of a table whose columns are races that exclude each other, shape (rows, races): P1,
+        or P12A to P12G by sex and age. No rows in other tiers."""
+        names = list(self.tables)
+        columns = [name for name in names if name[:-1] == "P12" and name[-1] in "ABCDEFG"]
+        if not columns and "P1" not in names:
+            return np.zeros((0, 0), dtype=np.int64)
+        cells = [np.flatnonzero(self.table_of_cell == names.index(name)) for name in columns or ("P1",)]
+        return np.stack(cells, axis=1) if columns else np.stack(cells)
+
+    @cached_property
     def weight(self) -> Counts:
         """By table and type, shape (tables, types), how much a record counts in its cell."""
         ones = np.ones(len(self.frames), dtype=np.int64)

@@ -54,6 +54,7 @@ tract AS (
             WHEN (county_draw >> 8) % 100 >= 30 THEN kinds[(1 + county_draw % 32)::BIGINT]
             ELSE kinds[(1 + state_draw % 32)::BIGINT]
         END AS mixture,
+        kinds,
         CASE WHEN place_draw % 100 < 75 THEN 1000 + tract // 4 ELSE 99999 END AS place{% if detailed %},
         -- The word of an area decides which detailed codes are frequent in it.
         ((county_draw >> 32) & 2147483647)::BIGINT AS county_word,
@@ -120,19 +121,34 @@ drawn AS (
     FROM worded
     JOIN state USING (state)
 ),
--- The form of the household and the householder's age; and the race and ethnicity of two people of the tract: the
--- householder, and a second person for the members of the household who differ from the householder.
-placed AS (
+-- The places, and the kind of tract whose shares the block has.
+situated AS (
     SELECT
         drawn.*,
         county,
         tract,
         place,
-        mixture,
         {% if detailed %}
         county_word,
         state_word,
         {% endif %}
+        {% if varied_blocks %}
+        md5_number_lower(concat_ws(':', $seed, 'block', fips, block_group, floor(25 * block_draw * block_draw)))
+            AS block_word,
+        CASE WHEN (block_word >> 8) % 100 < {{ varied_blocks }} THEN kinds[(1 + block_word % 32)::BIGINT]
+            ELSE tract.mixture
+        END AS mixture
+        {% else %}
+        mixture
+        {% endif %}
+    FROM drawn
+    JOIN tract ON tract.state = drawn.state AND tract.tract = drawn.block_group // 3
+),
+-- The form of the household and the householder's age; and the race and ethnicity of two people of the tract: the
+-- householder, and a second person for the members of the household who differ from the householder.
+placed AS (
+    SELECT
+        situated.*,
         CASE
             WHEN form_draw < 0.460 THEN 'married'
             WHEN form_draw < 0.530 THEN 'cohabiting'
@@ -185,8 +201,7 @@ placed AS (
             AS {{ (whose ~ "combination") | id }},
         coalesce({{ ("single_" ~ race) | id }}, {{ (whose ~ "combination") | id }}) AS {{ race | id }},
         {% endfor %}
-    FROM drawn
-    JOIN tract ON tract.state = drawn.state AND tract.tract = drawn.block_group // 3
+    FROM situated
     JOIN mixture USING (mixture)
 ),
 -- The people whom the householder lives with. The age of the youngest child is drawn for the household, because it

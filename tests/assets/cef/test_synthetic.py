@@ -83,6 +83,26 @@ def test_a_census_never_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
+def test_blocks_vary_as_much_as_is_declared_and_nothing_else_changes(tmp_path: Path) -> None:
+    """Fails for: blocks that vary together with their tract or block group, all or none of them whatever is declared,
+    and further draws that change the households."""
+    between, households = [], []
+    for percent in (0, 50, 100):
+        of = population(3000, "01").model_copy(update={"varied_blocks": percent})
+        _, units, _ = made(tmp_path / str(percent), of)
+        occupied = units[units["HHT"] != "0"]
+        group, block = (occupied[column] for column in ("TABBLKGRPCE", "TABBLK"))
+        place = occupied["TABBLKCOU"] + occupied["TABTRACTCE"] + group
+        white = (occupied["HHRACE"] == "01").astype(float)
+        large = white.groupby([place, block]).transform("size") >= 30
+        means = white[large].groupby([place[large], block[large]]).mean()
+        between.append((means - means.groupby(level=0).transform("mean")).std())
+        households.append(set(units[["MAFID", "TABBLK", "HHT", "FINAL_POP"]].itertuples(index=False, name=None)))
+    assert households[0] == households[1] == households[2]
+    assert between[0] < 0.07 < 0.13 < between[1] < 0.19 < between[2]
+
+
+@pytest.mark.deep
 def test_another_seed_gives_another_census_of_the_same_size(tmp_path: Path) -> None:
     one, units, _ = made(tmp_path, population(2000))
     other, other_units, _ = made(tmp_path, population(2000, seed=8))

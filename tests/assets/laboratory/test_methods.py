@@ -35,11 +35,13 @@ from assets.table_builder.laboratory import NoisyHypercube, PerturbedCounts
 from assets.topdown.dhc.laboratory import DHC
 from assets.topdown.dhc.laboratory import SCHEMA as DHC_SCHEMA
 from assets.topdown.laboratory import TopDown
-from mechanisms.races import SIX_RACES
+from mechanisms.races import RACE_COMBINATIONS, SIX_RACES
 from mechanisms.risk.baselines import guess_by_share
 from mechanisms.risk.posterior import GaussianLaw, LaplaceLaw
 from mechanisms.risk.tiers import (
+    AGE_STARTS,
     DETAILED_GROUPS,
+    GROUP_AGES,
     HOUSEHOLD_TYPES,
     HOUSEHOLDS,
     REDISTRICTING,
@@ -85,6 +87,16 @@ def test_households_exchange_blocks_with_those_that_match(t1: Truth, point: Chan
     for size in np.unique(tract.sizes):
         of_size = tract.sizes == size
         assert np.array_equal(np.bincount(block[of_size], minlength=8), np.bincount(tract.block[of_size], minlength=8))
+
+
+def test_ratios_of_pair_swapping_are_infinite_where_a_household_has_moved(t1: Truth) -> None:
+    """Fails for: pairs of one block, which are no exchange, and ratios of those who stay, which are not computed."""
+    draw = PairSwapped(Fraction(1, 5)).draw(t1.tract, KEY)
+    ratios = {row.measure: row.value for row in measure_ratios(t1, draw, np.zeros((0, 2), dtype=np.int64))}
+    assert draw.log_ratios is not None
+    assert 350 < len(draw.log_ratios) < 500
+    moved = (PairSwapped(Fraction(1, 5)).change(t1.tract, KEY).tract.block != t1.tract.block).mean()
+    assert ratios == {"ln ratio, infinite": pytest.approx(1 - (1 - moved) ** 2, abs=0.1)}
 
 
 def test_rare_households_have_a_rate_of_their_own_and_a_first_stir_stays_in_the_block_group(t1: Truth) -> None:
@@ -149,6 +161,16 @@ def test_topdown_measures_with_the_declared_noise_and_the_same_noise_without_a_p
     assert min(query.variance for query in published.measured) == pytest.approx(10, rel=0.1), "1/(2.56 · 165/4099 · …)"
     assert published.counts.min() >= 0
     assert published.counts.sum() == pytest.approx(exact.sum(), abs=5)
+    # Invariant populations take no noise away and add none.
+    invariant = replace(point, populations=True).draw(t1.tract, KEY).publication
+    same = [
+        np.array_equal(one.counts, other.counts)
+        for one, other in zip(invariant.measured, published.measured, strict=True)
+    ]
+    persons = exact.sum(axis=1)
+    assert all(same)
+    assert (invariant.counts.sum(axis=(1, 2)) == persons).all()
+    assert (published.counts.sum(axis=(1, 2)) != persons).any()
     person, group = 7, t1.tract.block_group[t1.tract.place]
     without = point.publish_without(t1.tract, person, KEY)
     for query, then in zip(published.measured, without.measured, strict=True):
@@ -502,14 +524,37 @@ def test_errors_of_cells_have_their_sign_and_size_at_every_level(t1: Truth) -> N
     assert rows["blocks", "not additive"] == 1
     assert rows["blocks", "deviation of districts"] > 0.1
     assert rows.pop(("blocks", "first block group")) in {0, 1}
+    of_all = rows["cells of a tract", "mean relative error with 0"] * t1.tract.tier.table_of_cell.size
+    assert of_all == pytest.approx(sum(8 / true) + 2 * (of_p1.sum() - len(true)))
+    persons = t1.counts.sum(axis=(1, 2))
+    then = persons + of_p1.sum() * np.array([3, -1] * 4)
+    moved = abs(then / then.sum() - persons / persons.sum()).sum()
+    assert rows["cells of a block", "error of shares"] == pytest.approx(moved)
     exact = {(row.subset, row.measure): row.value for row in measure_utility(t1, published)}
     assert exact.pop(("blocks", "first block group")) == 1
+    assert exact.pop(("cells of a block", "of 1 or 2")) > exact.pop(("rows by race", "of one race")) == 0
     assert not any(exact.values()), "exact tables have no errors"
     exchanged = replace(published, counts=np.roll(published.counts, 4, axis=0))
     assert find(measure_utility(t1, exchanged), "blocks", "first block group") == 0
     apart, mixed = np.array([[9, 0], [0, 4]]), np.array([[6, 2], [3, 1]])
     assert (measure_association(apart), measure_segregation(apart)) == (1, 1)
     assert measure_association(mixed) == pytest.approx(0) == measure_segregation(mixed)
+
+
+def test_rows_of_one_race_are_those_of_races_that_exclude_each_other(t2: Truth) -> None:
+    """Fails for: rows that P12H and P12I are in, of which each person is in two, and rows without persons."""
+    tract = t2.tract
+    ages = np.searchsorted(GROUP_AGES[0], np.array(AGE_STARTS), side="right")
+    races: dict[tuple[int, int, int], set[int]] = {}
+    for place, frame, category in zip(tract.place, tract.frame, tract.category % len(RACE_COMBINATIONS), strict=True):
+        sex, age = divmod(int(frame), len(AGE_STARTS))
+        races.setdefault((int(place), sex, int(ages[age])), set()).add(min(int(category), len(SIX_RACES)))
+    rows = list(measure_utility(t2, Exact().draw(tract, KEY).publication))
+    share = sum(len(each) == 1 for each in races.values()) / len(races)
+    assert find(rows, "rows by race", "of one race") == pytest.approx(share)
+    assert 0.2 < share < 0.8
+    counts = tract.tier.tabulate(t2.counts)
+    assert find(rows, "cells of a block", "of 1 or 2") == ((counts == 1) | (counts == 2)).mean()
 
 
 @pytest.mark.deep

@@ -11,10 +11,11 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mechanisms.accounting.losses import InfiniteLoss
 from mechanisms.pair_swapping.design import PairSwappingDesign, RiskFactors
-from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Traits, pairs_of_words, risks, weigh
+from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Swapped, Traits, pairs_of_words, risks, weigh
 from tests.depth import deep_cases, quick_cases
 
 State = tuple[int, ...]
@@ -67,6 +68,33 @@ def test_every_two_neighbors_have_other_possible_outputs(above: np.ndarray, rate
         for other in neighbors(data):
             assert support[data] - support[other], "possible under one, and impossible under the other"
             assert support[other] - support[data]
+
+
+def test_a_draw_contradicts_only_neighbors_from_which_it_is_impossible() -> None:
+    """Three households match, and two others. If both that are selected match, one exchange is made, and else two.
+
+    Fails for: two who both stay, and partners, taken for a contradiction, and households of which only one stays not.
+    """
+    group, start = np.array([0, 0, 0, 1, 1], dtype=np.int32), np.arange(5, dtype=np.int32)
+    pairs = [(0, 1), (0, 2), (1, 2), (3, 4)]
+    orders = [(np.array(order, dtype=np.uint64) + np.uint64(1)) << np.uint64(48) for order in permutations(range(5))]
+
+    def draw(data: NDArray[np.int32]) -> list[tuple[State, Swapped]]:
+        table = Households(start, group, data, Places(np.zeros((4, 5), dtype=np.int32)))
+        drawn = [pairs_of_words(table, Fraction(2, 5), words) for words in orders]
+        return [(tuple(swapped.of(data).tolist()), swapped) for swapped in drawn]
+
+    reached = []
+    for one, other in pairs:
+        exchanged = start.copy()
+        exchanged[[one, other]] = other, one
+        reached.append({output for output, _ in draw(exchanged)})
+    found = set()
+    for output, swapped in draw(start):
+        contradicted = swapped.contradicts(*np.array(pairs).T).tolist()
+        found |= {(output in outputs, says) for outputs, says in zip(reached, contradicted, strict=True)}
+    assert {(False, True), (True, False)} <= found
+    assert (True, True) not in found
 
 
 @pytest.mark.deep
