@@ -109,6 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--detailed-codes", action="store_true", help="whether persons have QSEX, QRACE1 to QRACE8 and QSPAN"
     )
     parser.add_argument("--dhc", action="store_true", help="whether there are the columns of the DHC")
+    parser.add_argument(
+        "--varied-blocks", type=int, default=0, help="the percentage of blocks of another mixture of races (default: 0)"
+    )
     options = parser.parse_args(arguments)
     try:
         population = SyntheticPopulation(
@@ -117,6 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             states=options.states,
             detailed_codes=options.detailed_codes or options.format == "safetab",
             dhc=options.dhc,
+            varied_blocks=options.varied_blocks,
         )
     except ValidationError as error:
         parser.error("; ".join(f"{'.'.join(map(str, line['loc']))}: {line['msg']}" for line in error.errors()))

@@ -54,7 +54,7 @@ class PairSwapped(Changing):
         )
         swapped = pairs_of_words(households, self.rate, words[members])
         block = tract.block.copy()
-        block[members] = swapped.of(block[members])
+        block[members] = swapped.of(households.block)
         pairs = _choose_pairs(households, key)
         # Where both worlds are possible, nobody has computed how likely they are.
         ratios = np.where(swapped.contradicts(*pairs), np.inf, np.nan)
