@@ -16,6 +16,7 @@ from assets.measurement.method import GridError
 from assets.topdown import accuracy
 from assets.topdown.accuracy import POST_PROCESSED, RAW, Figure, build_accuracy, measure_accuracy
 from assets.topdown.charts import accuracy_by_level
+from assets.topdown.histograms import CountsError, read_counts
 from assets.topdown.measurements import read_answers
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
@@ -150,6 +151,25 @@ def test_nobody_at_all_has_no_distance_but_errors(tmp_path: Path) -> None:
     for level in made.levels:
         assert found[level, "histogram", POST_PROCESSED].value is None
         assert found[level, "population", POST_PROCESSED].value is not None
+
+
+def test_counts_are_sorted_in_whatever_order_they_are_stored(tmp_path: Path) -> None:
+    """Told apart from: counts in the order of storage, and a place and cell that is twice in it, but not in a row."""
+    made, truth, _ = filled(tmp_path)
+    for level, histograms in truth.items():
+        made.write_estimates(level, histograms)
+    table = made.release.public(made.release.estimates("Block"))
+    with made.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        expected = read_counts(session, table, PERSONS.size, histogram="persons")
+    made.change(table, "CREATE TABLE shuffled AS SELECT * FROM {0} ORDER BY hash(number, cell)")
+    made.change(table, "DELETE FROM {0}; INSERT INTO {0} SELECT * FROM shuffled; DROP TABLE shuffled")
+    with made.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        found = read_counts(session, table, PERSONS.size, histogram="persons")
+    for one, other in zip(vars(found).values(), vars(expected).values(), strict=True):
+        assert np.array_equal(one, other)
+    made.change(table, "INSERT INTO {0} SELECT * FROM {0} WHERE histogram = 'persons' LIMIT 1")
+    with made.warehouse.session(reads=[Zone.PUBLIC]) as session, pytest.raises(CountsError, match="1 counts repeated"):
+        read_counts(session, table, PERSONS.size, histogram="persons")
 
 
 def test_a_missing_measurement_is_said(tmp_path: Path) -> None:
