@@ -19,7 +19,8 @@ def read_codes(path: Path, width: int) -> list[list[str]]:
     """The lines of a CSV file in UTF-8 with so many codes each, 1 or 2, below a header or without one; as they are
     written, so that zeros at the beginning count. Raises CodesError.
 
-    A first line is a header if its first text has no digit, or if it alone has a letter.
+    A first line is a header if its first text has no digit, or if it alone has a letter and no other is as long: a code
+    that was taken for a header would silently be left out.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
@@ -51,4 +52,6 @@ def read_codes(path: Path, width: int) -> list[list[str]]:
 def _is_header(first: str, others: list[str]) -> bool:
     if not any(map(str.isdigit, first)):
         return True
-    return bool(others) and any(map(str.isalpha, first)) and not any(map(str.isalpha, "".join(others)))
+    if not others or len(first) in map(len, others):
+        return False
+    return any(map(str.isalpha, first)) and not any(map(str.isalpha, "".join(others)))

@@ -160,7 +160,12 @@ def test_places_that_have_no_sum_are_refused(of_production: Case, codes: list[st
 
 def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path) -> None:
     file = tmp_path / "places.csv"
-    for text, codes in (("GEOID20\r\n01\r\n", ["01"]), ("\ufeffgeoid\n01\n", ["01"]), ("N1\nN2\n", ["N1", "N2"])):
+    for text, codes in (
+        ("GEOID20\r\n01\r\n", ["01"]),
+        ("\ufeffgeoid\n01\n", ["01"]),
+        ("N1\nN2\n", ["N1", "N2"]),
+        ("N1\n02\n3\n", ["N1", "02", "3"]),
+    ):
         file.write_text(text, "utf-8")
         assert read_codes(file, 1) == [[code] for code in codes]
     for content, message in (
