@@ -972,7 +972,7 @@ def read_lists(lists: pa.Array, size: int) -> NDArray[np.signedinteger]:
         lists.null_count
         or numbers.null_count
         or not (is_decimal or pa.types.is_integer(numbers.type))
-        or not pc.all(pc.equal(pc.list_value_length(lists), size)).as_py()
+        or not pc.all(pc.equal(pc.list_value_length(lists), size), min_count=0).as_py()
     ):
         raise ValueError(f"not every row has a list of {size:,} numbers")
     if not is_decimal:

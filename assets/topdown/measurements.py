@@ -217,7 +217,10 @@ def read_answers(
     names = {"measurements": release.public(MEASUREMENTS), "strict": strict}
     rows, where = session.arrow("topdown/measured", values, **names), f"{measured[0].histogram} {measured[0].level}"
     # Forged statistics of the table could make DuckDB leave out this part's rows, and let others through.
-    if any(not pc.all(pc.equal(rows[name], values[name]).fill_null(False)).as_py() for name in ("histogram", "level")):
+    if any(
+        not pc.all(pc.equal(rows[name], values[name]).fill_null(False), min_count=0).as_py()
+        for name in ("histogram", "level")
+    ):
         raise GridError(f"{release.schema}: {where}: answers of another level")
     queries = pc.dictionary_encode(rows["query"].fill_null("")).combine_chunks()
     codes, known = queries.indices.to_numpy(), queries.dictionary.to_pylist()

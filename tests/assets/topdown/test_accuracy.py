@@ -172,9 +172,11 @@ def test_counts_are_sorted_in_whatever_order_they_are_stored(tmp_path: Path) -> 
         read_counts(session, table, PERSONS.size, histogram="persons")
 
 
-def test_a_missing_measurement_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lacking", ["number = 2", "true"])
+def test_a_missing_measurement_is_said(tmp_path: Path, lacking: str) -> None:
+    """Of one place, or of a level: no answers are not answers of another level."""
     made, _, _ = filled(tmp_path)
-    made.change(made.release.public("noisy_measurements"), "DELETE FROM {} WHERE level = 'Block' AND number = 2")
+    made.change(made.release.public("noisy_measurements"), f"DELETE FROM {{}} WHERE level = 'Block' AND {lacking}")
     with pytest.raises(GridError, match="not every place is measured exactly once"):
         measured(made)
 
