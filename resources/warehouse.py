@@ -105,6 +105,9 @@ REQUESTS_REPEATED = 7
 _TURN = 2.0
 """The seconds after which a session is not used again for what is read next (`Warehouse.in_turns`)."""
 
+_ROWS_OF_VECTOR = 2048
+"""The rows that DuckDB works on at a time."""
+
 _SMALL = 8 << 20
 """Bytes of databases and sources up to which a session has one thread. If another one runs a statement, DuckDB's client
 asks without a pause whether it has ended, which costs more than two threads save in short statements."""
@@ -909,7 +912,13 @@ def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
     except (OSError, pa.ArrowInvalid) as error:
         raise WarehouseError(f"{table}: a part is not whole ({name_error(error)})") from None
     batches = (reader.get_batch(number) for reader in readers for number in range(reader.num_record_batches))
-    rows = session.register("parts", pa.RecordBatchReader.from_batches(readers[0].schema, batches))
+    # Of larger ones, DuckDB keeps more and more until it has read all.
+    pieces = (
+        batch.slice(first, _ROWS_OF_VECTOR)
+        for batch in batches
+        for first in range(0, max(1, batch.num_rows), _ROWS_OF_VECTOR)
+    )
+    rows = session.register("parts", pa.RecordBatchReader.from_batches(readers[0].schema, pieces))
     session.create(table, "warehouse/all", source=rows)
 
 

@@ -239,6 +239,7 @@ def estimate(
     and nothing is charged. Everything is in memory, which suits a state.
     """
     from orchestration.components import TopDown
+    from orchestration.environment import deployment_folders
 
     of_states = {}
     for text in populations:
@@ -246,6 +247,8 @@ def estimate(
         if not (re.fullmatch("[0-9]{2}", state) and re.fullmatch("[0-9]{1,12}", persons) and state not in of_states):
             raise click.UsageError(f"--population: {text} is not of the form 44=1097379, once for each state")
         of_states[state] = int(persons)
+    if to.resolve().is_relative_to(deployment_folders()[1].resolve()):
+        raise click.UsageError(f"--to: {to} is among the publications; name a folder elsewhere")
     names = TopDown.estimate_anew(
         folder, to, of_states, key, own_levels=own_levels, types_first=types_first, leaning=lean_on_housing_units
     )

@@ -139,7 +139,9 @@ def made(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda row: Non
 
 
 @pytest.mark.deep
-def test_files_are_read_and_estimated_with_a_level_of_whole_states(tmp_path: Path) -> None:
+def test_files_are_read_and_estimated_with_a_level_of_whole_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong programs: parts of states held as if they were states, or nothing held; answers in the order of the files;
     vacant units as occupied ones."""
     truth = made(tmp_path)
@@ -181,6 +183,9 @@ def test_files_are_read_and_estimated_with_a_level_of_whole_states(tmp_path: Pat
     main(command, standalone_mode=False)
     with pytest.raises(UsageError, match="--population: 01=5 is not of the form 44=1097379, once for each state"):
         main([*command, "--population=01=5"], standalone_mode=False)
+    monkeypatch.setenv("STIRRED_PUBLISHED", str(tmp_path / "tables"))
+    with pytest.raises(UsageError, match="is among the publications"):
+        main([*command[:3], str(tmp_path / "tables" / "other"), *given], standalone_mode=False)
     names = {path.name for path in (tmp_path / "tables" / "anew").iterdir()}
     assert {"README.txt", "cells.csv", "h1.csv", "p1_intervals.parquet"} <= names
     (state,) = [row for row in pq.read_table(tmp_path / "tables/anew/p1.parquet").to_pylist() if row["geoid"] == "02"]
