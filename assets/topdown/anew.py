@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.publication.signature import altered_files, read_public_key
+from assets.publication.signature import SignedFolder, altered_files, read_public_key
 from assets.topdown.asking import (
     Measured,
     PlacesError,
@@ -21,6 +21,7 @@ from assets.topdown.asking import (
     list_all_families,
     list_families,
     read_published,
+    read_signed,
 )
 from assets.topdown.bureau import read_bureau
 from mechanisms.topdown.decomposition import Decomposition
@@ -123,12 +124,18 @@ class Source:
                     f"{self.folder}: neither a published redistricting release, with spine.parquet, nor the Census "
                     "Bureau's noisy measurement files, with a folder such as US_Person_PL_PROD"
                 )
+            if self.key:
+                raise PlacesError(f"{self.folder}: the Census Bureau's files are not signed; leave the key out")
             return read_bureau(self.folder, self.populations)
         if self.populations:
             raise PlacesError(f"{self.folder}: a publication says itself how many persons a state has")
-        if self.key and (problems := altered_files(self.folder, read_public_key(self.key))):
+        if not self.key:
+            return read_published(self.folder)
+        key = read_public_key(self.key)
+        if problems := altered_files(self.folder, key):
             raise PlacesError(f"{self.folder}: the publication is not intact: {problems[0]}")
-        return read_published(self.folder)
+        # Somebody may have exchanged files since.
+        return read_signed(SignedFolder.open(self.folder, key))
 
 
 def write_anew(source: Source, target: Path, *, own_levels: bool, types_first: str | None, leaning: bool) -> list[str]:

@@ -6,6 +6,7 @@ Everything follows from the files of the publication alone, so that everyone get
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from assets.publication.signature import SignedFolder
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import (
@@ -40,6 +42,8 @@ from mechanisms.topdown.schema import PERSONS, UNITS, UNITS_BY_OCCUPANCY, Schema
 
 _MEASURED, _QUERIES = "noisy_measurements", "queries"
 _LISTED = 5
+_MOST = 2**40
+"""The most persons or units that a place may have; sums of them are exact."""
 
 
 class PlacesError(RefusedError, ValueError):
@@ -85,26 +89,28 @@ def read_published(folder: str | Path) -> dict[str, Measured]:
     return read_measured(read, statistics)
 
 
+def read_signed(signed: SignedFolder) -> dict[str, Measured]:
+    """As `read_published`, from what was signed, even if somebody exchanges files meanwhile. Raises VerificationError
+    if a file is missing or was altered."""
+    # The noisy measurements are read once for every query, and verified once.
+    content = cache(signed.read)
+
+    def read(name: str, **options: Any) -> pa.Table:
+        return pq.read_table(pa.BufferReader(content(f"{name}.parquet")), **options)
+
+    return read_measured(read, [name for name in STATISTICS if f"{name}.parquet" in signed.digests])
+
+
 def read_measured(read: Callable[..., pa.Table], statistics: Sequence[str]) -> dict[str, Measured]:
     """As `read_published`, from a function that reads a published table by its name, with the `filters` of
-    `pyarrow.parquet.read_table`, and the names of the published invariants."""
-    places = read("spine").sort_by([("depth", "ascending"), ("number", "ascending")]).to_pylist()
-    levels = list(dict.fromkeys(place["level"] for place in places))
-    tree = {level: [place["parent"] or 0 for place in places if place["level"] == level] for level in levels}
-    codes = {level: [place["geoid"] for place in places if place["level"] == level] for level in levels}
-    exact = {}
-    for name in statistics:
-        rows = read(name).to_pylist()
-        counts = np.zeros((len(codes[rows[0]["level"]]), PERSONS.groups.size - 1), dtype=np.int64)
-        number = {code: position for position, code in enumerate(codes[rows[0]["level"]])}
-        for row in rows:
-            counts[number[row["geoid"]], row.get("category", 1) - 1] = row["count"]
-        exact[name] = rows[0]["level"], counts if name == GROUP_QUARTERS else counts[:, :1]
+    `pyarrow.parquet.read_table`, and the names of the published invariants. Raises PlacesError unless the places are a
+    tree, and everything is there once for each of them, in its own place."""
+    tree, codes = _read_tree(read)
+    levels = list(tree)
+    exact = {name: _read_exact(read, name, codes) for name in statistics}
     finest = {name: counts for name, (level, counts) in exact.items() if level == levels[-1]}
     parents = [np.array(places, dtype=np.int64) for places in list(tree.values())[1:]]
-    variances = {
-        (row["histogram"], row["level"], row["query"]): Fraction(row["parameter"]) for row in read(_QUERIES).to_pylist()
-    }
+    variances = _read_variances(read, levels)
     found = {}
     for name, held in ((PERSONS.name, POPULATION), (UNITS.name, HOUSING_UNITS)):
         schema, measurements = SCHEMAS[name], {}
@@ -112,10 +118,8 @@ def read_measured(read: Callable[..., pa.Table], statistics: Sequence[str]) -> d
             own = []
             for (histogram, of_level, query), variance in variances.items():
                 if (histogram, of_level) == (name, level):
-                    filters = [("histogram", "=", name), ("level", "=", level), ("query", "=", query)]
-                    rows = read("noisy_measurements", filters=filters).sort_by("number")
-                    answers = rows["answers"].combine_chunks().flatten().to_numpy()
-                    own.append(Measurement(query, variance, answers.reshape(len(codes[level]), -1)))
+                    answers = _read_answers(read, (name, level, query), codes[level], schema.marginal(query).size)
+                    own.append(Measurement(query, variance, answers))
             order = sorted(own, key=lambda each: (schema.marginal(each.query).size, each.query))
             measurements[level] = tuple(order)
         totals = [exact[held][1][:, 0] if held in exact and exact[held][0] == level else None for level in levels]
@@ -123,6 +127,90 @@ def read_measured(read: Callable[..., pa.Table], statistics: Sequence[str]) -> d
         limits = propagate(levels, parents, *bound_groups(name, len(codes[levels[-1]]), finest, most), totals)
         found[name] = Measured(schema, tree, measurements, limits, codes)
     return found
+
+
+def _read_columns(read: Callable[..., pa.Table], name: str, columns: Sequence[str], **options: Any) -> pa.Table:
+    table = read(name, **options)
+    if missing := [column for column in columns if column not in table.column_names]:
+        raise PlacesError(f"{name}: the column {missing[0]} is missing")
+    return table.select(columns)
+
+
+def _read_tree(read: Callable[..., pa.Table]) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
+    """The position of each place's parent in the level above, and the codes, by level from the root's."""
+    spine = _read_columns(read, "spine", ["depth", "level", "number", "geoid", "parent"])
+    places = spine.sort_by([("depth", "ascending"), ("number", "ascending")]).to_pylist()
+    tree: dict[str, list[int]] = {}
+    codes: dict[str, list[str]] = {}
+    above = 1
+    for depth, level in enumerate(dict.fromkeys(place["level"] for place in places)):
+        own = [place for place in places if place["level"] == level]
+        parents = [place["parent"] if depth else 0 for place in own]
+        if [(place["depth"], place["number"]) for place in own] != [(depth, number) for number in range(len(own))]:
+            raise PlacesError(f"spine: {level}: its places are not numbered from 0 without a gap")
+        if not set(parents) <= set(range(above)) or parents != sorted(parents) or not (depth or len(own) == 1):
+            raise PlacesError(f"spine: {level}: its places are not in the order of those above, below a single root")
+        tree[level], codes[level] = parents, [place["geoid"] for place in own]
+        if len(set(codes[level])) < len(own) or None in codes[level]:
+            raise PlacesError(f"spine: {level}: not every place has a code of its own")
+        above = len(own)
+    if not tree:
+        raise PlacesError("spine: it has no places")
+    return tree, codes
+
+
+def _read_exact(
+    read: Callable[..., pa.Table], name: str, codes: Mapping[str, Sequence[str]]
+) -> tuple[str, NDArray[np.int64]]:
+    """The level of a published invariant, and its counts, shape (places, types of group quarters or 1)."""
+    by_type = name == GROUP_QUARTERS
+    size = PERSONS.groups.size - 1 if by_type else 1
+    rows = _read_columns(read, name, ["level", "geoid", *(["category"] if by_type else []), "count"]).to_pylist()
+    level = str(rows[0]["level"]) if rows else ""
+    due = {(level, code, category) for code in codes.get(level, ()) for category in range(1, size + 1)}
+    counts = {(row["level"], row["geoid"], row.get("category", 1)): row["count"] for row in rows}
+    if not due or counts.keys() != due or len(rows) != len(due):
+        raise PlacesError(f"{name}: not every place of a level has its numbers once")
+    if wrong := sum(not isinstance(count, int) or not 0 <= count <= _MOST for count in counts.values()):
+        raise PlacesError(f"{name}: {wrong} numbers are missing, negative or over 2^40")
+    found = [[counts[level, code, category] for category in range(1, size + 1)] for code in codes[level]]
+    return level, np.array(found, dtype=np.int64)
+
+
+def _read_variances(read: Callable[..., pa.Table], levels: Sequence[str]) -> dict[tuple[str, str, str], Fraction]:
+    """The variance of the noise by histogram, level and query."""
+    rows = _read_columns(read, _QUERIES, ["histogram", "level", "query", "parameter"]).to_pylist()
+    variances = {}
+    for row in rows:
+        histogram, level, query = key = row["histogram"], row["level"], row["query"]
+        where = f"{_QUERIES}: {histogram} {level} {query}"
+        if histogram not in SCHEMAS or level not in levels or key in variances:
+            raise PlacesError(f"{where}: there is no such histogram or level, or it is there twice")
+        try:
+            SCHEMAS[histogram].marginal(query)
+            variances[key] = Fraction(row["parameter"])
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise PlacesError(f"{where}: {error}") from None
+        if variances[key] <= 0:
+            raise PlacesError(f"{where}: the variance {variances[key]} is not greater than 0")
+    return variances
+
+
+def _read_answers(
+    read: Callable[..., pa.Table], of: tuple[str, str, str], codes: Sequence[str], size: int
+) -> NDArray[np.int32]:
+    """The answers to a query in all places of a level, shape (places, size)."""
+    filters = [(column, "=", value) for column, value in zip(("histogram", "level", "query"), of, strict=True)]
+    rows = _read_columns(read, _MEASURED, ["number", "geoid", "answers"], filters=filters).sort_by("number")
+    lists = rows["answers"].combine_chunks()
+    if lists.type != pa.list_(pa.int32()):
+        raise PlacesError(f"{_MEASURED}: answers: they are not lists of 32-bit integers")
+    lengths = lists.value_lengths().to_pylist()
+    if rows["number"].to_pylist() != list(range(len(codes))) or rows["geoid"].to_pylist() != list(codes):
+        raise PlacesError(f"{_MEASURED}: {' '.join(of)}: not every place of the spine is measured once")
+    if lengths != [size] * len(codes) or lists.flatten().null_count:
+        raise PlacesError(f"{_MEASURED}: {' '.join(of)}: not every place has {size:,} answers")
+    return np.asarray(lists.flatten()).reshape(len(codes), size)
 
 
 def list_families(measured: Measured, total_first: Sequence[str] = ()) -> list[Families]:

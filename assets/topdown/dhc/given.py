@@ -5,8 +5,6 @@ reads them, after its signature was verified; nothing is spent on them.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache
-from typing import Any
 
 import dagster as dg
 import numpy as np
@@ -23,7 +21,7 @@ from assets.release.dataset import CEF
 from assets.release.method import PUBLICATION
 from assets.release.seal import seal_stage
 from assets.release.stage import COLUMN_SCHEMA, Recipes, build_stage, create_tables, release_stage, store_rows
-from assets.topdown.asking import Measured, inform_levels, list_all_families, read_measured
+from assets.topdown.asking import Measured, inform_levels, list_all_families, read_signed
 from assets.topdown.dhc.release import FACILITIES, LINEAR, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.histograms import cut_places, read_counts
 from assets.topdown.method import TopDownMethod
@@ -31,7 +29,7 @@ from assets.topdown.release import SPINE
 from assets.topdown.spine import placement, read_codes, read_tree
 from assets.topdown.tables import register_codes
 from mechanisms.refusal import RefusedError
-from mechanisms.topdown.design import SCHEMAS, STATISTICS, words
+from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.dhc.householders import count_unpeopled, require_persons
 from mechanisms.topdown.dhc.linear import fit_redistricting, fit_unions, model_homes, model_persons, share
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
@@ -160,16 +158,9 @@ def redistricting_recipes(session: Session, release: DHCRelease, custody: Custod
 def fit_published(session: Session, release: DHCRelease, signed: SignedFolder) -> pa.Table:
     """The linear estimates of counts that both releases measure, from the measurements of the redistricting data, with
     their covariances, in the places of all levels."""
-
-    # The noisy measurements are read once for every query, and verified once.
-    content = cache(signed.read)
-
-    def read(name: str, **options: Any) -> pa.Table:
-        return pq.read_table(pa.BufferReader(content(f"{name}.parquet")), **options)
-
     codes = [read_codes(session, release, level).to_pylist() for level in release.levels]
     starts = [read_tree(session, release).starts_within(release.finest, level) for level in release.levels]
-    measured = read_measured(read, [name for name in STATISTICS if f"{name}.parquet" in signed.digests])
+    measured = read_signed(signed)
     rows = list[pa.Table]()
     for model, histogram in ((model_persons(), PERSONS.name), (model_homes(), UNITS.name)):
         fitted = _fit_levels(release, measured[histogram], share(model).counted, codes, starts)
