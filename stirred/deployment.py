@@ -200,6 +200,7 @@ class Publication:
     def certificate(self) -> dict[str, Any]:
         """The certificate: the DP specification, allocations, commitments, versions and gates. Raises VerificationError
         if a file of the edition was altered."""
+        self.verify()
         return dict(json.loads(self._read("certificate.json")))
 
     @property
@@ -210,6 +211,7 @@ class Publication:
     @property
     def tables(self) -> dict[str, str]:
         """The titles of the published tables, by name."""
+        self.verify()
         resources = json.loads(self._read("datapackage.json"))["resources"]
         return {Path(each["path"]).stem: each["title"] for each in resources if each["path"].endswith(".parquet")}
 
@@ -223,10 +225,9 @@ class Publication:
         return write_frame(pq.read_table(pa.BufferReader(self._read(f"{name}.parquet"))), kind)
 
     def _read(self, name: str) -> bytes:
-        """A file as it was signed, whatever is exchanged meanwhile. Raises VerificationError as `verify`."""
+        """A file of the current edition as it was signed, whatever is exchanged meanwhile. Raises VerificationError."""
         from assets.publication import signature
 
-        self.verify()
         return signature.SignedFolder.open(self.folder, signature.read_public_key(self.key)).read(name)
 
     def verify(self, key: Path | str | None = None) -> "list[Identity]":

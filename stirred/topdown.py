@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assets.release.numbers import exact_fraction, positive_fraction
-from assets.topdown.anew import Histograms, estimate_units, has_exact_units, walk
+from assets.topdown.anew import Histograms, estimate_both, walk
 from assets.topdown.asking import (
     Measured,
     PlacesError,
@@ -107,17 +107,22 @@ def estimate(
     Raises NotSolvedError or NotRoundedError if a parent's children cannot be estimated, and ValueError for impossible
     levels or units.
     """
+    _require_options(measured, total_first, types_first)
     levels = list(measured.tree)
-    if not {*total_first} <= {*levels} or (types_first and (total_first or types_first not in levels[:-1])):
-        raise ValueError("total_first: levels of the tree; types_first: one above the finest, without total_first")
-    if not types_first and not all(measured.measurements.values()):
-        raise ValueError("types_first: a level without measurements is estimated with full information alone")
     stock = None if units is None else read_counts(units)
     if stock is not None and not (
         types_first and stock.shape == (len(measured.tree[levels[-1]]),) and stock.min() >= 0
     ):
         raise ValueError("units: with types_first, one number that is not negative for each of the finest places")
     return walk(measured, measured.limits, tuple(total_first), types_first, units=stock)
+
+
+def _require_options(measured: Measured, total_first: Sequence[str], types_first: str | None) -> None:
+    levels = list(measured.tree)
+    if not {*total_first} <= {*levels} or (types_first and (total_first or types_first not in levels[:-1])):
+        raise ValueError("total_first: levels of the tree; types_first: one above the finest, without total_first")
+    if not types_first and not all(measured.measurements.values()):
+        raise ValueError("types_first: a level without measurements is estimated with full information alone")
 
 
 def estimate_published(
@@ -133,12 +138,9 @@ def estimate_published(
     lean on their number of housing units, if it is exact. Raises PlacesError as `read_published`, and ValueError for
     options that do not go together."""
     measured = published if isinstance(published, Mapping) else read_published(published)
-    stock = measured[UNITS.name].limits[-1].totals if lean_on_housing_units else None
-    if lean_on_housing_units and not (types_first and has_exact_units(measured)):
-        raise ValueError("lean_on_housing_units: with types_first, and where housing units are published exactly")
-    persons = estimate(measured[PERSONS.name], total_first=total_first, types_first=types_first, units=stock)
-    units = estimate_units(measured[UNITS.name], persons if types_first else None)
-    return {PERSONS.name: persons, UNITS.name: units}
+    for own in measured.values():
+        _require_options(own, total_first, types_first)
+    return estimate_both(measured, tuple(total_first), types_first, leaning=lean_on_housing_units)
 
 
 def measure_and_estimate(

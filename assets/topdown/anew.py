@@ -100,9 +100,17 @@ def estimate_units(units: Measured, persons: Histograms | None) -> Histograms:
     return walk(replace(units, schema=UNITS_BY_OCCUPANCY, limits=free), limits, full=True)
 
 
-def has_exact_units(measured: Mapping[str, Measured]) -> bool:
-    """Whether the number of housing units of each of the finest places is exact, so that persons can lean on it."""
-    return not bool((measured[UNITS.name].limits[-1].totals == FREE).any())
+def estimate_both(
+    measured: Mapping[str, Measured], total_first: tuple[str, ...], types_first: str | None, *, leaning: bool
+) -> dict[str, Histograms]:
+    """Persons, within options that go together, and units, which agree with them under full information. Raises
+    PlacesError if persons cannot lean on the number of housing units of each of the finest places."""
+    persons, units = measured[PERSONS.name], measured[UNITS.name]
+    stock = units.limits[-1].totals if leaning else None
+    if stock is not None and (not types_first or (stock == FREE).any()):
+        raise PlacesError("lean_on_housing_units: with types_first, and where housing units are published exactly")
+    of_persons = walk(persons, persons.limits, total_first, types_first, units=stock)
+    return {PERSONS.name: of_persons, UNITS.name: estimate_units(units, of_persons if types_first else None)}
 
 
 @dataclass(frozen=True)
@@ -151,17 +159,12 @@ def write_anew(source: Source, target: Path, *, own_levels: bool, types_first: s
     types_first = types_first or (None if own_levels else levels[min(1, len(levels) - 2)])
     if types_first and (own_levels or types_first not in levels[:-1]):
         raise PlacesError(f"types_first: with full estimation, one of {', '.join(levels[:-1])}")
-    if leaning and not (types_first and has_exact_units(measured)):
-        raise PlacesError("lean_on_housing_units: with full estimation, where housing units are published exactly")
-    if own_levels and not all(measured[PERSONS.name].measurements.values()):
+    if own_levels and not all(answers for own in measured.values() for answers in own.measurements.values()):
         raise PlacesError("own_levels: a level without measurements is estimated with full information alone")
-    stock = measured[UNITS.name].limits[-1].totals if leaning else None
-    persons, units = measured[PERSONS.name], measured[UNITS.name]
-    with_totals = [level for level in levels[:-1] if any(each.query == TOTAL for each in persons.measurements[level])]
-    total_first = () if types_first else tuple(with_totals)
+    queries = measured[PERSONS.name].measurements
+    with_totals = [level for level in levels[:-1] if any(each.query == TOTAL for each in queries[level])]
     try:
-        of_persons = walk(persons, persons.limits, total_first, types_first, units=stock)
-        estimated = {PERSONS.name: of_persons, UNITS.name: estimate_units(units, of_persons if types_first else None)}
+        estimated = estimate_both(measured, () if types_first else tuple(with_totals), types_first, leaning=leaning)
     except (NotSolvedError, NotRoundedError) as error:
         raise PlacesError(f"{source.folder}: the measurements cannot be estimated so: {error}") from None
     target.parent.mkdir(parents=True, exist_ok=True)

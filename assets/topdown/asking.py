@@ -42,7 +42,7 @@ from mechanisms.topdown.schema import PERSONS, UNITS, UNITS_BY_OCCUPANCY, Schema
 
 _MEASURED, _QUERIES = "noisy_measurements", "queries"
 _LISTED = 5
-_MOST = 2**40
+MOST = 2**40
 """The most persons or units that a place may have; sums of them are exact."""
 
 
@@ -171,7 +171,7 @@ def _read_exact(
     counts = {(row["level"], row["geoid"], row.get("category", 1)): row["count"] for row in rows}
     if not due or counts.keys() != due or len(rows) != len(due):
         raise PlacesError(f"{name}: not every place of a level has its numbers once")
-    if wrong := sum(not isinstance(count, int) or not 0 <= count <= _MOST for count in counts.values()):
+    if wrong := sum(not isinstance(count, int) or not 0 <= count <= MOST for count in counts.values()):
         raise PlacesError(f"{name}: {wrong} numbers are missing, negative or over 2^40")
     found = [[counts[level, code, category] for category in range(1, size + 1)] for code in codes[level]]
     return level, np.array(found, dtype=np.int64)
@@ -205,12 +205,23 @@ def _read_answers(
     lists = rows["answers"].combine_chunks()
     if lists.type != pa.list_(pa.int32()):
         raise PlacesError(f"{_MEASURED}: answers: they are not lists of 32-bit integers")
-    lengths = lists.value_lengths().to_pylist()
+    answers = stack_lists(lists, size, pa.int32())
     if rows["number"].to_pylist() != list(range(len(codes))) or rows["geoid"].to_pylist() != list(codes):
         raise PlacesError(f"{_MEASURED}: {' '.join(of)}: not every place of the spine is measured once")
-    if lengths != [size] * len(codes) or lists.flatten().null_count:
+    if answers is None:
         raise PlacesError(f"{_MEASURED}: {' '.join(of)}: not every place has {size:,} answers")
-    return np.asarray(lists.flatten()).reshape(len(codes), size)
+    return answers
+
+
+def stack_lists(lists: pa.Array, size: int, kind: pa.DataType) -> NDArray[Any] | None:
+    """Lists of numbers as an array, shape (lists, size). None unless each has so many numbers, of this kind."""
+    if not pa.types.is_list(lists.type):
+        return None
+    numbers = lists.flatten()
+    regular = not lists.null_count and np.all(np.diff(lists.offsets.to_numpy()) == size)
+    if not regular or numbers.null_count or numbers.type != kind:
+        return None
+    return numbers.to_numpy().reshape(len(lists), size)
 
 
 def list_families(measured: Measured, total_first: Sequence[str] = ()) -> list[Families]:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.topdown.asking import Measured
+from assets.topdown.asking import MOST, Measured
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, STATE, unbounded
 from mechanisms.topdown.estimation import Measurement
@@ -38,8 +38,6 @@ _AXES = {PERSONS.name: [attribute.name for attribute in PERSONS.attributes], UNI
 _WHOLE = "*"
 _LOWER, _UPPER, _TOTAL = "hhgq_total_lb_con", "hhgq_total_ub_con", "total_con"
 _SIGNS = {_LOWER: ">=", _UPPER: "<=", _TOTAL: "="}
-_MOST = 2**40
-"""The most persons or units that an answer or a population may have; sums of them are exact."""
 
 
 class FilesError(RefusedError, ValueError):
@@ -67,7 +65,7 @@ def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str,
             if missing := [state for state in states if state not in populations]:
                 raise FilesError(f"populations: {missing[0]} is missing; there are {', '.join(states)}")
             for state in states:
-                if not isinstance(populations[state], int | np.integer) or not 0 <= populations[state] <= _MOST:
+                if not isinstance(populations[state], int | np.integer) or not 0 <= populations[state] <= MOST:
                     raise FilesError(f"populations: {state}: {populations[state]!r} is not a number of persons")
             codes = {
                 each: of_level
@@ -213,7 +211,7 @@ def _read_file(path: Path, schema: pa.Schema) -> pa.Table:
         if nulls:
             raise FilesError(f"{path}: column {name}: {nulls} values are missing")
     values = pc.min_max(pc.list_flatten(read["value"])).as_py()
-    if read.num_rows and not -_MOST <= (values["min"] or 0) <= (values["max"] or 0) <= _MOST:
+    if read.num_rows and not -MOST <= (values["min"] or 0) <= (values["max"] or 0) <= MOST:
         raise FilesError(f"{path}: column value: {values['min']} to {values['max']}, beyond ±2^40")
     return read
 

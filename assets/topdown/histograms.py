@@ -98,10 +98,12 @@ def check_counts(session: Session, counts: Table | Fragment, size: int, rows: pa
         known = cell.min(initial=0) >= 0 and cell.max(initial=0) < size
         positive = count.min(initial=1) > 0 and count.max(initial=1) <= MOST
         # They are mostly stored in order, which takes less time to see than DuckDB takes to sort them.
-        if np.any((np.diff(number) < 0) | ((np.diff(number) == 0) & (np.diff(cell) < 0))):
+        steps, within = np.diff(number), np.diff(cell)
+        if np.any((steps < 0) | ((steps == 0) & (within < 0))):
             order = np.lexsort((cell, number))
             number, cell, count = number[order], cell[order], count[order]
-        if known and positive and not np.any((np.diff(number) == 0) & (np.diff(cell) == 0)):
+            steps, within = np.diff(number), np.diff(cell)
+        if known and positive and not np.any((steps == 0) & (within == 0)):
             return Counts(number, cell, count)
     values = {"size": size, "most": MOST, "first": -(2**63), "last": 2**63 - 1, **chosen}
     found = session.row("topdown/wrong_counts", values, counts=counts, chosen=list(chosen))

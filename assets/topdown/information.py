@@ -32,7 +32,6 @@ from assets.topdown.reading import (
     Reading,
     Scope,
     StateLimits,
-    concatenate,
     flatten,
     hash_facts,
     information_table,
@@ -428,7 +427,7 @@ class _Results:
 
     def join(self) -> dict[str, Information]:
         """By histogram, all that was kept."""
-        return {histogram: concatenate(own) for histogram, own in self._kept.items()}
+        return {histogram: Information.concatenate(own) for histogram, own in self._kept.items()}
 
     def close(self) -> None:
         for writer in self._writers:

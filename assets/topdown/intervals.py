@@ -30,7 +30,6 @@ from assets.topdown.reading import (
     Reading,
     Scope,
     StateLimits,
-    concatenate,
     hash_facts,
     read_draw_id,
 )
@@ -347,7 +346,7 @@ def _join_parents(tasks: Iterator[Task], above: Mapping[str, Linear]) -> Iterato
 
 
 def _concatenate(parts: Sequence[Linear]) -> Linear:
-    information = concatenate([part.information for part in parts])
+    information = Information.concatenate([part.information for part in parts])
     return Linear(information, np.concatenate([part.most for part in parts]))
 
 

@@ -273,17 +273,6 @@ def read_part(
         yield first, last, {stream: answers[stream.measured] for stream in part.streams}
 
 
-def stack_lists(lists: pa.Array, size: int, kind: pa.DataType) -> NDArray[Any] | None:
-    """Lists of numbers as an array, shape (lists, size). None unless each has so many numbers, of this kind."""
-    if not pa.types.is_list(lists.type):
-        return None
-    numbers = lists.flatten()
-    regular = not lists.null_count and np.all(np.diff(lists.offsets.to_numpy()) == size)
-    if not regular or numbers.null_count or numbers.type != kind:
-        return None
-    return numbers.to_numpy().reshape(len(lists), size)
-
-
 def compute_stored_version(session: Session, release: TopDownRelease) -> str:
     streams = read_streams(session, release)
     return hash_parts(streams, [_hash_stored(session, release, streams)])

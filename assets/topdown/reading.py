@@ -313,11 +313,6 @@ class Reading:
         return tuple(Measurement(query.query, query.variance, answers[query]) for query in own)
 
 
-def concatenate(parts: Sequence[Information]) -> Information:
-    """The information about the places of all parts."""
-    return Information(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
-
-
 class InformationDigest:
     """The SHA-256 of information about places in order, which does not depend on how many are added at a time."""
 

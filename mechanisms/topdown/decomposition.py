@@ -18,7 +18,7 @@ Results determine published bytes. Therefore everything is written as plain loop
 on all machines, unlike LAPACK and BLAS.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -149,6 +149,11 @@ class Information:
 
     def between(self, first: int, last: int) -> "Information":
         return Information(self.present[first:last], self.estimate[first:last], self.variance[first:last])
+
+    @staticmethod
+    def concatenate(parts: Sequence["Information"]) -> "Information":
+        """The information about the places of all parts."""
+        return Information(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 @njit(cache=True, nogil=True)

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.stage import LazyRecipes, Recipes
 from assets.tabulation.asset import build_tables
+from assets.topdown.asking import stack_lists
 from assets.topdown.dhc.given import read_units
 from assets.topdown.dhc.products import cell_names
 from assets.topdown.dhc.release import LINEAR, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.intervals import DIGITS, name_cells
-from assets.topdown.measurements import stack_lists
 from assets.topdown.release import INTERVALS
 from assets.topdown.spine import read_codes, read_tree
 from mechanisms.topdown.dhc.design import SCHEMAS

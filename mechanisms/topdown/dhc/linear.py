@@ -446,7 +446,7 @@ def fit_redistricting(
                 below.append(linear)
         yield tuple(map(np.concatenate, zip(*parts, strict=True)))  # type: ignore[misc]
         if below:
-            above = _join(below)
+            above = Information.concatenate(below)
 
 
 def fit_unions(
@@ -461,11 +461,7 @@ def fit_unions(
     parts = list[tuple[Floats, Floats]]()
     for begin in range(0, len(unions), _PARENTS_AT_A_TIME):
         united = [unite(families, informed, [*above, own]) for own in unions[begin : begin + _PARENTS_AT_A_TIME]]
-        linear = _join(united)
+        linear = Information.concatenate(united)
         parts.append((sum_cells(sums, linear)[0], covary_sums(split, counted, linear)))
     estimates, covariances = zip(*parts, strict=True)
     return np.concatenate(estimates), np.concatenate(covariances)
-
-
-def _join(parts: Sequence[Information]) -> Information:
-    return Information(*map(np.concatenate, zip(*(vars(each).values() for each in parts), strict=True)))
