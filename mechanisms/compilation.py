@@ -62,7 +62,7 @@ def compile_kernels() -> None:
     table.look_up(ones, ones)
     text = np.frombuffer(b"0", dtype=np.uint8), np.array([0, 1])
     sum_of_digests(b"", *text)
-    write_lines(text, ones[None], [0, 2])
+    write_lines(text, ones[:, None], [0, 2])
     delimited.form([np.frombuffer(b"0", dtype=np.uint8)], 1, 1)
 
 

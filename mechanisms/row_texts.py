@@ -25,12 +25,16 @@ def write_lines(
         digits: by column, the digits after the decimal point.
         separator: an ASCII character.
 
-    Raises ValueError if a number is −2⁶³.
+    Raises ValueError if a number is −2⁶³, a shape is another one, or a text lies outside the texts.
     """
     if columns.size and columns.min() == np.iinfo(np.int64).min:
         raise ValueError("numbers lie above -2^63")
     texts, bounds = begins
     rows = len(bounds) - 1
+    if columns.shape != (len(digits), rows):
+        raise ValueError(f"{len(digits)} columns of {rows} rows are expected, not numbers of shape {columns.shape}")
+    if not 0 <= bounds[0] <= bounds[-1] <= len(texts):
+        raise ValueError(f"no text of {len(texts)} bytes begins at {bounds[0]} and ends at {bounds[-1]}")
     longest = rows * (1 + sum(_DIGITS + 2 + own for own in digits)) + int(bounds[-1] - bounds[0])
     lines = np.empty(longest, dtype=np.uint8)
     # One type for each argument, so that the kernel is compiled only once.

@@ -58,6 +58,13 @@ def test_the_set_up_compiles_every_kernel(lacking: list[str]) -> None:
 
 
 @pytest.mark.prove
+def test_the_set_up_keeps_within_its_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong program: an input of another shape than its kernel's, which corrupts memory and crashes some runs only."""
+    monkeypatch.setenv("NUMBA_BOUNDSCHECK", "1")
+    run_kernels(tmp_path, "set-up")
+
+
+@pytest.mark.prove
 def test_after_the_set_up_no_release_compiles_anything(cache: Path, lacking: list[str], tmp_path: Path) -> None:
     """The process that runs the release reports what it compiles. What its workers compiled would be in the cache."""
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}

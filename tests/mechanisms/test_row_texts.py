@@ -42,3 +42,12 @@ def test_any_numbers_with_any_digits(case: tuple[list[int], list[tuple[bytes, li
 def test_the_one_number_without_an_opposite_is_refused() -> None:
     with pytest.raises(ValueError, match="above -2\\^63"):
         written([b""], [[-LARGEST - 1]], [0])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "shape"), [([0, 1], (1, 2)), ([0, 1], (2, 1)), ([0, 1], (1, 0)), ([0, 2], (1, 1)), ([-1, 1], (1, 1))]
+)
+def test_no_line_is_written_from_outside_the_arrays(bounds: list[int], shape: tuple[int, int]) -> None:
+    """Wrong program: columns and rows exchanged; the kernel then reads and writes whatever lies beside its arrays."""
+    with pytest.raises(ValueError, match=r"of shape|no text of 1 bytes"):
+        write_lines((np.frombuffer(b"0", dtype=np.uint8), np.array(bounds)), np.ones(shape, dtype=np.int64), [0])
