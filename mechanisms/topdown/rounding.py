@@ -22,13 +22,10 @@ costs are integers, so there are no tolerances.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-
-from mechanisms.topdown.schema import add_up
 
 Bounds = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The least and the greatest answers to a query, shape (children, marginal cells) each."""
@@ -43,25 +40,6 @@ the real-valued step would decide between coarse answers that are equally near, 
 
 class NotRoundedError(ArithmeticError):
     """No nearby integers replace the histograms, or the solver did not find them."""
-
-
-@dataclass(frozen=True)
-class _Answers:
-    """The real answers to a query and the integers allowed: `base`, one more where `up`, one less where `down`."""
-
-    nodes: NDArray[np.int64]
-    real: NDArray[np.float64]
-    base: NDArray[np.int64]
-    up: NDArray[np.bool_]
-    down: NDArray[np.bool_]
-
-    def chosen(self, choices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The answers after the choices; `choices` lists those up first."""
-        answers = self.base.copy()
-        ups = int(self.up.sum())
-        answers[self.up] += choices[:ups]
-        answers[self.down] -= choices[ups:]
-        return answers
 
 
 def round_children(
@@ -79,92 +57,134 @@ def round_children(
         parent: shape (cells,): the children's sum; None at the root.
         bounds: by query of the chain; None for a query without bounds. A fixed total has equal bounds.
     """
-    maps = [np.asarray(nodes, dtype=np.int64) for nodes in chain] + [np.arange(x.shape[1])]
-    limits = [*bounds, None]
-    for widened in (False, True):
-        levels = [_answers(x, nodes, limit, widened) for nodes, limit in zip(maps, limits, strict=True)]
-        choices = _choices(levels, parent)
-        if choices is not None:
-            rounded = [level.chosen(own) for level, own in zip(levels, choices, strict=True)]
-            _require(rounded, maps, parent, limits)
-            return rounded[-1]
-    raise NotRoundedError(f"{x.shape[0]} children of {x.shape[1]} cells: no integers within 1 meet the constraints")
-
-
-def _answers(x: NDArray[np.float64], nodes: NDArray[np.int64], limits: Bounds | None, widened: bool) -> _Answers:
-    real = add_up(x, nodes, int(nodes.max(initial=-1)) + 1)
-    nearest = np.rint(real)
-    near = np.abs(real - nearest) <= NEAR
-    below = np.where(near, nearest, np.floor(real)).astype(np.int64)
-    least, greatest = limits or (np.zeros_like(below), np.full_like(below, np.iinfo(np.int64).max))
-    base = np.clip(below, least, greatest)
-    free = base == below
-    up = free & (~near | widened) & (base < greatest)
-    return _Answers(nodes, real, base, up, free & near & widened & (base > least))
-
-
-def _choices(levels: Sequence[_Answers], parent: NDArray[np.int64] | None) -> list[NDArray[np.int64]] | None:
-    """By level, the choices taken, each 0 or 1; None if none meet the constraints. A choice up is a flow from the node
-    of the coarser answer, of which its own is a part, to its own node. A cell has no node of its own: it leads to that
-    of the parent's cell, or back to the root. A choice down flows the other way."""
-    tails, heads, stages, costs, balances = [], [], [], [], [np.zeros(1, dtype=np.int64)]
-    above = np.zeros((len(levels[0].base), 1), dtype=np.int64)
-    first = 1
-    for stage, level in enumerate(levels):
-        children, nodes = level.base.shape
-        part_of = np.zeros(nodes, dtype=np.int64)
-        if stage:
-            coarser = levels[stage - 1]
-            part_of[level.nodes] = coarser.nodes
-            balances.append((coarser.base - add_up(level.base, part_of, coarser.base.shape[1])).ravel())
-        above = above[:, part_of]
-        if stage < len(levels) - 1:
-            own = np.arange(first, first + children * nodes).reshape(children, nodes)
-            first += children * nodes
-        elif parent is not None:
-            own = np.tile(np.arange(first, first + nodes), (children, 1))
-            balances.append(level.base.sum(axis=0) - parent)
-        else:
-            own = np.zeros((children, nodes), dtype=np.int64)
-        for chosen, sign, tail, head in ((level.up, 1, above, own), (level.down, -1, own, above)):
-            real, base = level.real[chosen], level.base[chosen]
-            tails.append(tail[chosen])
-            heads.append(head[chosen])
-            costs.append(np.rint((np.abs(base + sign - real) - np.abs(base - real)) * _UNIT).astype(np.int64))
-            stages.append(np.full(len(base), stage))
-        above = own
-    every_tail, every_head, balance = np.concatenate(tails), np.concatenate(heads), np.concatenate(balances)
-    used = np.zeros(len(balance), dtype=bool)
-    used[0] = used[every_tail] = used[every_head] = True
-    if balance[~used].any():
-        return None
-    number = np.cumsum(used) - 1
-    flow = cheapest_flow(
-        number[every_tail], number[every_head], np.concatenate(stages), np.concatenate(costs), balance[used]
-    )
-    if flow is None:
-        return None
-    of_levels = np.cumsum([len(up) + len(down) for up, down in zip(tails[::2], tails[1::2], strict=True)])
-    return np.split(flow, of_levels[:-1])
-
-
-def _require(
-    rounded: Sequence[NDArray[np.int64]],
-    maps: Sequence[NDArray[np.int64]],
-    parent: NDArray[np.int64] | None,
-    bounds: Sequence[Bounds | None],
-) -> None:
-    """Check all constraints in integers, whatever the solver's tolerances."""
-    histograms = rounded[-1]
-    sound = bool(np.all(histograms >= 0))
-    if parent is not None:
-        sound &= np.array_equal(histograms.sum(axis=0), parent)
-    for answers, nodes, limits in zip(rounded, maps, bounds, strict=True):
-        sound &= np.array_equal(add_up(histograms, nodes, answers.shape[1]), answers)
+    children, cells = x.shape
+    maps = np.array([*chain, np.arange(cells)], dtype=np.int64).reshape(len(chain) + 1, cells)
+    begins = np.concatenate([[0], np.cumsum(maps.max(axis=1, initial=-1) + 1)])
+    least = np.zeros((children, begins[-1]), dtype=np.int64)
+    greatest = np.full(least.shape, np.iinfo(np.int64).max)
+    for number, limits in enumerate(bounds):
         if limits is not None:
-            sound &= bool(np.all((limits[0] <= answers) & (answers <= limits[1])))
-    if not sound:
-        raise NotRoundedError(f"{histograms.shape[0]} children of {histograms.shape[1]} cells: a constraint is not met")
+            least[:, begins[number] : begins[number + 1]], greatest[:, begins[number] : begins[number + 1]] = limits
+    sums = np.empty(0, np.int64) if parent is None else np.require(parent, np.int64, ["C", "W"])
+    reals = np.require(x, np.float64, ["C", "W"])
+    for widened in (False, True):
+        real, base, up, down = _answer(reals, maps, begins, least, greatest, widened)
+        tails, heads, stages, costs, balances = _list_arcs(real, base, up, down, maps, begins, sums)
+        flow = cheapest_flow(tails, heads, stages, costs, balances) if len(balances) else None
+        if flow is not None:
+            _choose(base, up, down, begins, flow)
+            if not _meets(base, maps, begins, sums, least, greatest):
+                raise NotRoundedError(f"{children} children of {cells} cells: a constraint is not met")
+            return base[:, begins[-2] :]
+    raise NotRoundedError(f"{children} children of {cells} cells: no integers within 1 meet the constraints")
+
+
+@njit(cache=True, nogil=True)
+def _answer(x, maps, begins, least, greatest, widened):  # type: ignore[no-untyped-def]
+    """The real answers to all queries next to each other, shape (children, answers), and the integers allowed: `base`,
+    one more where `up`, one less where `down`."""
+    real, base = np.zeros(least.shape), np.empty(least.shape, np.int64)
+    up, down = np.zeros(least.shape, np.bool_), np.zeros(least.shape, np.bool_)
+    for c in range(x.shape[0]):
+        for stage in range(maps.shape[0]):
+            for k in range(x.shape[1]):
+                real[c, begins[stage] + maps[stage, k]] += x[c, k]
+        for m in range(real.shape[1]):
+            nearest = np.rint(real[c, m])
+            near = abs(real[c, m] - nearest) <= NEAR
+            below = np.int64(nearest if near else np.floor(real[c, m]))
+            base[c, m] = min(max(below, least[c, m]), greatest[c, m])
+            if base[c, m] == below:
+                up[c, m] = (not near or widened) and below < greatest[c, m]
+                down[c, m] = near and widened and below > least[c, m]
+    return real, base, up, down
+
+
+@njit(cache=True, nogil=True)
+def _list_arcs(real, base, up, down, maps, begins, parent):  # type: ignore[no-untyped-def]
+    """The choices as arcs, as `cheapest_flow` takes them, query by query, those up first; without any balances if none
+    can meet the constraints. A choice up is a flow from the node of the coarser answer, of which its own is a part, to
+    its own node. A cell has no node of its own: it leads to that of the parent's cell, or back to the root. A choice
+    down flows the other way."""
+    children, last = base.shape[0], maps.shape[0] - 1
+    balance = np.zeros(1 + children * begins[last] + parent.size, np.int64)
+    used = np.zeros(balance.size, np.bool_)
+    arcs = up.sum() + down.sum()
+    tails, heads = np.empty(arcs, np.int64), np.empty(arcs, np.int64)
+    stages, costs = np.empty(arcs, np.int64), np.empty(arcs, np.int64)
+    used[0], at, first, above = True, 0, 1, 0
+    for stage in range(last + 1):
+        begin, nodes = begins[stage], begins[stage + 1] - begins[stage]
+        coarser = begins[stage] - begins[stage - 1] if stage else 0
+        part_of = np.zeros(nodes, np.int64)
+        if stage:
+            for k in range(maps.shape[1]):
+                part_of[maps[stage, k]] = maps[stage - 1, k]
+        for sign in (1, -1):
+            allowed = up if sign > 0 else down
+            for c in range(children):
+                for m in range(nodes):
+                    if not allowed[c, begin + m]:
+                        continue
+                    tail = above + c * coarser + part_of[m] if stage else 0
+                    head = first + (c * nodes + m if stage < last else m) if stage < last or parent.size else 0
+                    tails[at], heads[at] = (tail, head) if sign > 0 else (head, tail)
+                    own, value = base[c, begin + m], real[c, begin + m]
+                    costs[at] = np.int64(np.rint((abs(own + sign - value) - abs(own - value)) * _UNIT))
+                    stages[at] = stage
+                    used[tail] = used[head] = True
+                    at += 1
+        for c in range(children):
+            for m in range(nodes):
+                if stage:
+                    balance[above + c * coarser + part_of[m]] -= base[c, begin + m]
+                if stage < last:
+                    balance[first + c * nodes + m] += base[c, begin + m]
+                elif parent.size:
+                    balance[first + m] += base[c, begin + m]
+        above = first
+        first += children * nodes
+    for k in range(parent.size):
+        balance[above + k] -= parent[k]
+    number = np.cumsum(used) - 1
+    for node in range(balance.size):
+        if balance[node] != 0 and not used[node]:
+            return tails, heads, stages, costs, balance[:0]
+    return number[tails], number[heads], stages, costs, balance[used]
+
+
+@njit(cache=True, nogil=True)
+def _choose(base, up, down, begins, flow):  # type: ignore[no-untyped-def]
+    """Add the choices, in the order of `_list_arcs`, to the answers."""
+    at = 0
+    for stage in range(begins.size - 1):
+        for sign in (1, -1):
+            allowed = up if sign > 0 else down
+            for c in range(base.shape[0]):
+                for m in range(begins[stage], begins[stage + 1]):
+                    if allowed[c, m]:
+                        base[c, m] += sign * flow[at]
+                        at += 1
+
+
+@njit(cache=True, nogil=True)
+def _meets(answers, maps, begins, parent, least, greatest):  # type: ignore[no-untyped-def]
+    """Whether integers meet all constraints, whatever led to them."""
+    cells = begins[-2]
+    sums = np.zeros(begins[-1], np.int64)
+    left = parent.copy()
+    for c in range(answers.shape[0]):
+        sums[:] = 0
+        for k in range(maps.shape[1]):
+            count = answers[c, cells + k]
+            if parent.size:
+                left[k] -= count
+            for stage in range(maps.shape[0]):
+                sums[begins[stage] + maps[stage, k]] += count
+        for m in range(sums.size):
+            if answers[c, m] != sums[m] or not max(least[c, m], 0) <= answers[c, m] <= greatest[c, m]:
+                return False
+    return not left.any()
 
 
 _UNLIMITED = 1 << 60
