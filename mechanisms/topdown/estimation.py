@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from mechanisms.topdown.decomposition import Decomposition, Information
@@ -33,6 +34,11 @@ class Measurement:
     query: str
     variance: Fraction
     answers: NDArray[np.signedinteger[Any]]
+
+    @property
+    def precision(self) -> float:
+        """1/σ², correctly rounded."""
+        return self.variance.denominator / self.variance.numerator
 
 
 @dataclass(frozen=True)
@@ -241,7 +247,7 @@ def _within_bounds(family: _Family, measurements: Sequence[Measurement], total_f
     queries = []
     for name, measurement in by_name.items():
         marginal, cells = _renumber(family.schema.marginal(name).cells[support])
-        queries.append(Query(cells, float(1 / measurement.variance), measurement.answers[:, marginal]))
+        queries.append(Query(cells, measurement.precision, measurement.answers[:, marginal]))
     solutions.append(solve(queries, constraints))
     return Estimate(_round(family, solutions[-1].x), tuple(solutions))
 
@@ -338,12 +344,15 @@ def _solve_totals(total: Measurement, constraints: Constraints, groups: NDArray[
     count = len(constraints.starts) - 1
     sums = None if constraints.parent is None else np.bincount(groups, weights=constraints.parent, minlength=count)
     coarse = Constraints(sums, np.arange(count + 1), constraints.lower, constraints.upper, constraints.totals)
-    query = Query(np.zeros(count, dtype=np.int32), float(1 / total.variance), total.answers.astype(np.float64))
+    query = Query(np.zeros(count, dtype=np.int32), total.precision, total.answers.astype(np.float64))
     return solve([query], coarse)
 
 
-def _renumber(nodes: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+@njit(cache=True, nogil=True)
+def _renumber(nodes):  # type: ignore[no-untyped-def]
     """The marginal cells that occur, and the position of each cell's marginal cell among them."""
-    occurs = np.zeros(nodes.max(initial=-1) + 1, dtype=np.bool_)
-    occurs[nodes] = True
-    return np.flatnonzero(occurs).astype(np.int32), (np.cumsum(occurs, dtype=np.int32) - 1)[nodes]
+    position = np.full(nodes.max() + 1 if nodes.size else 0, -1, np.int32)
+    position[nodes] = 0
+    occurring = np.flatnonzero(position == 0).astype(np.int32)
+    position[occurring] = np.arange(occurring.size)
+    return occurring, position[nodes]

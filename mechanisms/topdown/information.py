@@ -83,7 +83,7 @@ def inform(below: Families, information: Information | None, measurements: Seque
         primed = fix_totals(information, fixed)
         variance, estimate = _sum_children(primed.estimate, primed.variance, starts)
         present = np.logical_or.reduceat(information.present, starts[:-1], axis=0)
-    precision = split.add_precisions((each.query, float(1 / each.variance)) for each in measurements)
+    precision = split.add_precisions((each.query, each.precision) for each in measurements)
     own = 0.0 * estimate
     if measurements:
         own = _weigh(split, measurements, [each.answers for each in measurements], present)
@@ -264,7 +264,7 @@ def _inform_alone(
     present: NDArray[np.bool_],
 ) -> Information:
     """Estimates from answers to the queries of some measurements. The covariances are those of a single place."""
-    precision = split.add_precisions((each.query, float(1 / each.variance)) for each in measurements)
+    precision = split.add_precisions((each.query, each.precision) for each in measurements)
     firsts, number = _number_patterns(present)
     inverses = _invert_precisions(precision, present[firsts])
     weighted = _weigh(split, measurements, answers, present)
@@ -296,7 +296,7 @@ def _weigh(
     marginals = [split.schema.marginal(each.query) for each in measurements]
     offsets = np.cumsum([0, *(marginal.size for marginal in marginals)])
     maps = np.array([own.cells + offset for own, offset in zip(marginals, offsets, strict=False)], dtype=np.int64)
-    weights = np.array([float(1 / each.variance) for each in measurements])
+    weights = np.array([each.precision for each in measurements])
     every = np.concatenate(answers, axis=1)
     weighted = np.zeros((len(every), split.kept.size, split.summed.size))
     kept, summed = (marginal.cells.astype(np.int64) for marginal in (split.kept, split.summed))

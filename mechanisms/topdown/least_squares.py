@@ -139,7 +139,8 @@ def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints, with
         quadratic = tuple(vars(objective).values())[:-2]
     else:
         answers = _gather(objective, children, cells)
-        detailed = [query for query in objective if len(np.unique(query.cells)) == cells]
+        wide = (query for query in objective if query.measured.shape[1] >= cells)
+        detailed = [query for query in wide if len(np.unique(query.cells)) == cells]
         curvature = np.zeros(children) + sum(query.precision for query in detailed)
         if detailed:
             start = detailed[0].measured[:, detailed[0].cells]
