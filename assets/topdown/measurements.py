@@ -210,11 +210,16 @@ def read_answers(
     """The stored answers in the places from `first` up to `last`, by query of one histogram and level, shape (places,
     marginal cells). If it is strict, answers to other queries are an error.
 
-    Raises GridError unless each of these places is stored exactly once for each query, with an answer for every cell.
+    Raises GridError unless each of these places is stored exactly once for each query, with an answer for every cell, a
+    32-bit integer.
     """
     values = {"histogram": measured[0].histogram, "level": measured[0].level, "first": first, "last": last}
     values |= {} if strict else {"queries": [query.query for query in measured]}
-    names = {"measurements": release.public(MEASUREMENTS), "strict": strict}
+    table = release.public(MEASUREMENTS)
+    # In a statement, lists of smaller integers would become these.
+    if session.columns(table).get("answers") != "INTEGER[]":
+        raise GridError(f"{table}: answers: they are not lists of 32-bit integers")
+    names = {"measurements": table, "strict": strict}
     rows, where = session.arrow("topdown/measured", values, **names), f"{measured[0].histogram} {measured[0].level}"
     # Forged statistics of the table could make DuckDB leave out this part's rows, and let others through.
     if any(
@@ -228,13 +233,16 @@ def read_answers(
     if not declared.keys() >= set(known):
         raise GridError(f"{release.schema}: {where}: undeclared queries")
     sizes = np.array([declared[name].marginal.size for name in known], dtype=np.int64)[codes]
+    if not np.array_equal(rows["size"].fill_null(-1).to_numpy(), sizes):
+        raise GridError(f"{release.schema}: {where}: lists with other numbers of answers than their queries have")
     ends = np.cumsum(sizes + 1)
     begins = ends - sizes
     lists = session.arrow("topdown/answers", values, **names)["answer"]
-    whole = lists.type == pa.int32() and not lists.null_count and len(lists) == ends[-1:].sum()
-    flat = lists.to_numpy() if whole else np.empty(0, np.int32)
-    if not whole or np.any(flat[begins - 1] != sizes):
-        raise GridError(f"{release.schema}: {where}: lists with other numbers of answers than their queries have")
+    if lists.type != pa.int32() or lists.null_count or len(lists) != ends[-1:].sum():
+        raise GridError(f"{release.schema}: {where}: lists without a number for every cell")
+    flat = lists.to_numpy()
+    if not np.array_equal(flat[begins - 1], rows["mark"].to_numpy()):
+        raise GridError(f"{release.schema}: {where}: the rows are others each time that they are read")
     numbers, answers = rows["number"].fill_null(-1).to_numpy() - first, {}
     for query in measured:
         own = np.flatnonzero(codes == known.index(query.query)) if query.query in known else codes[:0]
@@ -248,7 +256,7 @@ def read_answers(
 
 
 def _take_lists(flat: NDArray[np.int32], begins: NDArray[np.int64], size: int) -> NDArray[np.int32]:
-    """Lists that begin at these positions, shape (lists, size). Most follow each other, with lengths in between."""
+    """Lists that begin at these positions, shape (lists, size). Most follow each other, with marks in between."""
     lists, done = np.empty((len(begins), size), np.int32), 0
     for run in np.split(begins, np.flatnonzero(np.diff(begins) != size + 1) + 1):
         if run.size:

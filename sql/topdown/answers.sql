@@ -1,4 +1,4 @@
--- The noisy answers of `topdown/measured` in its order, one after the other, each list after its length. DuckDB hands over
--- lists as such in twice the time.
-SELECT unnest(list_prepend(len(answers)::INTEGER, answers)) AS answer
+-- The noisy answers of `topdown/measured`, one after the other, each list after its mark. DuckDB hands over lists as such in
+-- twice the time.
+SELECT unnest(list_prepend({% include 'topdown/mark.sql' %}, answers)) AS answer
 {% include 'topdown/chosen_answers.sql' %}

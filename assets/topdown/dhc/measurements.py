@@ -263,7 +263,7 @@ def hash_answers(answers: Iterable[tuple[Batch, Answers]]) -> str:
 
 class Stored:
     """The stored answers of a histogram at a level, or in some of its places, which are then counted from 0; to some
-    queries, or to all. Raises GridError for answers that are not stored as numbers in lists, or are stored twice."""
+    queries, or to all. Raises GridError for answers that are not lists of 32-bit integers, or are stored twice."""
 
     def __init__(
         self, session: Session, release: DHCRelease, schema: Schema, level: Level, queries: Sequence[str] = ()
@@ -277,7 +277,7 @@ class Stored:
             f"{release.schema}: {schema.name} {level.name}: not every place is measured once in the cells that are read"
         )
         lists = [rows[name].combine_chunks() for name in ("cells", "answers")]
-        if any(each.null_count or each.flatten().null_count for each in lists):
+        if any(each.type != pa.list_(pa.int32()) or each.null_count or each.flatten().null_count for each in lists):
             raise self.wrong
         self._starts = [each.offsets.to_numpy() for each in lists]
         self._numbers = [each.values.to_numpy() for each in lists]

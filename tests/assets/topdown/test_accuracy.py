@@ -3,6 +3,7 @@
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -181,30 +182,44 @@ def test_a_missing_measurement_is_said(tmp_path: Path, lacking: str) -> None:
         measured(made)
 
 
-def test_an_answer_that_moves_to_the_next_list_is_said(tmp_path: Path) -> None:
-    """Told apart from: answers cut by the lengths that queries have, as many of them as there should be."""
+def test_lists_of_another_length_or_type_are_refused(tmp_path: Path) -> None:
+    """Told apart from: answers cut by the lengths that queries have, as many of them as there should be; the type of
+    what a statement makes of the stored lists."""
     made, _, _ = filled(tmp_path)
+    table = made.release.public("noisy_measurements")
     longer = "CASE number WHEN 2 THEN answers || [0::INTEGER] WHEN 3 THEN answers[2:] ELSE answers END"
-    made.change(made.release.public("noisy_measurements"), f"UPDATE {{}} SET answers = {longer} WHERE level = 'Block'")
-    with pytest.raises(GridError, match="other numbers of answers"):
-        measured(made)
+    for change, message in (
+        (f"UPDATE {{}} SET answers = {longer} WHERE level = 'Block'", "other numbers of answers"),
+        ("UPDATE {} SET answers = list_transform(answers, lambda answer: NULL)", "without a number for every cell"),
+        ("ALTER TABLE {} ALTER answers TYPE SMALLINT[]", "not lists of 32-bit integers"),
+    ):
+        made.change(table, change)
+        with pytest.raises(GridError, match=message):
+            measured(made)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [({"level": "US"}, "of another level"), ({"first": -8}, "other places")]
+    ("change", "message"),
+    [({"level": "US"}, "of another level"), ({"first": -8}, "other places"), ({"marks": 1}, "others each time")],
 )
-def test_answers_that_forged_statistics_let_through_are_refused(
+def test_answers_that_a_forged_table_lets_through_are_refused(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
-    """Told apart from: by position alone, in which -8 is the first of eight places as 0 is."""
+    """By its statistics, or as a view whose rows come in another order each time. Told apart from: by position alone,
+    in which -8 is the first of eight places as 0 is."""
     made, _, _ = filled(tmp_path)
     query = made.release.design.measured_at("persons", "Block")[0]
-    given = {"histogram": "persons", "level": "Block", "first": 0} | change
+    given = {"histogram": "persons", "level": "Block", "first": 0, "marks": 0} | change
     size = query.marginal.size
     columns = {"histogram": [given["histogram"]] * 8, "level": [given["level"]] * 8, "query": [query.query] * 8}
-    rows = pa.table(columns | {"number": list(range(given["first"], given["first"] + 8))})
-    answers = pa.table({"answer": pa.array([size, *[1] * size] * 8, pa.int32())})
-    session: Any = SimpleNamespace(arrow=lambda name, *_, **__: answers if name == "topdown/answers" else rows)
+    columns |= {"number": list(range(given["first"], given["first"] + 8)), "size": [size] * 8, "mark": list(range(8))}
+    rows = pa.table(columns)
+    lists = [[(mark + given["marks"]) % 8, *[1] * size] for mark in range(8)]
+    answers = pa.table({"answer": pa.array(chain.from_iterable(lists), pa.int32())})
+    session: Any = SimpleNamespace(
+        columns=lambda table: {"answers": "INTEGER[]"},
+        arrow=lambda name, *_, **__: answers if name == "topdown/answers" else rows,
+    )
     with pytest.raises(GridError, match=message):
         read_answers(session, made.release, [query], 0, 8, strict=True)
 
