@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from assets.publication.tables import PublishedTables
 from assets.release.published import ERRORS
 from assets.table_builder.release import BETWEEN, CATEGORIES, HYPERCUBE, LARGER_PLACES, NUMBER, P_TABLE, TABLES
 from mechanisms.table_builder.asking import Answer, Question, QuestionError, means
@@ -283,35 +283,35 @@ def fitted_numbers(
     return {design.inner: np.rint(inner * float(grid) * PARTS_OF_ONE).astype(np.int64)}
 
 
-def read_labels(folder: Path) -> dict[str, dict[str, str]]:
+def read_labels(files: PublishedTables) -> dict[str, dict[str, str]]:
     """By variable of a published hypercube, its categories as text with their labels, for those that have one."""
     labels: dict[str, dict[str, str]] = {}
-    for row in pq.read_table(folder / f"{CATEGORIES}.parquet").to_pylist():
+    for row in files.read(CATEGORIES).to_pylist():
         if row["label"] and row["category"] is not None:
             labels.setdefault(row["variable"], {})[row["category"]] = row["label"]
-    for row in _read_larger_places(folder):
+    for row in _read_larger_places(files):
         if row["label"]:
             labels.setdefault(row["larger"], {})[row["place"]] = row["label"]
     return labels
 
 
-def _read_larger_places(folder: Path) -> list[dict[str, Any]]:
+def _read_larger_places(files: PublishedTables) -> list[dict[str, Any]]:
     """The rows of the table of larger places, in the order of their numbers; none if there is no such table."""
-    path = folder / f"{LARGER_PLACES}.parquet"
-    rows = pq.read_table(path).to_pylist() if path.exists() else []
+    rows = files.read(LARGER_PLACES).to_pylist() if LARGER_PLACES in files else []
     return sorted(rows, key=lambda row: (row["place_number"], row["number"]))
 
 
-def read_publication(folder: Path) -> Publication:
-    """The publication in a folder. Raises QuestionError if the folder has none of a hypercube, or as `as_parts`."""
+def read_publication(files: PublishedTables) -> Publication:
+    """A publication from its tables. Raises QuestionError if they are none of a hypercube, or as `as_parts`, and
+    VerificationError."""
     try:
-        return _read(folder)
+        return _read(files)
     except QuestionError:
         raise
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         raise QuestionError(
-            f"{folder}: this is not a publication of a hypercube: its tables are its files; for sums of places of "
-            "redistricting data, use --places"
+            f"{files.folder}: this is not a publication of a hypercube: its tables are its files; for sums of places "
+            "of redistricting data, use --places"
         ) from None
 
 
@@ -320,7 +320,7 @@ def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = 
 
     `Publication.ask` explains `by` and `where`. Raises QuestionError as it and `read_publication` do.
     """
-    frame = read_publication(Path(folder)).ask(by, where or {}).to_pandas()
+    frame = read_publication(PublishedTables(Path(folder))).ask(by, where or {}).to_pandas()
     return frame.astype(dict.fromkeys(ERRORS, float))
 
 
@@ -349,28 +349,29 @@ def _design(tables: list[dict[str, Any]], categories: Mapping[str, Sequence[str]
     )
 
 
-def read_categories(folder: Path) -> tuple[dict[str, list[str]], dict[str, tuple[str, list[int]]], dict[str, pa.Array]]:
+def read_categories(
+    files: PublishedTables,
+) -> tuple[dict[str, list[str]], dict[str, tuple[str, list[int]]], dict[str, pa.Array]]:
     """By variable its categories, in order and as text; by larger place the variable that lies in it and where each
     category does; and the larger places themselves."""
     texts: dict[str, list[str]] = {}
-    categories = pq.read_table(folder / f"{CATEGORIES}.parquet")
+    categories = files.read(CATEGORIES)
     for row in categories.sort_by([("variable", "ascending"), ("number", "ascending")]).to_pylist():
         texts.setdefault(row["variable"], []).append(row["category"])
     larger: dict[str, tuple[str, list[int]]] = {}
     places: dict[str, dict[int, str]] = {}
-    for row in _read_larger_places(folder):
+    for row in _read_larger_places(files):
         _, lies_in = larger.setdefault(row["larger"], (row["variable"], [0] * len(texts[row["variable"]])))
         lies_in[row["number"]] = row["place_number"]
         places.setdefault(row["larger"], {})[row["place_number"]] = row["place"]
     return texts, larger, {name: pa.array([*by_number.values()], pa.string()) for name, by_number in places.items()}
 
 
-def _read(folder: Path) -> Publication:
-    tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
-    texts, larger, places = read_categories(folder)
-    changes = folder / f"{P_TABLE}.parquet"
-    design = _design(tables, texts, _p_table(pq.read_table(changes)) if changes.exists() else None)
-    rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
+def _read(files: PublishedTables) -> Publication:
+    tables = files.read(TABLES).to_pylist()
+    texts, larger, places = read_categories(files)
+    design = _design(tables, texts, _p_table(files.read(P_TABLE)) if P_TABLE in files else None)
+    rows = files.read(HYPERCUBE)
     fitted = design.margins is Margins.FITTED
     grid = Fraction(str(tables[0]["grid"]))
     step = None if fitted else parts_of_step(grid)
@@ -417,20 +418,20 @@ def least_variance(published: Mapping[str, Publication], by: Sequence[str], wher
 
 
 def answer(
-    folders: Sequence[Mapping[str, Path]], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
+    published: Sequence[Mapping[str, PublishedTables]], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
 ) -> tuple[list[str], pa.Table]:
     """The names of the hypercubes that answer, and their answer: sums, or means of one by the other.
 
-    Folders of the hypercubes that may answer are given by name, in a second mapping for means. `Publication.ask`
+    The tables of the hypercubes that may answer are given by name, in a second mapping for means. `Publication.ask`
     explains `by` and `where`. Raises QuestionError if none can answer.
     """
     answering = []
-    for by_name in folders:
+    for by_name in published:
         # Those of quantiles and moments have no cells to add up.
-        of_cells = {name: folder for name, folder in by_name.items() if (folder / f"{HYPERCUBE}.parquet").exists()}
-        published = {name: read_publication(folder) for name, folder in (of_cells or by_name).items()}
-        name = least_variance(published, by, where)
-        answering.append((name, published[name]))
+        of_cells = {name: files for name, files in by_name.items() if HYPERCUBE in files}
+        read = {name: read_publication(files) for name, files in (of_cells or by_name).items()}
+        name = least_variance(read, by, where)
+        answering.append((name, read[name]))
     names, (first, *rest) = [name for name, _ in answering], [publication for _, publication in answering]
     if len({name.partition("/")[0] for name in names}) > 1:
         raise QuestionError(f"means are taken of hypercubes of one dataset, not of {' and '.join(names)}")

@@ -10,15 +10,14 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from assets.publication.tables import PublishedTables
 from assets.release.published import ERRORS
 from assets.table_builder.asking import PLACES, Part, Publication, Where, read_categories
 from assets.table_builder.declaration import write_share
@@ -299,20 +298,21 @@ def _kind(name: str) -> pa.DataType:
     return pa.float64() if name in (*ERRORS, SAMPLE_ERROR, SAMPLE_LOWER, SAMPLE_UPPER, RECORDS_OFF) else pa.string()
 
 
-def read_statistic(folder: Path) -> PublishedStatistic:
-    """The publication in a folder. Raises QuestionError if the folder has none of quantiles or moments."""
+def read_statistic(files: PublishedTables) -> PublishedStatistic:
+    """A publication from its tables. Raises QuestionError if they are none of quantiles or moments, and
+    VerificationError."""
     try:
-        return _read(folder)
+        return _read(files)
     except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, pa.ArrowException):
-        raise QuestionError(f"{folder}: this is no publication of quantiles or moments") from None
+        raise QuestionError(f"{files.folder}: this is no publication of quantiles or moments") from None
 
 
-def _read(folder: Path) -> PublishedStatistic:
-    tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
+def _read(files: PublishedTables) -> PublishedStatistic:
+    tables = files.read(TABLES).to_pylist()
     # Files are in the order of names, in which level 10 comes before level 2.
     tables.sort(key=lambda row: (len(row["table_name"]), row["table_name"]))
-    scales = pq.read_table(folder / f"{SCALES}.parquet").to_pylist()
-    texts, larger, places = read_categories(folder)
+    scales = files.read(SCALES).to_pylist()
+    texts, larger, places = read_categories(files)
     by_table: dict[Variables, list[dict[str, Any]]] = {}
     for row in tables:
         by_table.setdefault(tuple(row["table_name"].rpartition(",")[0].split(BETWEEN)), []).append(row)
@@ -325,7 +325,7 @@ def _read(folder: Path) -> PublishedStatistic:
         design = replace(design, margins=Margins.FITTED, shares=shares)
     gaussian, weight = "Gaussian" in tables[0]["noise"], tables[0]["most"]
     measured: Tree | Chosen | Moments
-    of_quantiles = (folder / f"{NODES}.parquet").exists()
+    of_quantiles = NODES in files
     if not of_quantiles:
         measured = Moments(len(scales), scales[0]["steps"], total[0], gaussian, weight)
         shapes: Sequence[int] = [measured.components]
@@ -336,7 +336,7 @@ def _read(folder: Path) -> PublishedStatistic:
     else:
         measured = Tree(scales[0]["numbers"], scales[0]["branching"], tuple(total), gaussian, weight)
         shapes = measured.sizes
-    rows = pq.read_table(folder / f"{NODES if of_quantiles else MOMENTS}.parquet")
+    rows = files.read(NODES if of_quantiles else MOMENTS)
     possible = np.zeros(design.cells(inner), dtype=np.bool_)
     numbers = []
     for table in design.tables:
@@ -363,9 +363,9 @@ def _read(folder: Path) -> PublishedStatistic:
 
 
 def answer(
-    folders: Mapping[str, Path], question: str, arguments: Sequence[Any], by: Sequence[str], where: Where
+    published: Mapping[str, PublishedTables], question: str, arguments: Sequence[Any], by: Sequence[str], where: Where
 ) -> tuple[list[str], pa.Table]:
-    """The name of the release of quantiles or moments, among those in folders, that answers a question with the least
+    """The name of the release of quantiles or moments, among the published ones, that answers a question with the least
     noise, and its answer; quantiles that are drawn by themselves come first. A question is a method of
     `PublishedStatistic`, with its arguments before `by` and `where`.
 
@@ -373,24 +373,24 @@ def answer(
     """
     kind, table = (QUANTILES, NODES) if question == QUANTILES else (MOMENTS, MOMENTS)
     answers, refusal = {}, QuestionError(f"no {kind} are published; declare {kind} in a hypercube of the release")
-    for name, folder in sorted(folders.items()):
-        if not (folder / f"{table}.parquet").exists():
+    for name, files in sorted(published.items()):
+        if table not in files:
             continue
-        published = read_statistic(folder)
+        statistic = read_statistic(files)
         try:
-            answers[name] = published, getattr(published, question)(*arguments, by, where)
+            answers[name] = statistic, getattr(statistic, question)(*arguments, by, where)
         except QuestionError as error:
             refusal = error
     if not answers:
         raise refusal
-    if len(counted := {published.cells.quantity.partition(",")[0] for published, _ in answers.values()}) > 1:
+    if len(counted := {statistic.cells.quantity.partition(",")[0] for statistic, _ in answers.values()}) > 1:
         raise QuestionError(f"name the release: {', '.join(answers)} are of {' and '.join(sorted(counted))}")
 
     def rank(name: str) -> tuple[bool, float]:
-        published, rows = answers[name]
-        if published.drawn:
+        statistic, rows = answers[name]
+        if statistic.drawn:
             return False, max(rows[RECORDS_OFF].to_pylist())
-        return True, published.variance(by, where)
+        return True, statistic.variance(by, where)
 
     name = min(answers, key=rank)
     return [name], answers[name][1]

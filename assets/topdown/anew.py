@@ -14,14 +14,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.publication.signature import SignedFolder, altered_files, read_public_key
+from assets.publication.tables import PublishedTables
 from assets.topdown.asking import (
     Measured,
     PlacesError,
     inform_levels,
     list_all_families,
     list_families,
+    read_measured,
     read_published,
-    read_signed,
 )
 from assets.topdown.bureau import read_bureau
 from mechanisms.topdown.decomposition import Decomposition
@@ -143,7 +144,7 @@ class Source:
         if problems := altered_files(self.folder, key):
             raise PlacesError(f"{self.folder}: the publication is not intact: {problems[0]}")
         # Somebody may have exchanged files since.
-        return read_signed(SignedFolder.open(self.folder, key))
+        return read_measured(PublishedTables.of(SignedFolder.open(self.folder, key)))
 
 
 def write_anew(source: Source, target: Path, *, own_levels: bool, types_first: str | None, leaning: bool) -> list[str]:

@@ -6,16 +6,14 @@ Everything follows from the files of the publication alone, so that everyone get
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.publication.signature import SignedFolder
+from assets.publication.tables import PublishedTables
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import (
@@ -72,42 +70,30 @@ class Measured:
 
 
 def read_published(folder: str | Path) -> dict[str, Measured]:
-    """The noisy measurements of persons and of units in the folder of a published redistricting release, with all that
-    it publishes exactly. Its products include `noisy_measurements` and its invariants. Raises PlacesError if the folder
-    or a file of these is missing or cannot be read."""
+    """As `read_measured`, from the folder of a publication, which is not verified."""
+    return read_measured(PublishedTables(Path(folder)))
+
+
+def read_measured(tables: PublishedTables) -> dict[str, Measured]:
+    """The noisy measurements of persons and of units of a published redistricting release, with all that it publishes
+    exactly. Its products include `noisy_measurements` and its invariants.
+
+    Raises PlacesError if a file of these is missing or cannot be read, and unless the places are a tree, and everything
+    is there once for each of them, in its own place; and VerificationError.
+    """
 
     def read(name: str, **options: Any) -> pa.Table:
         try:
-            return pq.read_table(Path(folder) / f"{name}.parquet", **options)
+            return tables.read(name, **options)
         except (OSError, pa.ArrowException):
             raise PlacesError(
-                f"{folder}: {name}.parquet is missing or cannot be read; give the folder of a published redistricting "
-                f"release whose products include {_MEASURED}"
+                f"{tables.folder}: {name}.parquet is missing or cannot be read; give the folder of a published "
+                f"redistricting release whose products include {_MEASURED}"
             ) from None
 
-    statistics = [name for name in STATISTICS if (Path(folder) / f"{name}.parquet").exists()]
-    return read_measured(read, statistics)
-
-
-def read_signed(signed: SignedFolder) -> dict[str, Measured]:
-    """As `read_published`, from what was signed, even if somebody exchanges files meanwhile. Raises VerificationError
-    if a file is missing or was altered."""
-    # The noisy measurements are read once for every query, and verified once.
-    content = cache(signed.read)
-
-    def read(name: str, **options: Any) -> pa.Table:
-        return pq.read_table(pa.BufferReader(content(f"{name}.parquet")), **options)
-
-    return read_measured(read, [name for name in STATISTICS if f"{name}.parquet" in signed.digests])
-
-
-def read_measured(read: Callable[..., pa.Table], statistics: Sequence[str]) -> dict[str, Measured]:
-    """As `read_published`, from a function that reads a published table by its name, with the `filters` of
-    `pyarrow.parquet.read_table`, and the names of the published invariants. Raises PlacesError unless the places are a
-    tree, and everything is there once for each of them, in its own place."""
     tree, codes = _read_tree(read)
     levels = list(tree)
-    exact = {name: _read_exact(read, name, codes) for name in statistics}
+    exact = {name: _read_exact(read, name, codes) for name in STATISTICS if name in tables}
     finest = {name: counts for name, (level, counts) in exact.items() if level == levels[-1]}
     parents = [np.array(places, dtype=np.int64) for places in list(tree.values())[1:]]
     variances = _read_variances(read, levels)
@@ -253,7 +239,7 @@ def inform_levels(families: Sequence[Families]) -> list[Information | None]:
     return informed
 
 
-def add_up_places(folder: str | Path, codes: Sequence[str], tables: Sequence[str] = ()) -> pa.Table:
+def add_up_places(folder: str | Path | PublishedTables, codes: Sequence[str], tables: Sequence[str] = ()) -> pa.Table:
     """The sum of the places with some codes, of any levels: a row for each cell of some tables, by default of all that
     are published.
 
@@ -262,17 +248,17 @@ def add_up_places(folder: str | Path, codes: Sequence[str], tables: Sequence[str
     places depend on each other. Raises PlacesError for a code that is unknown, given twice, or of a place within
     another one; for a table that is not published; and if the noisy measurements are not published.
     """
-    folder = Path(folder)
-    published = [name for name in REDISTRICTING if (folder / f"{name.lower()}.parquet").exists()]
-    if not published or not all((folder / f"{name}.parquet").exists() for name in (_MEASURED, _QUERIES)):
+    files = folder if isinstance(folder, PublishedTables) else PublishedTables(Path(folder))
+    published = [name for name in REDISTRICTING if name.lower() in files]
+    if not published or _MEASURED not in files or _QUERIES not in files:
         raise PlacesError(
-            f"{folder.name}: sums of places follow from redistricting data whose products are {_MEASURED} and a table, "
-            "and are not of these; for a DHC release, ask its redistricting release, or declare a retabulation"
+            f"{files.folder.name}: sums of places follow from redistricting data whose products are {_MEASURED} and a "
+            "table, and are not of these; for a DHC release, ask its redistricting release, or declare a retabulation"
         )
     if unknown := [name for name in tables if name not in published]:
         raise PlacesError(f"{unknown[0]}: there is no such table; published are {', '.join(published)}")
     chosen = list(tables) or published
-    measured = read_published(folder)
+    measured = read_measured(files)
     places = _find_places(measured[PERSONS.name], codes)
     unions = {
         name: _join(measured[name], places)
@@ -286,7 +272,7 @@ def add_up_places(folder: str | Path, codes: Sequence[str], tables: Sequence[str
         counted = np.array([cell.counted for cell in table.cells])
         (estimates,), (variances,) = sum_cells(prepare_sums(split, counted), union)
         (lower,), (upper,) = round_intervals(estimates[None], variances[None], np.full((1, len(counted)), np.inf))
-        counts = pq.read_table(folder / f"{name.lower()}.parquet", filters=[("geoid", "in", list(codes))])
+        counts = files.read(name.lower(), filters=[("geoid", "in", list(codes))])
         for number, cell in enumerate(table.cells):
             rows.append(
                 {

@@ -16,6 +16,8 @@ from orchestration.cli.releases import RELEASE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assets.publication.signature import SignedFolder
+    from assets.publication.tables import PublishedTables
     from orchestration.deployment import Deployment
 
 
@@ -70,7 +72,7 @@ def table(
             raise click.UsageError(
                 "--places: the sum of places is for all records; of the other options it goes with --by"
             )
-        _print_sum_of_places(_find_published(deployment, release), places, variables, as_json=as_json)
+        _print_sum_of_places(_find_tables(deployment, release), places, variables, as_json=as_json)
         return
     chosen: dict[str, list[str | None]] = {}
     for name, categories in map(_parse_categories, where):
@@ -80,15 +82,15 @@ def table(
     if statistic:
         if per:
             raise click.UsageError("--per: means of sums are not asked together with quantiles or moments")
-        folders = [_find_published(deployment, release, with_statistics=True)]
-        names, answers = TableBuilder.answer_statistic(folders[0], *statistic, variables, chosen)
+        published = [_find_tables(deployment, release, with_statistics=True)]
+        names, answers = TableBuilder.answer_statistic(published[0], *statistic, variables, chosen)
     else:
-        folders = [_find_published(deployment, name) for name in (release, *([per] if per else []))]
-        names, answers = TableBuilder.answer(folders, variables, chosen)
+        published = [_find_tables(deployment, name) for name in (release, *([per] if per else []))]
+        names, answers = TableBuilder.answer(published, variables, chosen)
     if as_json:
         print_json({"from": names, "rows": answers.to_pylist()})
         return
-    write = TableBuilder.describe_categories(folders[0][names[0]], codes=codes)
+    write = TableBuilder.describe_categories(published[0][names[0]], codes=codes)
     rows = [
         [write(name, cell) if name in variables else _format_figure(cell) for name, cell in row.items()]
         for row in answers.to_pylist()
@@ -135,14 +137,14 @@ def _parse_statistic(
 
 
 def _print_sum_of_places(
-    folders: "Mapping[str, Path]", places: Path, tables: "Sequence[str]", *, as_json: bool
+    published: "Mapping[str, PublishedTables]", places: Path, tables: "Sequence[str]", *, as_json: bool
 ) -> None:
     from orchestration.components import TopDown
 
-    (name, folder), *others = folders.items()
+    (name, files), *others = published.items()
     if others:
-        raise click.UsageError(f"{len(folders)} releases have this name: {', '.join(folders)}; name one")
-    sums = TopDown.add_up_places(folder, places, tables)
+        raise click.UsageError(f"{len(published)} releases have this name: {', '.join(published)}; name one")
+    sums = TopDown.add_up_places(files, places, tables)
     if as_json:
         print_json({"from": [name], "rows": sums.to_pylist()})
         return
@@ -187,10 +189,22 @@ def _parse_categories(text: str) -> tuple[str, list[str | None]]:
     return parts[1], categories
 
 
-def _find_published(deployment: "Deployment", release: str, *, with_statistics: bool = False) -> dict[str, Path]:
-    """By name, the folders of those releases that are declared together and published, none of which was altered; with
-    the quantiles and moments of a hypercube, if they are asked for."""
-    from assets.publication.signature import altered_files, identity
+def _find_tables(
+    deployment: "Deployment", release: str, *, with_statistics: bool = False
+) -> "dict[str, PublishedTables]":
+    """The tables of the publications of `_find_published`."""
+    from assets.publication.tables import PublishedTables
+
+    published = _find_published(deployment, release, with_statistics=with_statistics)
+    return {name: PublishedTables.of(signed) for name, signed in published.items()}
+
+
+def _find_published(
+    deployment: "Deployment", release: str, *, with_statistics: bool = False
+) -> "dict[str, SignedFolder]":
+    """By name, those releases that are declared together and published, none of which was altered; with the quantiles
+    and moments of a hypercube, if they are asked for."""
+    from assets.publication.signature import SignedFolder, altered_files
 
     names = [component.named for component in deployment.releases(release)]
     if with_statistics:
@@ -199,13 +213,17 @@ def _find_published(deployment: "Deployment", release: str, *, with_statistics: 
     folders = {name: folder for name in names if (folder := deployment.published / name).exists()}
     if not folders:
         raise click.UsageError(f"{release} is not published; launch it first")
+    published = {}
     for name, folder in folders.items():
         if problems := altered_files(folder, deployment.public_key):
             raise click.ClickException(f"{name}: the publication is not intact: {problems[0]}")
-        signed = identity(folder)
-        if (other := f"{signed.dataset}/{signed.release}") != name:
+        # What somebody exchanges from here on is not read.
+        signed = SignedFolder.open(folder, deployment.public_key)
+        identity = signed.identity()
+        if (other := f"{identity.dataset}/{identity.release}") != name:
             raise click.ClickException(f"{name}: the publication in its folder is that of {other}")
-    return folders
+        published[name] = signed
+    return published
 
 
 @click.command()
@@ -269,18 +287,16 @@ def registry(release: str, to: Path | None) -> None:
     All of it but the placeholders, which the command lists, comes from the certificate.
     """
     from assets.publication.registry import describe_deployment, list_placeholders, to_yaml
-    from assets.publication.signature import CERTIFICATE, SignedFolder
+    from assets.publication.signature import CERTIFICATE
     from orchestration.deployment import Deployment
 
     deployment = Deployment()
-    folders = _find_published(deployment, release)
-    if len(folders) > 1:
+    published = _find_published(deployment, release)
+    if len(published) > 1:
         raise click.UsageError(
-            f"{release}: several releases are published, each with a record; name one of {', '.join(folders)}"
+            f"{release}: several releases are published, each with a record; name one of {', '.join(published)}"
         )
-    (folder,) = folders.values()
-    # Somebody may have exchanged it since the folder was verified.
-    signed = SignedFolder.open(folder, deployment.public_key)
+    (signed,) = published.values()
     record = describe_deployment(json.loads(signed.read(CERTIFICATE)))
     text = to_yaml(record)
     if to:

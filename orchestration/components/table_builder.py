@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import dagster as dg
 import pyarrow as pa
@@ -22,6 +22,9 @@ from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statistics import StatisticRelease
 from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent
 from orchestration.planning import list_given_fields
+
+if TYPE_CHECKING:
+    from assets.publication.tables import PublishedTables
 
 
 @dataclass
@@ -106,16 +109,18 @@ class TableBuilder(DeclaresReleases):
 
     @staticmethod
     def answer(
-        folders: Sequence[Mapping[str, Path]], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
+        published: "Sequence[Mapping[str, PublishedTables]]",
+        by: Sequence[str],
+        where: Mapping[str, Sequence[str | None]],
     ) -> tuple[list[str], pa.Table]:
         """The names of the hypercubes that answer, and their answer, as `assets.table_builder.asking.answer`."""
         from assets.table_builder.asking import answer
 
-        return answer(folders, by, where)
+        return answer(published, by, where)
 
     @staticmethod
     def answer_statistic(
-        folders: Mapping[str, Path],
+        published: "Mapping[str, PublishedTables]",
         question: str,
         arguments: Sequence[Any],
         by: Sequence[str],
@@ -124,21 +129,21 @@ class TableBuilder(DeclaresReleases):
         """As `answer`, by a release of quantiles or moments: what its `question` answers."""
         from assets.table_builder.statistics_asking import answer
 
-        return answer(folders, question, arguments, by, where)
+        return answer(published, question, arguments, by, where)
 
     @staticmethod
-    def read_statistic(folder: Path) -> Any:
-        """The publication of quantiles or moments in a folder, as `assets.table_builder.statistics_asking` reads it."""
+    def read_statistic(files: "PublishedTables") -> Any:
+        """The publication of quantiles or moments, as `assets.table_builder.statistics_asking` reads it."""
         from assets.table_builder.statistics_asking import read_statistic
 
-        return read_statistic(folder)
+        return read_statistic(files)
 
     @staticmethod
-    def describe_categories(folder: Path, *, codes: bool) -> Callable[[str, Any], str]:
+    def describe_categories(files: "PublishedTables", *, codes: bool) -> Callable[[str, Any], str]:
         """How a category of a variable is written, as `--where` takes it, and with its label unless only codes are."""
         from assets.table_builder.asking import read_labels, write_category
 
-        labels = {} if codes else read_labels(folder)
+        labels = {} if codes else read_labels(files)
 
         def write(variable: str, category: Any) -> str:
             code, label = write_category(category), labels.get(variable, {}).get(str(category), "")

@@ -14,6 +14,8 @@ from orchestration.environment import dask_scheduler
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from assets.publication.tables import PublishedTables
+
 
 @dataclass
 class TopDown(ReleaseComponent):
@@ -31,12 +33,12 @@ class TopDown(ReleaseComponent):
         return self.declaration.partitions is not None
 
     @staticmethod
-    def add_up_places(folder: Path, places: Path, tables: Sequence[str]) -> "pa.Table":
+    def add_up_places(files: "PublishedTables", places: Path, tables: Sequence[str]) -> "pa.Table":
         """The sum of the places of a file, as `assets.topdown.asking.add_up_places`."""
         from assets.release.codes import read_codes
         from assets.topdown.asking import add_up_places
 
-        return add_up_places(folder, [code for (code,) in read_codes(places, 1)], tables)
+        return add_up_places(files, [code for (code,) in read_codes(places, 1)], tables)
 
     @staticmethod
     def estimate_anew(

@@ -12,6 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from assets.publication.tables import PublishedTables
 from mechanisms.refusal import RefusedError
 from orchestration.components import TableBuilder
 from orchestration.explorer.display import choose, read_link, show_table
@@ -82,7 +83,8 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
 @lru_cache(maxsize=8)
 def _read(folder: Path, changed: int) -> tuple[Any, Callable[[str, Any], str]]:
     """A publication as of a change of its checksums, and how its categories are written."""
-    return TableBuilder.read_statistic(folder), TableBuilder.describe_categories(folder, codes=False)
+    files = PublishedTables(folder)
+    return TableBuilder.read_statistic(files), TableBuilder.describe_categories(files, codes=False)
 
 
 def _choose_arguments(question: str, published: Any, link: dict[str, str], scope: str) -> list[Any]:

@@ -16,12 +16,13 @@ from assets.conventions import StageKind, preview, public_table_metadata, table_
 from assets.gates.shared import count_problem
 from assets.publication.asset import open_current_publication
 from assets.publication.signature import SignedFolder, VerificationError
+from assets.publication.tables import PublishedTables
 from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.method import PUBLICATION
 from assets.release.seal import seal_stage
 from assets.release.stage import COLUMN_SCHEMA, Recipes, build_stage, create_tables, release_stage, store_rows
-from assets.topdown.asking import Measured, inform_levels, list_all_families, read_signed
+from assets.topdown.asking import Measured, inform_levels, list_all_families, read_measured
 from assets.topdown.dhc.release import FACILITIES, LINEAR, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.histograms import cut_places, read_counts
 from assets.topdown.method import TopDownMethod
@@ -160,7 +161,7 @@ def fit_published(session: Session, release: DHCRelease, signed: SignedFolder) -
     their covariances, in the places of all levels."""
     codes = [read_codes(session, release, level).to_pylist() for level in release.levels]
     starts = [read_tree(session, release).starts_within(release.finest, level) for level in release.levels]
-    measured = read_signed(signed)
+    measured = read_measured(PublishedTables.of(signed))
     rows = list[pa.Table]()
     for model, histogram in ((model_persons(), PERSONS.name), (model_homes(), UNITS.name)):
         fitted = _fit_levels(release, measured[histogram], share(model).counted, codes, starts)
@@ -204,16 +205,14 @@ def _fit_levels(
             yield fit_unions(families, informed, counted, np.split(finest, begins[1:-1]))
 
 
-def read_redistricting(
-    session: Session, release: DHCRelease, histogram: str, first: int = 0, last: int = 2**62
-) -> Counts:
+def read_redistricting(session: Session, release: DHCRelease, histogram: str, first: int, last: int) -> Counts:
     """The published counts of a histogram of the redistricting release in the places of the finest level from `first`
     up to `last`, which are then counted from 0."""
     table, size = release.public(REDISTRICTING), SCHEMAS[histogram].size
     return read_counts(session, table, size, first, last, histogram=histogram).shift(-first)
 
 
-def read_persons(session: Session, release: DHCRelease, first: int = 0, last: int = 2**62) -> Held:
+def read_persons(session: Session, release: DHCRelease, first: int, last: int) -> Held:
     """Published persons by place of the finest level and group, of places as `read_redistricting`."""
     return Held(read_redistricting(session, release, "persons", first, last), PERSONS.marginal(GROUPS).size)
 

@@ -95,7 +95,7 @@ class DHCReplication(Replication[DHCRelease]):
         places = tree.places(release.finest)
         counts = {name: read_estimates(session, release, name, release.finest) for name in SCHEMAS}
         parents = (np.zeros(1, dtype=np.int64), *tree.parents)
-        persons, occupancy = read_persons(session, release), read_units(session, release, places)[:, :2]
+        persons, occupancy = read_persons(session, release, 0, places), read_units(session, release, places)[:, :2]
         before = release.redistricting
         held, occupied = self._read_before(session, before.public(before.estimates(before.finest)), places)
         columns = zip(vars(held.counts).values(), vars(persons.counts).values(), strict=True)

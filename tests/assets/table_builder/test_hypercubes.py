@@ -18,7 +18,9 @@ import pytest
 from click import UsageError
 from click.testing import CliRunner
 
-from assets.publication.signature import public_key
+from assets.publication import signature
+from assets.publication.signature import altered_files, public_key
+from assets.publication.tables import PublishedTables
 from assets.release.contents import read_cef_version
 from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
@@ -290,7 +292,7 @@ def test_a_hypercube_by_a_place_is_published_and_answers_by_the_larger_one(tmp_p
     by_region = {row["region"]: row["estimate"] for row in sub_table(folder, ["region"]).to_dict("records")}
     by_county = {row["county"]: row["estimate"] for row in sub_table(folder, ["county"]).to_dict("records")}
     assert by_region == {"N": by_county["Brent"], "S": round(by_county["Avon"] + by_county["Cairn"], PLACES)}
-    assert read_labels(folder)["region"] == {"N": "North", "S": "South"}
+    assert read_labels(PublishedTables(folder))["region"] == {"N": "North", "S": "South"}
     assert 'CODES("Geography")="S@Avon","S@Cairn";' in (folder / "nested.px").read_text()
 
 
@@ -415,6 +417,29 @@ def stirred_table(
     return ask
 
 
+def test_what_is_exchanged_after_a_publication_was_verified_is_not_read(
+    stirred_table: Callable[..., tuple[int, Any, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong programs: the files of the folder that was verified, whatever is in it by now."""
+    question = ("village/tables_tenure", "--by", "tenure")
+    expected = stirred_table(*question)
+    for name in ("hypercube", "categories"):
+        file = tmp_path / "published" / "village" / "tables_tenure" / f"{name}.parquet"
+        content = file.read_bytes()
+
+        def exchange(folder: Path, key: Any, file: Path = file) -> list[str]:
+            problems = altered_files(folder, key)
+            pq.write_table(pq.read_table(file).slice(1), file)
+            return problems
+
+        with monkeypatch.context() as patched:
+            patched.setattr(signature, "altered_files", exchange)
+            code, _, said = stirred_table(*question)
+            assert (code, said) == (1, f"Error: {name}.parquet is missing or was altered\n")
+        file.write_bytes(content)
+    assert stirred_table(*question) == expected
+
+
 def test_the_command_shows_labels_beside_codes(
     stirred_table: Callable[..., tuple[int, Any, str]], published: Deployed
 ) -> None:
@@ -423,7 +448,7 @@ def test_the_command_shows_labels_beside_codes(
     rows = pq.read_table(folder / "categories.parquet").to_pylist()
     labels = {row["category"]: row["label"] for row in rows if row["variable"] == "tenure" and row["label"]}
     assert labels
-    assert read_labels(folder)["tenure"] == labels
+    assert read_labels(PublishedTables(folder))["tenure"] == labels
     assert "labels" not in stirred_table("village/tables", "--by", "tenure")[1], "data have codes"
     shown = CliRunner().invoke(cli.main, ["table", "village/tables", "--by", "tenure"]).stdout
     plain = CliRunner().invoke(cli.main, ["table", "village/tables", "--by", "tenure", "--codes"]).stdout
@@ -524,7 +549,7 @@ def test_a_publication_that_was_altered_is_refused_in_a_sentence(
 
 def test_a_folder_without_a_hypercube_is_refused(tmp_path: Path) -> None:
     with pytest.raises(QuestionError, match="not a publication of a hypercube"):
-        read_publication(tmp_path)
+        read_publication(PublishedTables(tmp_path))
 
 
 def another(root: Path, *cubes: Mapping[str, Any], **changes: Any) -> Deployed:
@@ -702,7 +727,7 @@ def test_of_several_hypercubes_the_one_with_the_least_variance_answers(tmp_path:
     folders = {
         name: deployment.root / "published/village" / f"tables_{name}" for name in ("tenure", "precise", "rooms")
     }
-    published = {name: read_publication(folder) for name, folder in folders.items()}
+    published = {name: read_publication(PublishedTables(folder)) for name, folder in folders.items()}
     counts = {name: each for name, each in published.items() if name != "rooms"}
     assert least_variance(counts, ["county"], {}) == "precise"
     assert least_variance(counts, ["county", "size"], {}) == "tenure"

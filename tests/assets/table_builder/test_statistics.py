@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
 from assets.publication.signature import public_key
+from assets.publication.tables import PublishedTables
 from assets.release.plan import PlanRequest
 from assets.table_builder import statistics_asking
 from assets.table_builder.declaration import TableBuilderDeclaration
@@ -131,7 +132,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
 
 
 def read(published: Deployed, name: str, cube: str = "work") -> PublishedStatistic:
-    return read_statistic(published.release.folder.with_name(f"tables_{cube}_{name}"))
+    return read_statistic(PublishedTables(published.release.folder.with_name(f"tables_{cube}_{name}")))
 
 
 def true_values(county: str, names: Sequence[str], cube: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -513,13 +514,14 @@ def test_levels_are_read_in_their_order_and_forged_bounds_are_refused(published:
     levels = pq.read_table(folder / "measured_tables.parquet")
     pq.write_table(levels.take([0, 3, 2, 1]), tmp_path / "measured_tables.parquet")
     asked = ("income", [Fraction(1, 2)], ["county"], {})
-    assert read_statistic(tmp_path).quantiles(*asked) == read(published, "income_quantiles").quantiles(*asked)
+    copied = PublishedTables(tmp_path)
+    assert read_statistic(copied).quantiles(*asked) == read(published, "income_quantiles").quantiles(*asked)
     scales = pq.read_table(folder / "scales.parquet")
     for column, forged in (("effect", "1/0"), ("most", None), ("numbers", 1)):
         made = scales.drop([column]).append_column(column, pa.array([forged], scales.schema.field(column).type))
         pq.write_table(made, tmp_path / "scales.parquet")
         with pytest.raises(QuestionError, match="no publication of quantiles or moments"):
-            read_statistic(tmp_path)
+            read_statistic(copied)
 
 
 def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_asked(
@@ -532,11 +534,11 @@ def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_a
     drawn = read(published, "income_quantiles", "further")
     assert isinstance(drawn.measured, Chosen)
     less = replace(drawn, measured=replace(drawn.measured, budgets=(Fraction(500), Fraction(500))))
-    folders = {name: published.release.folder.with_name(DRAWN.rpartition("/")[2]) for name in ("a", "b")}
+    files = PublishedTables(published.release.folder.with_name(DRAWN.rpartition("/")[2]))
     found = iter([drawn, less])
     monkeypatch.setattr(statistics_asking, "read_statistic", lambda _: next(found))
     asked = ("income", [Fraction(1, 2)]), ["county"], {"text": ["Avon"]}
-    assert statistics_asking.answer(folders, "quantiles", *asked)[0] == ["b"]
+    assert statistics_asking.answer({"a": files, "b": files}, "quantiles", *asked)[0] == ["b"]
 
 
 @quick_cases(1)
