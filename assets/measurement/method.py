@@ -42,7 +42,8 @@ _BOTH = (Zone.CONFIDENTIAL, Zone.PUBLIC)
 
 
 class GridError(RefusedError, ValueError):
-    """The stored counts or measurements do not have every declared cell exactly once. The message contains no count."""
+    """Stored counts or measurements are not numbers of the declared cells, each once. The message has the table, the
+    rule and how many are wrong, and none of them."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from assets.confidentiality import Nodes
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_unlike_tables
 from assets.ledger.comparison import list_charges
+from assets.measurement.method import GridError
 from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.listing import LISTING, make_listing
@@ -41,6 +42,7 @@ from assets.release.method import Method
 from assets.release.seal import SealError
 from assets.texts import show_line
 from mechanisms.accounting.losses import format_loss
+from mechanisms.refusal import RefusedError
 from resources import clock
 from resources.chain import NOT_CHARGED, SETTLE, WITHDRAW, Entry, finished_draws, settled_draws
 from resources.custody import CURRENT, Custody, CustodyError, CustodyMode
@@ -51,6 +53,7 @@ from resources.warehouse import WarehouseError
 
 _SAFE = (
     CustodyError,
+    GridError,
     LedgerError,
     ReplayError,
     SealError,
@@ -203,7 +206,9 @@ def _problems(problems: Any, context: ReleaseContext[Any]) -> list[str]:
     except _SAFE as error:
         return [str(error.description if isinstance(error, dg.Failure) else error)]
     except Exception as error:
-        return [f"it could not be evaluated ({type(error).__name__})"]
+        kind = type(error).__name__
+        hint = "; a launch says why" if isinstance(error, RefusedError) else ""
+        return [f"it could not be evaluated ({kind}{hint})"]
 
 
 def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] | None) -> list[Finding]:

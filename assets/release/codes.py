@@ -1,11 +1,18 @@
 """Files of codes that people give beside a dataset: the blocks of a district, or the place of every block."""
 
 import csv
+from io import StringIO
 from pathlib import Path
 
 from assets.release.dialect import SEPARATORS
 from assets.texts import find_unseen
 from mechanisms.refusal import RefusedError
+
+HEADERS = ("geoid", "code", "block", "place", "tabblk")
+"""Columns of codes, as they are called in files; digits may follow, as in `GEOID20`."""
+
+LARGEST = 2**28
+"""The largest file that is read, in bytes. The blocks of the nation and their places take 200 MB."""
 
 _FORMS = {1: "one code", 2: "two codes, of a block and of its place"}
 _OTHER_SEPARATORS = {";": SEPARATORS[";"], "\t": SEPARATORS["tab"], "|": SEPARATORS["|"]}
@@ -19,27 +26,37 @@ def read_codes(path: Path, width: int) -> list[list[str]]:
     """The lines of a CSV file in UTF-8 with so many codes each, 1 or 2, below a header or without one; as they are
     written, so that zeros at the beginning count. Raises CodesError.
 
-    A first line is a header if its first text has no digit, or if it alone has a letter and no other is as long: a code
-    that was taken for a header would silently be left out.
+    A first line is a header if it begins with one of `HEADERS`. If it could be another header, the file is refused: a
+    code that was taken for a header would silently be left out.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            rows = [
-                [cell.strip() for cell in row] for row in csv.reader(lines, strict=True) if any(map(str.strip, row))
-            ]
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise CodesError(f"{path.name} is larger than {LARGEST // 2**20} MiB")
+        lines = StringIO(content.decode("utf-8-sig"), newline="")
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, strict=True) if any(map(str.strip, row))]
     except OSError:
         raise CodesError(f"{path.name} cannot be read") from None
     except UnicodeDecodeError:
         raise CodesError(f"{path.name} is not in UTF-8") from None
     except csv.Error:
-        raise CodesError(f"{path.name} is not CSV: a quote is never closed, or text follows it") from None
+        raise CodesError(
+            f"{path.name} is not CSV: a quote is never closed, text follows it, or a line has more than "
+            f"{csv.field_size_limit():,} letters"
+        ) from None
     for separator, words in _OTHER_SEPARATORS.items():
         if rows and all(separator in ",".join(row) for row in rows):
             raise CodesError(f"{path.name} is separated by {words}; write commas")
     if not rows:
         raise CodesError(f"{path.name} is empty")
-    if _is_header(rows[0][0], [row[0] for row in rows[1:]]):
+    if rows[0][0].casefold().rstrip("0123456789_") in HEADERS:
         del rows[0]
+    elif _resembles_header(rows[0][0], [row[0] for row in rows[1:]]):
+        raise CodesError(
+            f"{path.name}: its first line could be a header or a code; begin the file with a header, such as "
+            f"{'geoid' if width == 1 else 'block,place'}"
+        )
     if not rows:
         raise CodesError(f"{path.name} has a header and no code below it")
     if wrong := sum(len(row) != width or not all(row) or any(map(find_unseen, row)) for row in rows):
@@ -49,7 +66,8 @@ def read_codes(path: Path, width: int) -> list[list[str]]:
     return rows
 
 
-def _is_header(first: str, others: list[str]) -> bool:
+def _resembles_header(first: str, others: list[str]) -> bool:
+    """Whether a text has no digit, or it alone has a letter and no other is as long."""
     if not any(map(str.isdigit, first)):
         return True
     if not others or len(first) in map(len, others):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.measurement.grid import Query
-from assets.measurement.method import Batch, GridError
+from assets.measurement.method import Batch
 from assets.release.columns import ARROW
 from assets.release.stage import store_rows
 from assets.table_builder.asking import PARTS_OF_ONE
@@ -43,7 +43,8 @@ _DEVIATIONS = 50
 
 
 class CountsError(RefusedError, ValueError):
-    """Records in structural zeros, or sums that the published tables could not hold. The message contains no sum."""
+    """Records outside the domains or in structural zeros, or sums that the published tables could not hold. The message
+    contains no sum."""
 
 
 def table_name(table: Table) -> str:
@@ -90,7 +91,7 @@ def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
 
 
 def add_up_cells(session: Session, release: HypercubeRelease, amount: Amount | None) -> NDArray[np.int64]:
-    """The exact inner table in records or in steps of a grid. Raises GridError for values outside the domains."""
+    """The exact inner table in records or in steps of a grid. Raises CountsError for values outside the domains."""
     occupied = read_cells(session, release, "table_builder/inner", **describe_records(session, release, amount))
     cells = np.zeros(release.design.cells(release.design.inner), dtype=np.int64)
     cells[occupied["cell"].to_numpy()] = occupied["count"].to_numpy()
@@ -98,10 +99,10 @@ def add_up_cells(session: Session, release: HypercubeRelease, amount: Amount | N
 
 
 def read_cells(session: Session, release: HypercubeRelease, statement: str, **names: Any) -> pa.Table:
-    """What a statement finds in the inner cells that occur. Raises GridError for values outside the domains."""
+    """What a statement finds in the inner cells that occur. Raises CountsError for values outside the domains."""
     occupied = session.arrow(statement, **names)
     if outside := occupied["cell"].null_count:
-        raise GridError(f"{release.schema}: {outside:,} combinations of values are outside the domains")
+        raise CountsError(f"{release.schema}: {outside:,} combinations of values are outside the domains")
     return occupied
 
 

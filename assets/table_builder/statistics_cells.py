@@ -58,8 +58,8 @@ def numbers_recipe(session: Session, release: StatisticRelease) -> Recipe:
 
 
 def add_up_numbers(session: Session, release: StatisticRelease) -> list[NDArray[np.int64]]:
-    """By part, the exact numbers of all cells of its table, shape (cells, size). Raises GridError for values outside
-    the domains, and CountsError for sums that 64 bits do not hold."""
+    """By part, the exact numbers of all cells of its table, shape (cells, size). Raises CountsError for values outside
+    the domains, and for sums that 64 bits do not hold."""
     design, cells, measured = release.design, release.design.cells(release.design.inner), release.measured
     described = describe_records(session, release, release.amount, release.variables)
     if not isinstance(measured, Moments):

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from assets.measurement.method import GridError
 from assets.topdown.release import HISTOGRAMS, TopDownRelease, TreeRelease
 from assets.topdown.spine import Tree, placement
 from mechanisms.refusal import RefusedError
@@ -32,10 +33,6 @@ _CELLS_OF_PLACES = SQL(
 
 
 _RULES = ("of unknown cells", f"that are not from 1 to {MOST:,}", "repeated")
-
-
-class CountsError(RefusedError, ValueError):
-    """Stored counts that no histogram has. The message names the table, the rule and the number of counts."""
 
 
 class ImpossibleRecordsError(RefusedError, ValueError):
@@ -82,14 +79,14 @@ def read_counts(
     session: Session, counts: Table | Fragment, size: int, first: int = 0, last: int = 2**62, **chosen: str | int
 ) -> Counts:
     """The counts of the places from `first` up to `last`; of the level, histogram and replicate that are chosen, where
-    a histogram has so many cells. Raises CountsError as `check_counts`."""
+    a histogram has so many cells. Raises GridError as `check_counts`."""
     values = {"first": first, "last": last, **chosen}
     rows = session.arrow("topdown/counts", values, counts=counts, chosen=list(chosen))
     return check_counts(session, counts, size, rows, **chosen)
 
 
 def check_counts(session: Session, counts: Table | Fragment, size: int, rows: pa.Table, **chosen: str | int) -> Counts:
-    """Rows that were made of a table's counts, sorted by place and cell. Raises CountsError if a count is of a cell
+    """Rows that were made of a table's counts, sorted by place and cell. Raises GridError if a count is of a cell
     that a histogram of so many does not have, is not from 1 to `MOST`, or is repeated."""
     columns = [rows[name] for name in ("number", "cell", "count")]
     whole = all(pa.types.is_integer(column.type) and not column.null_count for column in columns)
@@ -108,7 +105,7 @@ def check_counts(session: Session, counts: Table | Fragment, size: int, rows: pa
     values = {"size": size, "most": MOST, "first": -(2**63), "last": 2**63 - 1, **chosen}
     found = session.row("topdown/wrong_counts", values, counts=counts, chosen=list(chosen))
     problems = [f"{wrong:,} counts {rule}" for wrong, rule in zip(found, _RULES, strict=True) if wrong]
-    raise CountsError(f"{counts}: {', '.join(problems) or 'places, cells or counts that are not whole numbers'}")
+    raise GridError(f"{counts}: {', '.join(problems) or 'places, cells or counts that are not whole numbers'}")
 
 
 def cut_places(
@@ -129,7 +126,7 @@ def add_up_finest(
     session: Session, tree: Tree, schema: Schema, finest: Table, level: str, first: int, last: int, **chosen: int
 ) -> Counts:
     """The counts of a histogram in the places from `first` up to `last` of a level, which are then counted from 0, from
-    a table of those of the finest level; of the chosen replicate if there are more. Raises CountsError."""
+    a table of those of the finest level; of the chosen replicate if there are more. Raises GridError."""
     begin, end = tree.extend_below(level, first, last)[-1]
     own = pa.table({"finest": np.arange(begin, end), "number": tree.find_above(level, begin, end) - first})
     rows = session.arrow(

@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from assets.conventions import StageKind, public_table_metadata, table_schema
 from assets.gates.shared import count_problem
+from assets.measurement.method import GridError
 from assets.release.draw import StaleInputError
 from assets.release.gate import Gate, ReleaseContext, read_claim
 from assets.release.seal import is_sealed, seal_stage
@@ -40,7 +41,7 @@ from assets.topdown.estimation import (
     find_wrong_levels,
     hash_estimates,
 )
-from assets.topdown.histograms import CountsError, cut_places, read_counts
+from assets.topdown.histograms import cut_places, read_counts
 from assets.topdown.invariants import derive_all_limits
 from assets.topdown.reading import read_draw_id
 from assets.topdown.release import REPLICATES, SPINE, TopDownRelease, TreeRelease
@@ -336,7 +337,7 @@ def is_current(session: Session, how: Replication[Any], made_of: str, account: A
         return False
     try:
         return hash_replicate(session, how, account.replicate) == account.content
-    except CountsError:
+    except GridError:
         return False
 
 

@@ -218,7 +218,7 @@ def read_persons(session: Session, release: DHCRelease, first: int, last: int) -
 
 
 def read_facilities(session: Session, release: DHCRelease, places: int, first: int = 0) -> NDArray[np.int64]:
-    """The facilities of so many places of the finest level, shape (places, 24). Raises CountsError, where a cell is the
+    """The facilities of so many places of the finest level, shape (places, 24). Raises GridError, where a cell is the
     position of a type."""
     positions = pa.table({"type": list(map(str, QUARTERS)), "cell": np.arange(len(QUARTERS))})
     names = {"facilities": release.public(FACILITIES), "types": session.register("types_of_quarters", positions)}

@@ -6,16 +6,19 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from assets.measurement.method import GridError
 from assets.publication import audit as audit_module
 from assets.publication.audit import audit, write_report
 from assets.publication.withdrawal import withdraw
 from assets.release.gate import Gate
+from assets.table_builder.cells import CountsError
 from orchestration.jobs import audit_job
 from resources.custody import Custody, CustodyMode
 from tests.contract.kinds import KINDS, to_publication
@@ -189,17 +192,23 @@ def test_a_draw_that_is_no_longer_repeated_is_named(published: Deployment[Any]) 
     )
 
 
-def test_of_an_unforeseen_error_only_its_kind_is_told(
+def test_of_an_error_that_may_have_confidential_values_only_its_kind_is_told(
     published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(context: Any) -> list[str]:
-        raise KeyError(SECRET)
+    errors = {
+        KeyError(SECRET): "it could not be evaluated (KeyError)",
+        CountsError(f"{SECRET}: 2 cells have records"): "it could not be evaluated (CountsError; a launch says why)",
+        GridError("town: 3 cells have no count"): "town: 3 cells have no count",
+    }
 
-    monkeypatch.setattr(audit_module, "all_gates", lambda method: (Gate("replay", "draw", "It holds.", breaks),))
+    def breaks(context: Any, error: Exception) -> list[str]:
+        raise error
+
+    gates = [Gate("replay", "draw", "It holds.", partial(breaks, error=error)) for error in errors]
+    monkeypatch.setattr(audit_module, "all_gates", lambda method: gates)
     record = audited(published)
-    assert failing(record) == {"replay"}
     assert SECRET not in json.dumps(record)
-    assert "it could not be evaluated (KeyError)" in json.dumps(record)
+    assert [details for verdict, *details in findings(record, "replay")] == [[said] for said in errors.values()]
 
 
 @pytest.mark.deep

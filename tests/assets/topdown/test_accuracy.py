@@ -17,7 +17,7 @@ from assets.measurement.method import GridError
 from assets.topdown import accuracy
 from assets.topdown.accuracy import POST_PROCESSED, RAW, Figure, build_accuracy, measure_accuracy
 from assets.topdown.charts import accuracy_by_level
-from assets.topdown.histograms import CountsError, read_counts
+from assets.topdown.histograms import read_counts
 from assets.topdown.measurements import read_answers
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
@@ -169,7 +169,7 @@ def test_counts_are_sorted_in_whatever_order_they_are_stored(tmp_path: Path) -> 
     for one, other in zip(vars(found).values(), vars(expected).values(), strict=True):
         assert np.array_equal(one, other)
     made.change(table, "INSERT INTO {0} SELECT * FROM {0} WHERE histogram = 'persons' LIMIT 1")
-    with made.warehouse.session(reads=[Zone.PUBLIC]) as session, pytest.raises(CountsError, match="1 counts repeated"):
+    with made.warehouse.session(reads=[Zone.PUBLIC]) as session, pytest.raises(GridError, match="1 counts repeated"):
         read_counts(session, table, PERSONS.size, histogram="persons")
 
 

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from assets.gates.shared import all_gates
 from assets.planning.asset import plan_metadata
 from assets.publication.asset import publication_problems
+from assets.release import codes as codes_module
 from assets.release.codes import CodesError, read_codes
 from assets.topdown import estimation, reading
 from assets.topdown.anew import Source, write_anew
@@ -158,19 +159,25 @@ def test_places_that_have_no_sum_are_refused(of_production: Case, codes: list[st
         add_up_places(folder, [code.format(**filled) for code in codes])
 
 
-def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path) -> None:
+def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "places.csv"
     for text, codes in (
         ("GEOID20\r\n01\r\n", ["01"]),
         ("\ufeffgeoid\n01\n", ["01"]),
         ("N1\nN2\n", ["N1", "N2"]),
+        ("block\nNation\nA\n", ["Nation", "A"]),
         ("N1\n02\n3\n", ["N1", "02", "3"]),
     ):
         file.write_text(text, "utf-8")
         assert read_codes(file, 1) == [[code] for code in codes]
+    monkeypatch.setattr(codes_module, "LARGEST", 64)
     for content, message in (
-        (b"a;1,b\n10,x\n", "1 of 1 lines do not have one code"),
+        (b"geoid\na;1,b\n10\n", "1 of 2 lines do not have one code"),
         (b"geoid\n", "places.csv has a header and no code below it"),
+        (b"tract\n01\n", "places.csv: its first line could be a header or a code; begin the file with a header"),
+        (b"Nation\nA\nB\n", "its first line could be a header or a code"),
+        (b"AB123\n1234\n12\n", "its first line could be a header or a code"),
+        (b"geoid\n01\n" + b" " * 60, "places.csv is larger than 0 MiB"),
         (b"", "places.csv is empty"),
         (b"\r\n \n,\n", "places.csv is empty"),
         (b"10;1\n11;2\n", "places.csv is separated by semicolons; write commas"),
