@@ -104,8 +104,7 @@ def estimate(
         units: with `types_first`, for persons whose first group is households: the number of housing units of each of
             the finest places, toward which the estimates of persons in households lean.
 
-    Raises NotSolvedError or NotRoundedError if a parent's children cannot be estimated, and ValueError for impossible
-    levels or units.
+    Raises ArithmeticError if a parent's children cannot be estimated, and ValueError for impossible levels or units.
     """
     _require_options(measured, total_first, types_first)
     levels = list(measured.tree)

@@ -43,7 +43,7 @@ class Risk:
         epsilon: ε at `delta`, the lesser of the exact curve's and the conversion's.
         by_conversion: the ε of the composed loss at `delta`, by `compose_approximate`.
         posterior: the probability that the best guess at even odds is right.
-        powers: the largest true-positive rates at `FALSE_POSITIVE_RATES`.
+        powers: the largest true-positive rates at false-positive rates of 1% and 0.1%.
         trade_off: false-positive rates with the largest true-positive rates, for a picture.
     """
 

@@ -74,7 +74,7 @@ def estimate_counts(
     positive.
 
     Args:
-        noisy: noisy counts or sums of them, int64, possibly negative, within ± `LARGEST_COUNT`.
+        noisy: noisy counts or sums of them, int64, possibly negative, within ±2^60.
         variance: the variance of each one's noise; for a sum of basis cells, the sum of their variances.
         cells: how many basis cells of equal noise each one is the sum of.
         noise: the distribution of a basis cell's noise.

@@ -56,8 +56,8 @@ class Sets:
 @dataclass(frozen=True)
 class Limits:
     """What the histograms of a level's units must satisfy: the least and the greatest counts, shape (units, groups);
-    fixed totals, shape (units,), `FREE` where a total is not fixed; and the limits of sets that the others do not
-    imply, if any."""
+    fixed totals, shape (units,), −1 where a total is not fixed; and the limits of sets that the others do not imply,
+    if any."""
 
     lower: NDArray[np.int64]
     upper: NDArray[np.int64]
