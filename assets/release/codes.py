@@ -8,7 +8,7 @@ from assets.release.dialect import SEPARATORS
 from assets.texts import find_unseen
 from mechanisms.refusal import RefusedError
 
-HEADERS = ("geoid", "code", "block", "place", "tabblk")
+HEADERS = ("geoid", "code", "block", "blockid", "place", "tabblk", "tract", "county", "state", "district")
 """Columns of codes, as they are called in files; digits may follow, as in `GEOID20`."""
 
 LARGEST = 2**28

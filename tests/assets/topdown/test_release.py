@@ -166,6 +166,7 @@ def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path, monkeypatch: p
         ("\ufeffgeoid\n01\n", ["01"]),
         ("N1\nN2\n", ["N1", "N2"]),
         ("block\nNation\nA\n", ["Nation", "A"]),
+        ("BLOCKID\n01\n", ["01"]),
         ("N1\n02\n3\n", ["N1", "02", "3"]),
     ):
         file.write_text(text, "utf-8")
@@ -174,7 +175,7 @@ def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path, monkeypatch: p
     for content, message in (
         (b"geoid\na;1,b\n10\n", "1 of 2 lines do not have one code"),
         (b"geoid\n", "places.csv has a header and no code below it"),
-        (b"tract\n01\n", "places.csv: its first line could be a header or a code; begin the file with a header"),
+        (b"region\n01\n", "places.csv: its first line could be a header or a code; begin the file with a header"),
         (b"Nation\nA\nB\n", "its first line could be a header or a code"),
         (b"AB123\n1234\n12\n", "its first line could be a header or a code"),
         (b"geoid\n01\n" + b" " * 60, "places.csv is larger than 0 MiB"),
