@@ -5,7 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from importlib.machinery import PathFinder
@@ -21,6 +21,9 @@ from mechanisms.refusal import RefusedError
 from resources.processes import KEPT
 from resources.project import IMPORTED_FROM, PROJECT
 
+_LOT = 2**26
+"""The bytes of worlds that one attack gets at a time: enough of exact tables to remember what it solved, and so few of
+microdata that memory is bounded."""
 _WIDEST, _AROUND = 16, 65_536
 """The bytes of the widest numbers, and those that all headers together may take beside the numbers."""
 
@@ -79,12 +82,14 @@ class Attacker:
         return self.guess_each(attack, [(publication, persons)])[0]
 
     def guess_each(self, attack: str, worlds: Sequence[tuple[Publication, NamedPersons]]) -> list[Guesses]:
-        """What an attack guesses in each world. One that is built in remembers what it solved in the worlds before; one
-        of one's own begins anew in each. Raises AttackError."""
+        """What an attack guesses in each world. One that is built in remembers what it solved in the worlds before, as
+        far as they are of one lot; one of one's own begins anew in each. Raises AttackError."""
         if attack in self._own:
             return [self._guess_by_own(attack, *world) for world in worlds]
-        arrays, names = _read_arrays(self._ask(attack, 0, worlds)), [field.name for field in fields(Guesses)]
-        given = [Guesses(*(arrays[f"{name} {number}"] for name in names)) for number in range(len(worlds))]
+        names, given = [field.name for field in fields(Guesses)], []
+        for lot in _divide(map(pickle.dumps, worlds)):
+            arrays = _read_arrays(self._ask(attack, 0, lot))
+            given += [Guesses(*(arrays[f"{name} {number}"] for name in names)) for number in range(len(lot))]
         return [
             Guesses.of(each, len(persons.block), publication.tier.shape[1])
             for each, (publication, persons) in zip(given, worlds, strict=True)
@@ -130,6 +135,17 @@ class Attacker:
         if not succeeded:
             raise AttackError(f"attack {attack}: it failed ({answer.decode()}); {KEPT}")
         return answer
+
+
+def _divide(pickled: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Worlds in lots of so many bytes, or of one world that has more."""
+    lot: list[bytes] = []
+    for world in pickled:
+        if lot and sum(map(len, lot)) + len(world) > _LOT:
+            yield lot
+            lot = []
+        lot.append(world)
+    yield lot
 
 
 def _read_arrays(answer: bytes, most: int | None = None) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -170,8 +170,9 @@ def _measure_tract(
         yield from measure_reconstruction(truth, RECONSTRUCT, attacker.reconstruct(draw.publication, certain=certain))
     targets = targets if GAIN in setting.measures else targets[:0]
     guessers = [name for name in GUESSERS if name in setting.attackers]
-    others = {*guessers, *setting.own} - {POOR_LINK, UNDO}
-    together = remove_each(truth, part.point, key, targets if others else targets[:0])
+    undone = UNDO in guessers and draw.publication.is_exact
+    gaining = undone or not {*guessers, *setting.own} <= {POOR_LINK, UNDO}
+    near, whole = remove_each(truth, part.point, key, targets if gaining else targets[:0], whole=undone)
     for attack in [*guessers, *setting.own]:
         if attack == LIKELIEST and not draw.publication.needs_program:
             continue
@@ -180,9 +181,9 @@ def _measure_tract(
             guesses = attacker.guess(LINK, draw.publication, file).spread(there, len(truth.tract.household))
             yield from measure_guesses(truth, attack, guesses)
             continue
-        if attack == UNDO and not draw.publication.is_exact:
+        if attack == UNDO and not undone:
             continue
-        without = together if attack != UNDO else remove_each(truth, part.point, key, targets, whole=True)
+        without = whole if attack == UNDO else near
         worlds = [(draw.publication, truth.file), *((each.publication, each.persons) for each in without)]
         guesses, *guessed = attacker.guess_each(attack, worlds)
         yield from measure_guesses(truth, attack, guesses)
@@ -200,8 +201,8 @@ def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
 
 
 class Worlds(NamedTuple):
-    """For some targets, the block of each as published in the world without the target, with those that it is linked
-    to; the attacker's file of these blocks, in which the target still is; and each target's position in that file."""
+    """For some targets, what is published of some blocks in the world without each of them; the attacker's file of these
+    blocks, in which the target still is; and each target's position in that file."""
 
     publication: Publication
     persons: NamedPersons
@@ -210,18 +211,25 @@ class Worlds(NamedTuple):
 
 def remove_each(
     truth: Truth, point: Point, key: bytes, targets: NDArray[np.int64], *, whole: bool = False
-) -> list[Worlds]:
-    """The worlds without each of the targets, with the same randomness: together, but where each is the `whole` tract,
-    as exact tables of the tract link its blocks in any case."""
-    tract, worlds = truth.tract, []
+) -> tuple[list[Worlds], list[Worlds]]:
+    """The worlds without each of the targets, with the same randomness: the blocks of all targets together, each with
+    those that it is linked to, or a world for each target if exact tables of the tract link all blocks; and, if wanted,
+    each world as a whole, without measurements."""
+    tract, near, entire = truth.tract, [], []
     for target in targets.tolist():
         published = point.publish_without(tract, target, key)
-        linked = np.arange(tract.blocks) if whole else published.find_neighbors(int(tract.place[target]))
+        linked = published.find_neighbors(int(tract.place[target]))
         neighbors = np.flatnonzero(np.isin(tract.place, linked))
         file = NamedPersons(np.searchsorted(linked, tract.place[neighbors]), tract.frame[neighbors])
         # A view would keep the whole publication in memory.
-        worlds.append(Worlds(published.take(linked), file, np.searchsorted(neighbors, [target])))
-    if not worlds or whole or worlds[0].publication.links_blocks:
+        near.append(Worlds(published.take(linked), file, np.searchsorted(neighbors, [target])))
+        if whole:
+            entire.append(Worlds(replace(published, measured=()), truth.file, np.array([target])))
+    return _join(near), entire
+
+
+def _join(worlds: list[Worlds]) -> list[Worlds]:
+    if not worlds or worlds[0].publication.links_blocks:
         return worlds
     publications, files, places = zip(*worlds, strict=True)
     blocks = np.cumsum([0, *(len(published.counts) for published in publications)])

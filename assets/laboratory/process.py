@@ -126,7 +126,7 @@ def _load_attacks(own: Mapping[str, tuple[str, str]]) -> Any:
             guesses = _import_from(*own[name])(*given)
             return vars(guesses) if isinstance(guesses, Guesses) else {"shares": np.asarray(guesses)}
         (worlds,) = given
-        each = [vars(ATTACKS[name](*world)) for world in worlds]
+        each = [vars(ATTACKS[name](*pickle.loads(world))) for world in worlds]
         return {
             f"{array} {number}": values for number, of_world in enumerate(each) for array, values in of_world.items()
         }

@@ -10,13 +10,14 @@ others have the shares of the 2020 Census among themselves.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from assets.laboratory.points import Draw, Grid, Point
-from assets.laboratory.publication import Measured
+from assets.laboratory.publication import Measured, Publication
 from assets.laboratory.records import Tract
 from assets.release.numbers import Rho
 from mechanisms.risk.tiers import RACES, Counts
@@ -51,11 +52,16 @@ class TopDown(Point):
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
         measured = self.measure(tract, key)
+        compared = self.compare(tract, measured, choose_pairs(tract, key)) if self.measurements else np.zeros(0)
+        return Draw(self._publish(tract, measured), compared, None)
+
+    def publish_without(self, tract: Tract, person: int, key: bytes) -> Publication:
+        without = tract.without(person)
+        return self._publish(without, self.measure(without, key))
+
+    def _publish(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> Publication:
         published = self.publish(tract, self.estimate(tract, measured), None)
-        if not self.measurements:
-            return Draw(published, np.zeros(0), None)
-        ratios = self.compare(tract, measured, choose_pairs(tract, key))
-        return Draw(replace(published, measured=tuple(self.describe(tract, measured))), ratios, None)
+        return replace(published, measured=tuple(self.describe(tract, measured))) if self.measurements else published
 
     def find_variances(self, levels: Iterable[str]) -> dict[tuple[str, str], Fraction]:
         """σ² of each level and query: 1/ρ of it."""
@@ -122,13 +128,25 @@ def measure_levels(
     tract: Tract, key: bytes, mechanism: str, schema: Schema, variances: Mapping[tuple[str, str], Fraction]
 ) -> dict[tuple[str, str], Counts]:
     """By level and query, the noisy answers of all places, shape (places, cells), with these σ²."""
-    distributions = {f"{level} {query}": DiscreteGaussian(own) for (level, query), own in variances.items()}
-    noise, counts = Noise(mechanism, distributions, key), count_levels(tract, schema)
-    measured = {}
+    places, types = list_places(tract), tract.frame * tract.tier.shape[1] + tract.category
+    exact = {}
     for level, query in variances:
-        exact = schema.marginal(query).answer(counts[level])
-        measured[level, query] = exact + noise.of_next(f"{level} {query}", exact.size).reshape(exact.shape)
-    return measured
+        marginal, number = schema.marginal(query), int(places[level].max()) + 1
+        cells = places[level][tract.place] * marginal.size + marginal.find(types)
+        exact[level, query] = np.bincount(cells, minlength=number * marginal.size).reshape(number, -1)
+    queries = tuple((f"{level} {query}", own, exact[level, query].size) for (level, query), own in variances.items())
+    noise = _draw_noise(mechanism, key, queries)
+    return {
+        asked: counts + own.reshape(counts.shape) for (asked, counts), own in zip(exact.items(), noise, strict=True)
+    }
+
+
+@lru_cache(maxsize=2)
+def _draw_noise(mechanism: str, key: bytes, queries: tuple[tuple[str, Fraction, int], ...]) -> list[Counts]:
+    """The noise of the answers of each query, from its name, σ² and number of answers. It is kept for the worlds
+    without one person, which have the same."""
+    noise = Noise(mechanism, {query: DiscreteGaussian(variance) for query, variance, _ in queries}, key)
+    return [noise.of_next(query, answers) for query, _, answers in queries]
 
 
 def compare_worlds(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from assets.laboratory.points import Draw, Grid, Point
+from assets.laboratory.publication import Publication
 from assets.laboratory.records import Tract
 from assets.release.numbers import Rho
 from assets.topdown.laboratory import (
@@ -53,6 +54,8 @@ _QUERIES: Mapping[str, str] = {
 """Those that are measured, with the query of production whose ρ each has."""
 _TYPES = (_FINE, DETAILED)
 """Those of them that tell race and ethnicity apart by sex and age, which the attacker uses."""
+Answers = dict[tuple[str, str], Counts]
+"""By level and query, the noisy answers of all places, shape (places, cells)."""
 _LEVELS = {"County": "County", "Tract": "Tract_Subset", "Block_Group": "Block_Group", "Block": "Block"}
 """By level, that of production."""
 
@@ -84,21 +87,43 @@ class DHC(Point):
         }
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        within = TopDown(self.factor * REDISTRICTING_ALLOCATION.loss.rho, measurements=True)
-        adults = replace(tract, tier=REDISTRICTING, frame=tract.adult.astype(np.int64))
-        before = within.measure(adults, key)
+        before, measured = self._measure(tract, key)
+        published = self._publish(tract, before, measured)
+        if not self.measurements:
+            return Draw(published, np.zeros(0), None)
+        pairs, variances = choose_pairs(tract, key), self.find_variances(list_places(tract))
+        ratios = self._within.compare(_by_adults(tract), before, pairs)
+        return Draw(published, ratios + compare_worlds(tract, pairs, SCHEMA, measured, variances), None)
+
+    def publish_without(self, tract: Tract, person: int, key: bytes) -> Publication:
+        without = tract.without(person)
+        return self._publish(without, *self._measure(without, key))
+
+    @property
+    def _within(self) -> TopDown:
+        """The redistricting data."""
+        return TopDown(self.factor * REDISTRICTING_ALLOCATION.loss.rho, measurements=True)
+
+    def _measure(self, tract: Tract, key: bytes) -> tuple[Answers, Answers]:
+        """The noisy answers of the redistricting data and of the DHC."""
         variances = self.find_variances(list_places(tract))
-        measured = measure_levels(tract, key, MECHANISM, SCHEMA, variances)
+        return self._within.measure(_by_adults(tract), key), measure_levels(tract, key, MECHANISM, SCHEMA, variances)
+
+    def _publish(self, tract: Tract, before: Answers, measured: Answers) -> Publication:
+        within, adults, variances = self._within, _by_adults(tract), self.find_variances(list_places(tract))
         found = _estimate(tract, within.estimate(adults, before), measured, variances)
         published = self.publish(tract, found, None)
         if not self.measurements:
-            return Draw(published, np.zeros(0), None)
-        pairs = choose_pairs(tract, key)
-        ratios = within.compare(adults, before, pairs) + compare_worlds(tract, pairs, SCHEMA, measured, variances)
+            return published
         adult = (tract.tier.tables["P3"][:, 0] >= 0).astype(np.int64)
         described = [replace(each, cells=each.cells[adult]) for each in within.describe(adults, before)]
         described += describe_queries(tract, SCHEMA, _TYPES, measured, variances)
-        return Draw(replace(published, measured=tuple(described)), ratios, None)
+        return replace(published, measured=tuple(described))
+
+
+def _by_adults(tract: Tract) -> Tract:
+    """The same records as the redistricting data tell them apart."""
+    return replace(tract, tier=REDISTRICTING, frame=tract.adult.astype(np.int64))
 
 
 def _estimate(

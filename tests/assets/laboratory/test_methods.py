@@ -280,7 +280,7 @@ def test_tables_of_the_tract_are_published_beside_those_of_blocks_and_attacked_t
         guesses = link(published, replace(truth.file, frame=frame))
         right.append(find(measure_guesses(truth, "link", guesses), NONMODAL, "accuracy"))
     assert right[0] > right[1]
-    worlds = remove_each(truth, Exact(), KEY, np.array([3, 50]))
+    worlds, _ = remove_each(truth, Exact(), KEY, np.array([3, 50]))
     assert [(exact.around - world.publication.around)[0].sum() for world in worlds] == [3, 3], "by race, and in all"
 
 
@@ -484,7 +484,7 @@ def test_coarse_places_are_large_and_who_knows_the_rule_follows_the_moves(t2: Tr
     ]
     assert named[0] == pytest.approx(1)
     assert named[1] < 0.9
-    (worlds,) = remove_each(t2, point, KEY, np.array([3, 100]))
+    (worlds,), _ = remove_each(t2, point, KEY, np.array([3, 100]))
     then = point.draw(tract.without(100), KEY).publication
     together = then.find_neighbors(int(tract.place[100]))
     assert np.array_equal(worlds.publication.take(range(-len(together), 0)).counts, then.counts[together])
