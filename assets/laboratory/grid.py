@@ -201,8 +201,8 @@ def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
 
 
 class Worlds(NamedTuple):
-    """For some targets, what is published of some blocks in the world without each of them; the attacker's file of these
-    blocks, in which the target still is; and each target's position in that file."""
+    """For some targets, what is published of some blocks in the world without each of them; the attacker's file of
+    these blocks, in which the target still is; and each target's position in that file."""
 
     publication: Publication
     persons: NamedPersons
