@@ -219,6 +219,9 @@ def read_answers(
     # In a statement, lists of smaller integers would become these.
     if session.columns(table).get("answers") != "INTEGER[]":
         raise GridError(f"{table}: answers: they are not lists of 32-bit integers")
+    # A list is known to be of a row by its position alone.
+    if not session.compute_once(("keeps order", table), lambda: session.keeps_order(table)):
+        raise GridError(f"{table}: its rows can come in another order each time that they are read")
     names = {"measurements": table, "strict": strict}
     rows, where = session.arrow("topdown/measured", values, **names), f"{measured[0].histogram} {measured[0].level}"
     # Forged statistics of the table could make DuckDB leave out this part's rows, and let others through.
@@ -235,14 +238,11 @@ def read_answers(
     sizes = np.array([declared[name].marginal.size for name in known], dtype=np.int64)[codes]
     if not np.array_equal(rows["size"].fill_null(-1).to_numpy(), sizes):
         raise GridError(f"{release.schema}: {where}: lists with other numbers of answers than their queries have")
-    ends = np.cumsum(sizes + 1)
-    begins = ends - sizes
+    begins = np.cumsum(sizes) - sizes
     lists = session.arrow("topdown/answers", values, **names)["answer"]
-    if lists.type != pa.int32() or lists.null_count or len(lists) != ends[-1:].sum():
+    if lists.type != pa.int32() or lists.null_count or len(lists) != sizes.sum():
         raise GridError(f"{release.schema}: {where}: lists without a number for every cell")
     flat = lists.to_numpy()
-    if not np.array_equal(flat[begins - 1], rows["mark"].to_numpy()):
-        raise GridError(f"{release.schema}: {where}: the rows are others each time that they are read")
     numbers, answers = rows["number"].fill_null(-1).to_numpy() - first, {}
     for query in measured:
         own = np.flatnonzero(codes == known.index(query.query)) if query.query in known else codes[:0]
@@ -256,14 +256,10 @@ def read_answers(
 
 
 def _take_lists(flat: NDArray[np.int32], begins: NDArray[np.int64], size: int) -> NDArray[np.int32]:
-    """Lists that begin at these positions, shape (lists, size). Most follow each other, with marks in between."""
-    lists, done = np.empty((len(begins), size), np.int32), 0
-    for run in np.split(begins, np.flatnonzero(np.diff(begins) != size + 1) + 1):
-        if run.size:
-            following = flat[run[0] - 1 : run[-1] + size].reshape(-1, size + 1)
-            lists[done : done + run.size] = following[:, 1:]
-            done += run.size
-    return lists
+    """Lists that begin at these positions, shape (lists, size). Most follow each other."""
+    runs = np.split(begins, np.flatnonzero(np.diff(begins) != size) + 1)
+    following = [flat[run[0] : run[-1] + size] for run in runs if run.size]
+    return np.concatenate([flat[:0], *following]).reshape(-1, size)
 
 
 def read_part(

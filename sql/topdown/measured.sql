@@ -1,4 +1,4 @@
--- What is measured in the places from `first` up to but excluding `last`, in the order of storage, with a mark by which
--- the lists of `topdown/answers` are known to be of these rows.
-SELECT histogram, level, query, number, len(answers) AS size, {% include 'topdown/mark.sql' %} AS mark
+-- What is measured in the places from `first` up to but excluding `last`, in the order of storage, with the number of
+-- answers.
+SELECT histogram, level, query, number, len(answers) AS size
 {% include 'topdown/chosen_answers.sql' %}

@@ -3,7 +3,6 @@
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,10 +17,11 @@ from assets.topdown import accuracy
 from assets.topdown.accuracy import POST_PROCESSED, RAW, Figure, build_accuracy, measure_accuracy
 from assets.topdown.charts import accuracy_by_level
 from assets.topdown.histograms import read_counts
-from assets.topdown.measurements import read_answers
+from assets.topdown.measurements import COLUMNS, read_answers
+from assets.topdown.release import SPINE
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
-from resources.statements import Zone
+from resources.statements import SQL, Zone
 from tests.assets.topdown.products import Histogram, Products, products, random_histograms
 
 pytestmark = pytest.mark.deep
@@ -199,29 +199,39 @@ def test_lists_of_another_length_or_type_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [({"level": "US"}, "of another level"), ({"first": -8}, "other places"), ({"marks": 1}, "others each time")],
+    ("change", "message"), [({"level": "US"}, "of another level"), ({"first": -8}, "other places")]
 )
-def test_answers_that_a_forged_table_lets_through_are_refused(
+def test_answers_that_forged_statistics_let_through_are_refused(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
-    """By its statistics, or as a view whose rows come in another order each time. Told apart from: by position alone,
-    in which -8 is the first of eight places as 0 is."""
+    """Told apart from: by position alone, in which -8 is the first of eight places as 0 is."""
     made, _, _ = filled(tmp_path)
     query = made.release.design.measured_at("persons", "Block")[0]
-    given = {"histogram": "persons", "level": "Block", "first": 0, "marks": 0} | change
+    given = {"histogram": "persons", "level": "Block", "first": 0} | change
     size = query.marginal.size
     columns = {"histogram": [given["histogram"]] * 8, "level": [given["level"]] * 8, "query": [query.query] * 8}
-    columns |= {"number": list(range(given["first"], given["first"] + 8)), "size": [size] * 8, "mark": list(range(8))}
-    rows = pa.table(columns)
-    lists = [[(mark + given["marks"]) % 8, *[1] * size] for mark in range(8)]
-    answers = pa.table({"answer": pa.array(chain.from_iterable(lists), pa.int32())})
+    rows = pa.table(columns | {"number": list(range(given["first"], given["first"] + 8)), "size": [size] * 8})
+    answers = pa.table({"answer": pa.array([1] * size * 8, pa.int32())})
     session: Any = SimpleNamespace(
         columns=lambda table: {"answers": "INTEGER[]"},
+        compute_once=lambda name, compute: True,
         arrow=lambda name, *_, **__: answers if name == "topdown/answers" else rows,
     )
     with pytest.raises(GridError, match=message):
         read_answers(session, made.release, [query], 0, 8, strict=True)
+
+
+def test_answers_that_a_view_joins_are_refused(tmp_path: Path) -> None:
+    """Their rows come as threads make them. Told apart from: lists that are those of whatever rows were read before."""
+    made, _, _ = filled(tmp_path)
+    table, kept = made.release.public("noisy_measurements"), made.release.public("kept")
+    made.change(table, "ALTER TABLE {} RENAME TO kept")
+    names = ", ".join(f"one.{name}" for name in COLUMNS)
+    joined = f"SELECT {names} FROM {kept.text} AS one JOIN {made.release.public(SPINE).text} AS two USING (geoid)"
+    with made.warehouse.session(writes=Zone.PUBLIC) as session:
+        session.create_view(table, SQL("tests/joined", joined))
+    with pytest.raises(GridError, match="in another order each time"):
+        measured(made)
 
 
 @pytest.mark.parametrize("synthetic", [True, False])
