@@ -62,7 +62,7 @@ def copy_project(folder: Path, release: str, households: int) -> Path:
     defs = folder / "orchestration" / "defs"
     # The hypercubes of one folder are releases of their own, whose names begin with it.
     (declared_in,) = (path.name for path in (defs / dataset).iterdir() if path.is_dir() and name.startswith(path.name))
-    read = re.findall(r"detail: (\w+)", (defs / dataset / declared_in / "defs.yaml").read_text())
+    read = re.findall(r"(?:detail|consistent_with|of): (\w+)", (defs / dataset / declared_in / "defs.yaml").read_text())
     for path in [*defs.iterdir(), *(defs / dataset).iterdir()]:
         if path.is_dir() and path.name not in (dataset, "dataset", declared_in, "publisher", *read):
             shutil.rmtree(path)

@@ -35,7 +35,7 @@ FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Either interrupts the command. Dagster has the one do what the other does."""
 
-_WITHOUT_CHARGE = ("steps", "moments", "writes", "full_disk", "attacked")
+_WITHOUT_CHARGE = ("steps", "moments", "writes", "full_disk", "attacked", "cluster")
 """The sections that a release without a charge of its own has cases in."""
 
 Case = tuple[str, str, Callable[[], tuple[bool | str, list[str]]]]
