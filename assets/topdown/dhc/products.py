@@ -110,9 +110,7 @@ def estimates_recipes(session: Session, release: DHCRelease) -> dict[Table, Reci
     return {release.public(ESTIMATES): ("dhc/estimates_of_all_levels", values, names)}
 
 
-def read_estimates(
-    session: Session, release: DHCRelease, histogram: str, level: str, first: int = 0, last: int = 2**62
-) -> Counts:
+def read_estimates(session: Session, release: DHCRelease, histogram: str, level: str, first: int, last: int) -> Counts:
     """The estimates of the places from `first` up to `last` of a level, which are then counted from 0."""
     table, size = release.public(ESTIMATES), SCHEMAS[histogram].size
     return read_counts(session, table, size, first, last, level=level, histogram=histogram).shift(-first)

@@ -93,7 +93,7 @@ class DHCReplication(Replication[DHCRelease]):
         release, made_of = self.release, self.read_made_of(session, custody)
         tree = read_tree(session, release)
         places = tree.places(release.finest)
-        counts = {name: read_estimates(session, release, name, release.finest) for name in SCHEMAS}
+        counts = {name: read_estimates(session, release, name, release.finest, 0, places) for name in SCHEMAS}
         parents = (np.zeros(1, dtype=np.int64), *tree.parents)
         persons, occupancy = read_persons(session, release, 0, places), read_units(session, release, places)[:, :2]
         before = release.redistricting
