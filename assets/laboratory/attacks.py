@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.laboratory.measures import LIKELIEST, LINK, MARGIN, UNDO
+from assets.laboratory.measures import AWARE, AWARE_OF_HOUSEHOLDS, LIKELIEST, LINK, MARGIN, UNDO
 from assets.laboratory.publication import (
     NONE,
     Choice,
@@ -31,6 +31,7 @@ from mechanisms.risk.posterior import (
     weigh_membership,
 )
 from mechanisms.risk.reconstruction import NotSolvedError, System, find_likeliest, measure_variability
+from mechanisms.risk.swaps import share_records
 from mechanisms.risk.tiers import OUTSIDE, RACES, REDISTRICTING, Counts, Shares, Tier
 
 Attack = Callable[[Publication, NamedPersons], Any]
@@ -151,10 +152,7 @@ def reconstruct(publication: Publication, certain: bool) -> Reconstruction:
 def undo(publication: Publication, persons: NamedPersons) -> Guesses:
     """As `link` from exact tables of swapped records. Whom the records of the block leave out was swapped away, and is
     matched with those of the same frame whom the attacker's file leaves over in any block."""
-    tier, records, frame = publication.tier, _reconstruct(publication), persons.frame
-    if tier.of_tract is not None:
-        # What tells single years apart is of the tract, and hardly of its blocks.
-        records, frame = tier.of_tract.join(records), tier.of_tract.group[frame]
+    records, frame = _reconstruct_by_group(publication, persons)
     blocks, frames, categories = records.shape
     known = NamedPersons(persons.block, frame).count(blocks, frames)
     of_frame = np.tile(np.arange(frames), blocks)
@@ -163,11 +161,25 @@ def undo(publication: Publication, persons: NamedPersons) -> Guesses:
     return Guesses(shares.reshape(records.shape)[persons.block, frame], modes)
 
 
+def weigh_swaps(publication: Publication, persons: NamedPersons) -> Guesses:
+    """As `link` from exact tables of swapped records, by the posterior probabilities that each person, or household if
+    it is known who lives together, stayed in the block, or is in any other, given the swap rate."""
+    assert publication.swaps is not None
+    records, frame = _reconstruct_by_group(publication, persons)
+    household = np.arange(len(frame)) if persons.household is None else persons.household
+    known = NamedPersons(persons.block, frame).count(*records.shape[:2])
+    stay = publication.swaps.find_stay(_margins(publication).sum(axis=0))
+    shares = share_records(known, records, (household, persons.block, frame), stay)
+    return Guesses(shares, _find_modes(publication)[persons.block].argmax(axis=1))
+
+
 ATTACKS: dict[str, Attack] = {
     LINK: link,
     MARGIN: guess_by_margin,
     LIKELIEST: guess_likeliest,
     UNDO: undo,
+    AWARE: weigh_swaps,
+    AWARE_OF_HOUSEHOLDS: weigh_swaps,
 }
 
 
@@ -185,6 +197,13 @@ def _follow_moves(publication: Publication, known: Counts, persons: NamedPersons
     after = np.zeros_like(known[first])
     np.add.at(after, (place, new[place, frame]), known[first][place, frame])
     return after[publication.places], new[publication.places[persons.block], persons.frame]
+
+
+def _reconstruct_by_group(publication: Publication, persons: NamedPersons) -> tuple[Counts, NDArray[np.int64]]:
+    """The records by block, and the frames of persons, as the tables of blocks tell frames apart: what tells single
+    years apart is of the tract, and hardly of its blocks."""
+    records, of_tract = _reconstruct(publication), publication.tier.of_tract
+    return (records, persons.frame) if of_tract is None else (of_tract.join(records), of_tract.group[persons.frame])
 
 
 def _reconstruct(publication: Publication) -> Counts:

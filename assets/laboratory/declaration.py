@@ -16,7 +16,7 @@ from assets.laboratory.measures import (
     LINK,
     MEASURES,
     TABLES,
-    UNDO,
+    UNDOING,
     find_obstacle,
 )
 from assets.laboratory.points import Exact, Point
@@ -28,7 +28,18 @@ from assets.release.release import DeclarationError
 from mechanisms.risk.tiers import TIERS
 
 _RESERVED = (*ATTACKERS, BASELINE, TABLES)
-AttackerName = Literal["reconstruct", "link", "likeliest", "margin", "difference", "pairs", "undo", "poor_link"]
+AttackerName = Literal[
+    "reconstruct",
+    "link",
+    "likeliest",
+    "margin",
+    "difference",
+    "pairs",
+    "undo",
+    "aware",
+    "aware_of_households",
+    "poor_link",
+]
 
 
 def _require_measure(name: str) -> str:
@@ -121,8 +132,9 @@ class LaboratoryDeclaration(Declaration):
             raise ValueError(f"attacks: {taken[0]}: a built-in attack has this name")
         if repeated := [name for name in self.attackers if self.attackers.count(name) > 1]:
             raise ValueError(f"attackers: {repeated[0]}: it is declared twice")
-        if UNDO in self.attackers and self.tier.startswith("T4"):
-            raise ValueError(f"attackers: {UNDO}: there is no reconstruction of records in tier {self.tier}")
+        undoing = [name for name in self.attackers if name in UNDOING]
+        if undoing and self.tier.startswith("T4"):
+            raise ValueError(f"attackers: {undoing[0]}: there is no reconstruction of records in tier {self.tier}")
         if self.counties is not None:
             if "tracts" in self.model_fields_set:
                 raise ValueError("counties: there are tracts too; declare one of them")

@@ -95,6 +95,11 @@ class Truth:
         """The attacker's file with the best possible knowledge: the true block and frame of everybody."""
         return NamedPersons(self.tract.place, self.tract.frame)
 
+    @property
+    def file_with_households(self) -> NamedPersons:
+        """The same, with who lives together."""
+        return NamedPersons(self.tract.place, self.tract.frame, self.tract.household)
+
     def spoil_file(self, key: bytes) -> tuple[NamedPersons, NDArray[np.int64]]:
         """A file of poor quality, like the commercial ones of the Census Bureau's study, of which 37% agreed with the
         census: some persons are missing, others in another block, a few years too old or young, or of the other sex;

@@ -24,6 +24,7 @@ from assets.laboratory.evaluation import (
     most_exposed,
 )
 from assets.laboratory.measures import (
+    AWARE_OF_HOUSEHOLDS,
     DIFFERENCE,
     GAIN,
     GUESSERS,
@@ -35,6 +36,7 @@ from assets.laboratory.measures import (
     PROVABLE,
     RECONSTRUCT,
     UNDO,
+    UNDOING,
 )
 from assets.laboratory.points import Point, Then
 from assets.laboratory.publication import Guesses, NamedPersons, Publication
@@ -170,9 +172,10 @@ def _measure_tract(
         yield from measure_reconstruction(truth, RECONSTRUCT, attacker.reconstruct(draw.publication, certain=certain))
     targets = targets if GAIN in setting.measures else targets[:0]
     guessers = [name for name in GUESSERS if name in setting.attackers]
-    undone = UNDO in guessers and draw.publication.is_exact
-    gaining = undone or not {*guessers, *setting.own} <= {POOR_LINK, UNDO}
-    near, whole = remove_each(truth, part.point, key, targets if gaining else targets[:0], whole=undone)
+    exact, swapped = draw.publication.is_exact, draw.publication.swaps is not None
+    undoing = [name for name in UNDOING if name in guessers and exact and (swapped or name == UNDO)]
+    gaining = undoing or not {*guessers, *setting.own} <= {POOR_LINK, *UNDOING}
+    near, whole = remove_each(truth, part.point, key, targets if gaining else targets[:0], whole=bool(undoing))
     for attack in [*guessers, *setting.own]:
         if attack == LIKELIEST and not draw.publication.needs_program:
             continue
@@ -181,10 +184,12 @@ def _measure_tract(
             guesses = attacker.guess(LINK, draw.publication, file).spread(there, len(truth.tract.household))
             yield from measure_guesses(truth, attack, guesses)
             continue
-        if attack == UNDO and not undone:
+        if attack in UNDOING and attack not in undoing:
             continue
-        without = whole if attack == UNDO else near
+        without = whole if attack in UNDOING else near
         worlds = [(draw.publication, truth.file), *((each.publication, each.persons) for each in without)]
+        if attack == AWARE_OF_HOUSEHOLDS:
+            worlds = [(published, truth.file_with_households) for published, _ in worlds]
         guesses, *guessed = attacker.guess_each(attack, worlds)
         yield from measure_guesses(truth, attack, guesses)
         then = [select(each, world.places) for each, world in zip(guessed, without, strict=True)]

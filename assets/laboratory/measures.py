@@ -3,12 +3,14 @@ them. Nothing is computed here: attacks are in `attacks`, measures in `evaluatio
 
 from collections.abc import Mapping, Set
 
-RECONSTRUCT, LINK, LIKELIEST, MARGIN, UNDO, POOR_LINK = (
+RECONSTRUCT, LINK, LIKELIEST, MARGIN, UNDO, AWARE, AWARE_OF_HOUSEHOLDS, POOR_LINK = (
     "reconstruct",
     "link",
     "likeliest",
     "margin",
     "undo",
+    "aware",
+    "aware_of_households",
     "poor_link",
 )
 DIFFERENCE, PAIRS = "difference", "pairs"
@@ -24,13 +26,18 @@ ATTACKERS: Mapping[str, str] = {
     "or a p-table, by its posterior",
     PAIRS: "knows all records but for an exchange of two: the likelihood ratios of the two worlds",
     UNDO: "as link, and looks for whom the block's records leave out among those left over in the tract's other blocks",
+    AWARE: "as link, and knows the swap rate: the probability that somebody stayed in the block, or is among the "
+    "records of any other",
+    AWARE_OF_HOUSEHOLDS: "as aware, and knows who lives together, and so moves together",
     POOR_LINK: "as link, with a file of which 7% are missing, 58% are in another block, 12% have a wrong age and 1% a "
     "wrong sex, so that about 37% of it is right; only persons in it are named",
 }
 """Each attacker, with what the attacker knows and does."""
-GUESSERS = (LINK, MARGIN, LIKELIEST, UNDO, POOR_LINK)
+GUESSERS = (LINK, MARGIN, LIKELIEST, UNDO, AWARE, AWARE_OF_HOUSEHOLDS, POOR_LINK)
 """Those who guess what is unknown of each person, as an attack of one's own does."""
-LINKING = (LINK, LIKELIEST, UNDO)
+UNDOING = (UNDO, AWARE, AWARE_OF_HOUSEHOLDS)
+"""Those of them who look for swapped persons in all blocks."""
+LINKING = (LINK, LIKELIEST, *UNDOING)
 """Those of whom a picture shows the most successful one, with attacks of one's own."""
 
 MATCH_RATE, PROVABLE, GAIN = "match rate", "provable", "gain"

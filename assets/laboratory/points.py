@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from assets.laboratory.publication import Publication
+from assets.laboratory.publication import Publication, Swaps
 from assets.laboratory.records import Tract
 from assets.release.declaration import Part
 from mechanisms.risk.posterior import Law, RoundedLaw
@@ -133,12 +133,17 @@ def count_cells(tract: Tract) -> Counts:
 class Changing(Point):
     """A method that tabulates the records exactly after it has changed them, such as the blocks of households."""
 
+    @property
+    def swaps(self) -> Swaps | None:
+        """What is public of its swaps of households between blocks; None if it swaps none."""
+        return None
+
     @abstractmethod
     def change(self, tract: Tract, key: bytes) -> Changed: ...
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
         changed = self.change(tract, key)
-        published = self.publish_tables(changed.tract)
+        published = replace(self.publish_tables(changed.tract), swaps=self.swaps)
         return Draw(published, changed.log_ratios, changed.bound, changed.tract.count())
 
 

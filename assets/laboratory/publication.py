@@ -47,6 +47,22 @@ class Choice:
     above: int | None
 
 
+@dataclass(frozen=True)
+class Swaps:
+    """The public parameters of a swap of households between blocks: its rate, and that of households with a category
+    that at most so many persons have, if it differs."""
+
+    rate: float
+    rare_rate: float | None = None
+    at_most: int = 0
+
+    def find_stay(self, persons: Counts) -> Shares:
+        """By category, the probability that somebody's household stays in its block. Who is rare is told by the
+        published persons of the tract, by category."""
+        rare = np.zeros(len(persons), dtype=np.bool_) if self.rare_rate is None else persons <= self.at_most
+        return 1 - np.where(rare, self.rare_rate or self.rate, self.rate)
+
+
 _OF_BLOCKS = ("counts", "totals", "blocks", "around", "published")
 """What a publication has in a row for each block."""
 
@@ -71,6 +87,7 @@ class Publication:
             without such tables.
         published: which cells are published of each block, shape (blocks, cells); None if all are. Others are 0.
         choice: how it was chosen which cells are published, if from noisy totals.
+        swaps: how many households were swapped between blocks; None if none were.
     """
 
     tier_name: str
@@ -86,6 +103,7 @@ class Publication:
     around: Counts | None = None
     published: NDArray[np.bool_] | None = None
     choice: Choice | None = None
+    swaps: Swaps | None = None
 
     @property
     def tier(self) -> Tier:
@@ -191,10 +209,12 @@ class NamedPersons:
     Attributes:
         block: the position of the block in the publication.
         frame: the number of the frame in the tier.
+        household: a number that those have in common who live together; None if that is not known.
     """
 
     block: NDArray[np.int64]
     frame: NDArray[np.int64]
+    household: NDArray[np.int64] | None = None
 
     def count(self, blocks: int, frames: int) -> Counts:
         """The persons by block and frame."""

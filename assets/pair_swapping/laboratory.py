@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from assets.laboratory.points import Changed, Changing, Grid, Point
+from assets.laboratory.publication import Swaps
 from assets.laboratory.records import Tract
 from assets.release.numbers import SwapRate
 from mechanisms.risk.tiers import TIERS
@@ -35,6 +36,10 @@ class PairSwapped(Changing):
     @property
     def parameters(self) -> str:
         return f"{float(self.rate):g}"
+
+    @property
+    def swaps(self) -> Swaps:
+        return Swaps(float(self.rate))
 
     def change(self, tract: Tract, key: bytes) -> Changed:
         from mechanisms.pair_swapping.pairing import Households, Places, pairs_of_words

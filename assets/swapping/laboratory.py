@@ -12,6 +12,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.laboratory.points import Changed, Changing, Grid
+from assets.laboratory.publication import Swaps
 from assets.laboratory.records import Tract
 from assets.release.declaration import Part
 from assets.release.numbers import SwapRate
@@ -52,6 +53,11 @@ class Swapped(Changing):
         if self.rare_rate is not None:
             words += f", {float(self.rare_rate):g} if rare"
         return words if self.second_rate is None else f"{words}, then {float(self.second_rate):g}"
+
+    @property
+    def swaps(self) -> Swaps:
+        rate = 1 - (1 - self.rate) * (1 - (self.second_rate or 0))
+        return Swaps(float(rate), None if self.rare_rate is None else float(self.rare_rate), self.at_most)
 
     def change(self, tract: Tract, key: bytes) -> Changed:
         """With likelihood ratios if the rate is a single one."""

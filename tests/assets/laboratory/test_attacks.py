@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from assets.laboratory.attacking import Attacker, AttackError, OwnAttack
-from assets.laboratory.attacks import _reconstruct_block, link, reconstruct, undo
+from assets.laboratory.attacks import _reconstruct_block, guess_by_margin, link, reconstruct, undo, weigh_swaps
 from assets.laboratory.evaluation import (
     ALL,
     ANY_SIZE,
@@ -32,7 +32,7 @@ from assets.laboratory.evaluation import (
 from assets.laboratory.grid import choose_targets, remove_each, select
 from assets.laboratory.measures import MATCH_RATE
 from assets.laboratory.points import Draw, Exact, Point
-from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publication
+from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publication, Swaps
 from assets.laboratory.records import Tract
 from assets.swapping.laboratory import Swapped
 from mechanisms.risk.baselines import guess_by_share
@@ -165,6 +165,8 @@ def test_more_swapping_names_fewer_unique_persons_and_a_little_more_than_the_gue
         guesses = link(published, truth.file)
         accuracy.append(find(measure_guesses(truth, "link", guesses), UNIQUE, "accuracy"))
         _require_undone(truth, published, guesses)
+        if published.swaps is not None:
+            _require_aware(truth, published, guesses)
     tract = truth.tract
     guesser = guess_by_share(tract.place, tract.category, 126)[truth.subsets[UNIQUE]].mean()
     assert accuracy[0] > accuracy[1] > max(accuracy[2], guesser)
@@ -189,6 +191,44 @@ def _require_undone(truth: Truth, published: Publication, linked: Guesses) -> No
     if not named.all():
         shares = [guesses.shares[np.arange(len(tract.category)), tract.category].mean() for guesses in (linked, found)]
         assert shares[1] > shares[0] + 0.05
+
+
+def _require_aware(truth: Truth, published: Publication, linked: Guesses) -> None:
+    """Fails for: an attacker whom households tell nothing, or who takes each person's frame for a household's; and
+    probabilities that swaps make as wrong as those of a match."""
+    undone = undo(published, truth.file)
+    persons, households = (weigh_swaps(published, file) for file in (truth.file, truth.file_with_households))
+    right = [find(measure_guesses(truth, "", each), UNIQUE, "accuracy") for each in (undone, persons, households)]
+    assert right[2] > max(right[:2]) + 0.01
+    over = []
+    for guesses in (undone, persons, households):
+        named = guesses.shares.argmax(axis=1) == truth.tract.category
+        over.append(guesses.shares.max(axis=1).mean() - named.mean())
+    assert published.swaps is not None
+    if published.swaps.rate > 0.5:
+        assert over[0] > 0.1 > 2 * max(over[1:]) > 0, "a match may be with somebody else's record"
+    # Who knows that hardly anybody moves believes each record of the frame.
+    still = weigh_swaps(replace(published, swaps=Swaps(1e-9)), truth.file)
+    matched = linked.shares.sum(axis=1) > 1 - 1e-9
+    assert np.allclose(still.shares[matched], linked.shares[matched], atol=1e-6)
+
+
+def test_rare_persons_are_those_whom_the_publication_shows_to_be_rare() -> None:
+    assert Swaps(0.25, 0.75, 3).find_stay(np.array([0, 3, 4])).tolist() == [0.25, 0.25, 0.75]
+    assert Swaps(0.25).find_stay(np.array([0, 3, 4])).tolist() == [0.75] * 3
+    rare = Swapped(Fraction(1, 5), ("persons",), Fraction(9, 10), 30, second_rate=Fraction(1, 2))
+    assert rare.swaps == Swaps(pytest.approx(0.6), 0.9, 30)
+
+
+def test_a_guess_by_margin_has_the_shares_of_the_block_and_links_nobody() -> None:
+    """Told apart from: shares of the tract, those of the person's own frame, and the block's mode."""
+    truth = make_truth(SUMMARY_FILE, 60, 6)
+    shares = guess_by_margin(Exact().draw(truth.tract, KEY).publication, truth.file).shares
+    margins = truth.counts.sum(axis=1)[truth.tract.place]
+    assert np.allclose(shares, margins / margins.sum(axis=1, keepdims=True))
+    persons = np.arange(len(shares)), truth.tract.category
+    with_target, without = shares[persons].mean(), truth.shares_of_others.mean()
+    assert with_target > without > truth.counts.sum(axis=(0, 1))[truth.tract.category].mean() / len(shares)
 
 
 @pytest.mark.deep

@@ -24,7 +24,7 @@ from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.laboratory.asset import compute_digests, read_truths
 from assets.laboratory.evaluation import NONMODAL
 from assets.laboratory.grid import Part, Setting, measure_parts
-from assets.laboratory.measures import ATTACKERS, FURTHER_MEASURES, MEASURES
+from assets.laboratory.measures import ATTACKERS, FURTHER_MEASURES, MEASURES, POOR_LINK, UNDOING
 from assets.laboratory.points import Point
 from assets.laboratory.results import COLUMNS, ERROR, draw_pictures
 from assets.release.dataset import DatasetDeclaration
@@ -218,7 +218,7 @@ def _require_digests(root: Path) -> None:
         default, explicit, others, fewer = (
             compute_digests(session, custody, declare(**chosen).declaration, town(), {})["no-protection"]
             for chosen in (
-                {}, {"attackers": [name for name in ATTACKERS if name not in {"undo", "poor_link"}][::-1]},
+                {}, {"attackers": [name for name in ATTACKERS if name not in {*UNDOING, POOR_LINK}][::-1]},
                 {"attackers": ["link", "undo"]}, {"metrics": ["accuracy", "mean absolute error"]},
             )
         )  # fmt: skip
@@ -239,7 +239,7 @@ def _require_results(folder: Path) -> None:
     assert {(kind, row[kind]) for row in rows for kind in ("measure", "attack", "subset")} <= described
     assert {row["measure"] for row in rows} <= set(MEASURES) - set(FURTHER_MEASURES)
     attackers = {name for kind, name in described if kind == "attack"}
-    assert attackers == (set(ATTACKERS) | {"none", "tables"}) - {"undo", "poor_link"}
+    assert attackers == (set(ATTACKERS) | {"none", "tables"}) - {*UNDOING, POOR_LINK}
     assert results.schema.metadata[b"attackers"] == b"reconstruct, link, likeliest, margin, difference, pairs"
     assert (folder / "results.csv").read_text().count("\n") == len(rows) + 1
     found = {tuple(row[name] for name in ("method", "attack", "subset", "block_size", "measure")): row for row in rows}
@@ -267,16 +267,17 @@ def _require_results(folder: Path) -> None:
 def test_who_is_declared_attacks_and_what_is_declared_is_measured() -> None:
     """Fails for: a declared attacker who is left out, another one who attacks, or measures that nobody has declared."""
     declaration = declare(
-        attackers=["undo", "poor_link", "pairs"], metrics=["accuracy", "gain", "advantage", "mean absolute error"]
+        attackers=["undo", "aware_of_households", "poor_link", "pairs"],
+        metrics=["accuracy", "gain", "advantage", "mean absolute error"],
     ).declaration
     truths, measured = {"town": make_truth(REDISTRICTING, 30, 4)}, declaration.measured
     setting = Setting(truths, 2, declaration.attackers, measured, {}, declaration.attack_seconds, [])
     found = find_measures(setting, declaration.points)
     error = ("tables", "mean absolute error")
-    undone = {("undo", "accuracy"), ("undo", "gain")}
+    undone, aware = ({(name, "accuracy"), (name, "gain")} for name in ("undo", "aware_of_households"))
     assert found == {
         "no-protection": {error, *undone, ("poor_link", "accuracy")},
-        "swapping-0.5-by-persons": {error, *undone, ("poor_link", "accuracy"), ("tables", "advantage")},
+        "swapping-0.5-by-persons": {error, *undone, *aware, ("poor_link", "accuracy"), ("tables", "advantage")},
         "hypercube-1": {error, ("poor_link", "accuracy"), ("tables", "advantage")},
         "rounding-to-3": {error, ("poor_link", "accuracy"), ("tables", "advantage")},
     }
@@ -345,6 +346,7 @@ def test_all_methods_of_a_tier_are_in_one_picture() -> None:
         ({"attack_seconds": 0}, "attack_seconds"),
         ({"attackers": ["neighbor"]}, "attackers.0: Input should be 'reconstruct', 'link', 'likeliest', 'margin'"),
         ({"attackers": ["link", "link"]}, "attackers: link: it is declared twice"),
+        ({"attackers": ["aware"], **FOUR}, "attackers: aware: there is no reconstruction of records in tier T4-house"),
         ({"attackers": ["undo"], **FOUR}, "attackers: undo: there is no reconstruction of records in tier T4-house"),
         ({"metrics": []}, "metrics"),
         ({"metrics": ["risk"]}, "metrics.0: 'risk' is no measure; there are named; confirmed; precision; sure;"),

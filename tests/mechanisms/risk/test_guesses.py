@@ -2,8 +2,8 @@
 for it."""
 
 from itertools import permutations, product
+from math import comb, factorial, prod
 from math import erf as _erf
-from math import factorial, prod
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from mechanisms.risk.posterior import (
     weigh_membership,
 )
 from mechanisms.risk.reconstruction import NotSolvedError, find_likeliest
+from mechanisms.risk.swaps import share_records, weigh_places
 from mechanisms.risk.tiers import CATEGORIES, FLAGS, OUTSIDE
 
 
@@ -103,6 +104,48 @@ def test_one_error_is_another_sex_or_one_race_more_in_the_same_block_at_an_age_w
         right = measure_agreement_with_one_error(records, others, 6, FLAGS)
         assert right * others.sum() == pytest.approx(expected), ours
         assert measure_agreement_within_a_year(records, others, 6) == 0
+
+
+def test_numbers_of_records_tell_who_stays_leaves_and_arrives() -> None:
+    """Against sums over who stays and how many arrive. Told apart from: numbers in which the person who is asked about
+    is counted already, and arrivals from the person's own cell."""
+    stay, known, records = 0.7, np.array([[2, 0], [1, 3]]), np.array([[3, 1], [0, 2]])
+    stays, arrives = weigh_places(known, records, stay)
+    for cell in np.ndindex(2, 2):
+        of_frame, persons = known[:, cell[1]].sum(), known.sum(axis=1)
+        mean = max(0.3 * (of_frame - known[cell]) * persons[cell[0]] / persons.sum(), 1e-9)
+
+        def chance(own: int, found: int, mean: float = mean) -> float:
+            return sum(
+                comb(own, k) * stay**k * 0.3 ** (own - k) * np.exp(-mean) * mean ** (found - k) / factorial(found - k)
+                for k in range(min(own, found) + 1)
+            )
+
+        for ratios, own in ((arrives, known[cell]), (stays, known[cell] - 1)):
+            expected = chance(own, records[cell] - 1) / chance(own, records[cell]) if records[cell] and own >= 0 else 0
+            assert ratios[cell] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_household_is_where_all_of_its_persons_are() -> None:
+    """Two of a household are missing in their block. A record of either frame is in the second block, and of both in
+    the third one. Told apart from: persons who move alone, and a home that nobody may leave."""
+    known, records = np.zeros((3, 3), dtype=np.int64), np.zeros((3, 3, 2), dtype=np.int64)
+    known[:, 2] = 30
+    known[0, :2] = 1
+    records[:, 2, 0] = 30
+    records[1, 0, 0] = records[2, 0, 1] = records[2, 1, 1] = 1
+    block, frame, stay = np.zeros(2, dtype=np.int64), np.arange(2), np.full(2, 0.5)
+    together = share_records(known, records, (np.zeros(2, dtype=np.int64), block, frame), stay)
+    assert together[0] == pytest.approx([0, 1], abs=1e-6)
+    alone = share_records(known, records, (np.arange(2), block, frame), stay)
+    assert alone[0] == pytest.approx([0.5, 0.5], abs=0.01)
+    assert not share_records(known, 0 * records, (np.arange(2), block, frame), stay).any()
+    # Of two records of the frame, one is at home: the rarer stay, the more it is the other one.
+    records[0, 0, 0] = 1
+    shares = [share_records(known, records, (np.arange(2), block, frame), np.array(each))[0, 1] for each in
+              ([0.5, 0.5], [0.2, 0.2], [0.5, 0.2])]  # fmt: skip
+    assert shares[0] < shares[1]
+    assert shares[0] < shares[2]
 
 
 def test_guessers_leave_the_target_out() -> None:
