@@ -203,6 +203,18 @@ def test_the_dhc_lies_within_the_redistricting_data_of_the_same_draw(t2: Truth) 
             assert np.array_equal(ours.cells[adult], np.broadcast_to(theirs.cells[1], (adult.sum(), 126)))
     right = [np.minimum(published.counts, t2.counts).sum() / t2.counts.sum() for published in drawn]
     assert right[0] < 0.5 < 0.95 < right[1]
+    without, expected = (
+        DHC(Fraction(1), measurements=True).publish_without(tract, 7, KEY),
+        DHC(Fraction(1), measurements=True).draw(tract.without(7), KEY).publication,
+    )
+    assert np.array_equal(without.counts, expected.counts)
+    for ours, theirs in zip(without.measured, expected.measured, strict=True):
+        assert np.array_equal(ours.counts, theirs.counts)
+    differences = [
+        np.abs(ours.counts - theirs.counts).sum()
+        for ours, theirs in zip(drawn[0].measured, without.measured, strict=True)
+    ]
+    assert differences == [1] * len(differences), "the same noise, and one person less"
     shares = DHC(Fraction(1), measurements=True).find_variances(("Tract", "Block_Group", "Block"))
     assert shares["Block", "detailed"] == Fraction(10**4, 11)
     assert shares["Block_Group", "hispanic * sex"] == Fraction(10**4, 430)
