@@ -211,7 +211,7 @@ def read_answers(
     marginal cells). If it is strict, answers to other queries are an error.
 
     Raises GridError unless each of these places is stored exactly once for each query, with an answer for every cell, a
-    32-bit integer.
+    32-bit integer, and the rows always come in one order.
     """
     values = {"histogram": measured[0].histogram, "level": measured[0].level, "first": first, "last": last}
     values |= {} if strict else {"queries": [query.query for query in measured]}
@@ -242,7 +242,6 @@ def read_answers(
     lists = session.arrow("topdown/answers", values, **names)["answer"]
     if lists.type != pa.int32() or lists.null_count or len(lists) != sizes.sum():
         raise GridError(f"{release.schema}: {where}: lists without a number for every cell")
-    flat = lists.to_numpy()
     numbers, answers = rows["number"].fill_null(-1).to_numpy() - first, {}
     for query in measured:
         own = np.flatnonzero(codes == known.index(query.query)) if query.query in known else codes[:0]
@@ -251,15 +250,18 @@ def read_answers(
             raise GridError(f"{release.schema}: {query.label}: answers in other places")
         if np.any(np.bincount(places, minlength=last - first) != 1):
             raise GridError(f"{release.schema}: {query.label}: not every place is measured exactly once")
-        answers[query] = _take_lists(flat, begins[own][np.argsort(places)], query.marginal.size)
+        answers[query] = _take_lists(lists, begins[own][np.argsort(places)], query.marginal.size)
     return answers
 
 
-def _take_lists(flat: NDArray[np.int32], begins: NDArray[np.int64], size: int) -> NDArray[np.int32]:
+def _take_lists(numbers: pa.ChunkedArray, begins: NDArray[np.int64], size: int) -> NDArray[np.int32]:
     """Lists that begin at these positions, shape (lists, size). Most follow each other."""
     runs = np.split(begins, np.flatnonzero(np.diff(begins) != size) + 1)
-    following = [flat[run[0] : run[-1] + size] for run in runs if run.size]
-    return np.concatenate([flat[:0], *following]).reshape(-1, size)
+    following = [numbers.slice(run[0], run[-1] + size - run[0]) for run in runs if run.size]
+    chunks = [chunk for each in following for chunk in each.chunks]
+    lists = pa.chunked_array(chunks, pa.int32()).to_numpy().reshape(-1, size)
+    # One chunk may be Arrow's own, which cannot be written.
+    return np.require(lists, requirements="W")
 
 
 def read_part(
