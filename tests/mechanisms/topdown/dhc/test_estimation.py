@@ -48,6 +48,7 @@ from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_ap
 from mechanisms.topdown.projection import project, project_together
 from mechanisms.topdown.schema import Counts
 from mechanisms.topdown.sets import nearest_counts, satisfies_sets
+from mechanisms.topdown.splitting import prepare
 from resources.processes import in_processes
 from tests.mechanisms.topdown.dhc.country import Country, Numbers, add_up, count, draw_country
 
@@ -398,8 +399,9 @@ def test_budgets_of_only_children_are_their_parents() -> None:
         two.read("hispanic * sex", 0, 1, np.arange(4))
 
 
-def solve_densely(queries: list[Query], constraints: Constraints) -> float:
-    """The least objective, by an interior-point method."""
+def solve_densely(queries: list[Query], constraints: Constraints, found: list[np.ndarray]) -> tuple[float, list[float]]:
+    """The least objective, by an interior-point method, and the largest violation of a constraint by each of some
+    solutions."""
     children, cells = len(constraints.totals), int(constraints.starts[-1])
     rows, targets, weights = [], [], []
     for child in range(children):
@@ -442,16 +444,15 @@ def solve_densely(queries: list[Query], constraints: Constraints) -> float:
         sparse.triu(hessian).tocsc(), linear, rows_of, limits.astype(np.float64), cones, settings_
     ).solve()
     assert str(solution.status) == "Solved"
-    return float(weight @ (matrix @ np.array(solution.x) - target) ** 2)
+    beyond = [rows_of @ x.ravel() - limits for x in found]
+    violations = [float(max(np.abs(each[:held]).max(initial=0), each[held:].max())) for each in beyond]
+    return float(weight @ (matrix @ np.array(solution.x) - target) ** 2), violations
 
 
-@pytest.mark.parametrize("steep", [np.inf, 1e-9])
-def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(
-    monkeypatch: pytest.MonkeyPatch, steep: float
-) -> None:
+def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pass of a family with group quarters, against an interior-point method, by projected gradients and by
-    alternating directions; children have their own scales."""
-    monkeypatch.setattr(least_squares, "_STEEP", steep)
+    alternating directions, whose objectives agree; children have their own scales. The certificate of either holds:
+    told apart from one that promises less than the distance to the minimum, or that is of counts that break a limit."""
     country = draw_country(2, 1, 4, persons=6, quarters=1)
     above = country.redraw(np.random.default_rng(11))[1]
     quarters = count_quarters(country.redistricting[-1], country.facilities)
@@ -459,17 +460,24 @@ def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(
     children = len(country.facilities)
     assert children > 2
     scales = np.linspace(1, 3, children)
-    compared = []
+    compared, alternated = [], []
+
+    def note(*problem):  # type: ignore[no-untyped-def]
+        alternated.append(prepare(*problem))
+        return alternated[-1]
 
     def compare(queries: list[Query], constraints: Constraints, gap: float, *, apart: bool):  # type: ignore[no-untyped-def]
-        found = solve_apart(queries[0], constraints, gap) if apart else solve(queries, constraints, gap)
-        least = solve_densely(queries, constraints)
-        compared.append((apart, found.objective, least))
-        return found
+        found = []
+        for steep in (np.inf,) if apart else (np.inf, 1e-9):
+            monkeypatch.setattr(least_squares, "_STEEP", steep)
+            found.append(solve_apart(queries[0], constraints, gap) if apart else solve(queries, constraints, gap))
+        compared.append((apart, found, gap, solve_densely(queries, constraints, [each.x for each in found])))
+        return found[-1]
 
     def compare_apart(query: Query, *rest):  # type: ignore[no-untyped-def]
         return compare([query], *rest, apart=True)
 
+    monkeypatch.setattr(least_squares, "prepare", note)
     monkeypatch.setattr(estimation, "solve", lambda *rest: compare(*rest, apart=False))
     monkeypatch.setattr(estimation, "solve_apart", compare_apart)
     random = np.random.default_rng(0)
@@ -489,8 +497,16 @@ def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(
     )  # fmt: skip
     estimate(family)
     assert {apart for apart, *_ in compared} == {False, True}
-    for _, objective, least in compared:
-        assert abs(objective - least) <= 1e-6 * max(1.0, least)
+    assert len(alternated) == sum(not apart for apart, *_ in compared)
+    assert None not in alternated
+    for _, found, gap, (least, violations) in compared:
+        size = max(1.0, least)
+        assert max(violations) <= least_squares.CONSTRAINT
+        for each in found:
+            assert abs(each.objective - least) <= 1e-6 * size
+            assert each.objective - least <= each.gap + 1e-8 * size
+            assert each.gap <= gap * size * (1 + 1e-6)
+        assert abs(found[0].objective - found[-1].objective) <= 1e-6 * size
 
 
 def test_groups_rounded_together_are_as_near_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
