@@ -302,7 +302,8 @@ def _check_tables_of_states(session: Session, context: Context) -> Iterator[str]
 def _find_strange_rows(
     session: Session, release: TopDownRelease, names: Sequence[str], level: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Rows in the table of a state that are of a place elsewhere. All states together could have the right rows."""
+    """Rows in the table of a state that are of a place elsewhere, and columns of other types than those of the whole
+    table. All states together could have the right rows."""
     states, tree, above = read_states(session, release), read_tree(session, release), level_of_states(release.levels)
     top = release.levels.index(above)
     ranges = [
@@ -315,6 +316,8 @@ def _find_strange_rows(
         tables = [release.public(release.of_state(name, state)) for state in states]
         (rows,) = session.row("topdown/rows_of_other_states", level, tables=tables, has_level=level is None, **places)
         yield from count_problem(rows, f"{release.public(name)}: rows in the table of another state")
+        due = session.columns(release.public(name))
+        yield from (f"{table}: other columns than all states have" for table in tables if session.columns(table) != due)
 
 
 def _find_record_problems(session: Session, release: TopDownRelease, schema: Schema) -> Iterator[str]:
