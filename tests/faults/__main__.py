@@ -352,10 +352,10 @@ WORDS = {
     "altered_files": "a published file altered, cut off, deleted or added",
     "attacked": "generated: the public zone with altered values and what a DuckDB file can carry besides, its file "
     "exchanged, published files and folders rewritten, linked, moved or added",
-    "attacked_lakes": "generated, of a public zone in a lake: values and tables, rows and definitions of the catalog, "
-    "data files, earlier states",
-    "cluster": "in a cluster, at a step: the database restarted, the S3 server gone, the run or the code location "
-    "killed, the catalog's disk full",
+    "attacked_lakes": "generated, of a public zone in [a lake](../reference/deployment.md#a-lake): values and tables, "
+    "rows and definitions of the catalog, data files, earlier states",
+    "cluster": "in [a cluster](../how-to/cluster.md), at a step: the database restarted, the S3 server gone, the run "
+    "or the code location killed, the catalog's disk full",
 }
 """The faults in the words of the page on reliability."""
 
