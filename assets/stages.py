@@ -47,7 +47,7 @@ _OTHERWISE = (
 _WAITS = (5, 15, 45)
 """The seconds after which a step is repeated that lost a server: 65 in all."""
 
-_REPEATS_STEPS, _BEGUN = "dagster/retry_on_asset_or_op_failure", "stirred/begun"
+REPEATS_STEPS, _BEGUN = "dagster/retry_on_asset_or_op_failure", "stirred/begun"
 """Dagster's tag of a run that its queue launches again even if a step has failed, and the run that took it back."""
 
 _STANDS = "An earlier publication stays unchanged. Correct the cause, and launch the job again."
@@ -143,19 +143,19 @@ def _repeat_step() -> Iterator[None]:
         yield
         return
     run, instance = context.run, context.instance
-    if run.tags.get(_REPEATS_STEPS) == "true":
+    if run.tags.get(REPEATS_STEPS) == "true":
         # The run before this one was lost, which says nothing about what this one refuses. A later step of this run may
         # not take back what an earlier one asked for.
         now = instance.get_run_by_id(run.run_id)
         if now and now.tags.get(_BEGUN) != run.run_id:
-            instance.add_run_tags(run.run_id, {_REPEATS_STEPS: "false", _BEGUN: run.run_id})
+            instance.add_run_tags(run.run_id, {REPEATS_STEPS: "false", _BEGUN: run.run_id})
     try:
         yield
     except TransientError as error:
         if context.retry_number < len(_WAITS):
             raise dg.RetryRequested(len(_WAITS), _WAITS[context.retry_number]) from None
         if instance.run_retries_enabled:
-            instance.add_run_tags(run.run_id, {_REPEATS_STEPS: "true"})
+            instance.add_run_tags(run.run_id, {REPEATS_STEPS: "true"})
         sentences = (
             f"{str(error).rstrip('.')}.\nThis is no verdict on the release. All charges, draws and publications "
             "stay, and a new run continues with it. The queue of a cluster launches the run again; elsewhere, launch "

@@ -21,7 +21,7 @@ from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.method import Method
 from assets.retention import RETENTION_KEY, build_retention
-from assets.stages import guard_step
+from assets.stages import REPEATS_STEPS, guard_step
 from orchestration.automation import define_job
 from orchestration.environment import is_cluster
 from orchestration.launch import GIVEN_UP, OF_LOCATION, STATES, awaits_retry
@@ -189,8 +189,8 @@ def retention_automation() -> dg.Definitions:
 def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     """Report the failure of a lost run once more if it should have been launched again, and was not. Dagster's daemon
     overlooks a run whose failure it reads before the run's status says so, and gives one up if the code location does
-    not answer. To a second report it reacts as to the first, and it launches a run again only once. A run whose process
-    is gone is reported if nobody has reported it."""
+    not answer, or if Dagster could not reach its own database within a step. To a second report it reacts as to the
+    first, and it launches a run again only once. A run whose process is gone is reported if nobody has reported it."""
     instance, reported = context.instance, 0
     for run in _find_without_process(instance):
         instance.report_run_failed(run, "The run's process is gone.")
@@ -202,6 +202,7 @@ def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         if len(instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE).records) > REPORTS:
             instance.add_run_tags(run.run_id, {GIVEN_UP: run.run_id})
             continue
+        instance.add_run_tags(run.run_id, {REPEATS_STEPS: "true"})
         instance.report_run_failed(run, "The run was lost and not launched again, so its failure is reported again.")
         reported += 1
     return dg.SkipReason(f"{reported} lost runs were reported again")

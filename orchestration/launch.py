@@ -351,17 +351,27 @@ def awaits_retry(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether a run failed because something was lost, and is to be launched again, but was not yet.
 
     Dagster's own tag says so too, but may be missing for a moment, and says the contrary if Dagster once could not
-    launch it.
+    launch it, or could not reach its own database within a step.
     """
     if run.status is not dg.DagsterRunStatus.FAILURE or not instance.run_retries_enabled:
         return False
     refused = (
         run.tags.get("dagster/failure_reason") == "STEP_FAILURE"
         and run.tags.get("dagster/retry_on_asset_or_op_failure", "false") != "true"
+        and not _lost_its_database(instance, run)
     )
     most = run.tags.get("dagster/max_retries", instance.run_retries_max_retries)
     exhausted = int(run.tags.get("dagster/retry_number", 0)) >= int(most)
     return not (refused or exhausted or run.tags.get(GIVEN_UP) == run.run_id or "dagster/auto_retry_run_id" in run.tags)
+
+
+def _lost_its_database(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether Dagster itself could not reach the database in each step that failed. Errors of a step's own code never
+    have these names (`conceal_faults`)."""
+    failures = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
+    events = [record.event_log_entry.dagster_event for record in failures]
+    errors = [event.step_failure_data.error if event else None for event in events]
+    return bool(errors) and all(error is not None and error.cls_name in _LOST for error in errors)
 
 
 def _locate(instance: dg.DagsterInstance, run_id: str) -> None:

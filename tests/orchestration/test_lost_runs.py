@@ -245,6 +245,25 @@ def test_a_lost_run_that_was_overlooked_is_reported_again_until_it_is_launched(
     assert [reports(instance, other) for other in (launched, last)] == [1, 1]
 
 
+def test_a_run_in_which_dagster_lost_its_own_database_is_launched_again(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster reads the instance before a step's function begins, and stores what it cannot read as a failure of the
+    step. Told apart from: the same error of the step's own code, which is a fault."""
+    monkeypatch.setattr(jobs, "OVERLOOKED_AFTER", timedelta())
+    lost = OperationalError("SELECT", {}, Exception("server closed the connection"))
+    faulty = run(instance, failing(1, lost), failing(0)).run_id
+    with monkeypatch.context() as restarted:
+        of_steps = "dagster._core.execution.plan.execute_plan.core_dagster_event_sequence_for_step"
+        restarted.setattr(of_steps, Mock(side_effect=lost))
+        overlooked = run(instance, failing(0), failing(0)).run_id
+    tick(instance)
+    assert [reports(instance, run_id) for run_id in (faulty, overlooked)] == [1, 2]
+    found = instance.get_run_by_id(overlooked)
+    assert found
+    assert found.tags["dagster/will_retry"] == "true"
+
+
 def test_a_wait_for_the_database_of_the_instance_is_reported_after_some_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
