@@ -29,7 +29,10 @@ def test_siblings_whose_parent_is_empty_are_not_compared() -> None:
         for place in range(first, last)
     ]
     assert [row["number"] for row in rows] == [0, 1]
-    stored: Any = SimpleNamespace(arrow=lambda *_, **__: pa.Table.from_pylist(rows))
+    kinds = pa.schema(
+        {"query": pa.string(), "number": pa.int64()} | dict.fromkeys(["cells", "answers"], pa.list_(pa.int32()))
+    )
+    stored: Any = SimpleNamespace(arrow=lambda *_, **__: pa.Table.from_pylist(rows, schema=kinds))
     release: Any = SimpleNamespace(schema="town__dhc", public=str)
     estimates = count(UNITS, np.array([0, 1]), np.array([4, 4]))
     assert compare_answers(Stored(stored, release, UNITS, level), DETAILED, exact, estimates) == [(12, 4), (2, 4)]
