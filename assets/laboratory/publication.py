@@ -50,15 +50,15 @@ class Choice:
 @dataclass(frozen=True)
 class Swaps:
     """The public parameters of a swap of households between blocks: its rate, and that of households with a category
-    that at most so many persons have, if it differs."""
+    that at most so many households have, if it differs."""
 
     rate: float
     rare_rate: float | None = None
     at_most: int = 0
 
     def find_stay(self, persons: Counts) -> Shares:
-        """By category, the probability that somebody's household stays in its block. Who is rare is told by the
-        published persons of the tract, by category."""
+        """By category, the probability that somebody's household stays in its block. How many households have a
+        category is not published, so it is taken for rare if no more persons of the tract have it."""
         rare = np.zeros(len(persons), dtype=np.bool_) if self.rare_rate is None else persons <= self.at_most
         return 1 - np.where(rare, self.rare_rate or self.rate, self.rate)
 

@@ -56,8 +56,9 @@ class Swapped(Changing):
 
     @property
     def swaps(self) -> Swaps:
-        rate = 1 - (1 - self.rate) * (1 - (self.second_rate or 0))
-        return Swaps(float(rate), None if self.rare_rate is None else float(self.rare_rate), self.at_most)
+        stay = 1 - (self.second_rate or 0)
+        rare = None if self.rare_rate is None else float(1 - (1 - self.rare_rate) * stay)
+        return Swaps(float(1 - (1 - self.rate) * stay), rare, self.at_most)
 
     def change(self, tract: Tract, key: bytes) -> Changed:
         """With likelihood ratios if the rate is a single one."""
