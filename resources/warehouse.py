@@ -70,7 +70,10 @@ _PLAN = SQL("warehouse/plan", "EXPLAIN SELECT * FROM {{ table }}")
 # Up to the size of the buffer, threads compute a result ahead of the one that reads it.
 _PREPARE = SQL("warehouse/prepare", "SET enable_progress_bar = false; SET streaming_buffer_size = '128MB'")
 # Length-prefixed texts ('-' for NULL) are unique to their values, and `concat` leaves NULL out.
-_ROW_TEXTS = SQL("warehouse/row_texts", "SELECT {% include 'warehouse/row_text.sql' %} AS row_text FROM {{ table }}")
+_ROW_TEXTS = SQL(
+    "warehouse/row_texts",
+    "{% set large = true %}SELECT {% include 'warehouse/row_text.sql' %} AS row_text FROM {{ table }}",
+)
 _SCHEMAS = SQL(
     "warehouse/schemas",
     "SELECT schema_name FROM duckdb_schemas() WHERE database_name = $zone AND NOT internal ORDER BY schema_name",

@@ -3,7 +3,8 @@
 `ingestion` makes the CEF, and `validation` holds its rules.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,23 +13,31 @@ import dagster as dg
 
 from assets.cef.ingestion import ingest
 from assets.cef.readers import measure_source, source_paths
-from assets.cef.validation import Finding, cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import StageKind, check_result, escape_markdown, markdown_table, write_count
+from assets.cef.validation import (
+    Finding,
+    cef_findings,
+    form_findings,
+    list_rules,
+    structure_findings,
+    structure_offenders,
+)
+from assets.conventions import NO_CONFIG, POOL, StageKind, check_result, escape_markdown, markdown_table, write_count
 from assets.release.columns import Column, Role
 from assets.release.contents import (
     find_content_problems,
     find_unchanged_version,
     hash_files,
     hash_source,
+    is_checked,
     publish_contents,
 )
-from assets.release.dataset import DROPPED, DatasetDeclaration
+from assets.release.dataset import DROPPED, DatasetDeclaration, Rule
 from assets.release.seal import SealError
-from assets.stages import stage, stage_check
+from assets.stages import guard_step, stage
 from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse, WarehouseError
 
 CODE_VERSION = "3"
 """Increased when the same source would give another CEF, or none any more."""
@@ -71,41 +80,87 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             metadata |= dict(zip(["dagster/row_count", *list(declaration.tables)[1:]], counts, strict=True))
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
-    @stage_check(
-        key,
-        "schema_and_keys",
-        "The stored tables have the declared columns and types, no null where none is allowed, no repeated key, "
-        "and a unit for every person.",
+    return [cef, _build_checks(key, declaration)]
+
+
+_AS_READ = "as_read"
+_CHECKS = {
+    "schema_and_keys": "The stored tables have the declared columns and types, no null where none is allowed, no "
+    "repeated key, and a unit for every person.",
+    "structure": "The stored records satisfy the rules of their layout; each rule is shown with its violations.",
+    _AS_READ: "The stored tables are those that were read from the source.",
+}
+
+
+def _build_checks(key: dg.AssetKey, declaration: DatasetDeclaration) -> dg.AssetChecksDefinition:
+    """The checks, evaluated in one step on content that stays the same, so that it is hashed once. If it is what was
+    read, its rules are not asked again of what the same code has found to satisfy them."""
+    find: dict[str, Callable[[Session], tuple[Sequence[Finding], Mapping[str, int]]]] = {
+        "schema_and_keys": lambda session: _find_in_tables(session, declaration),
+        "structure": lambda session: _find_in_structure(session, declaration),
+    }
+    without_problems = {
+        "schema_and_keys": {},
+        "structure": dict.fromkeys(map(_describe_rule, list_rules(declaration)), 0),
+    }
+    names = [name for name in _CHECKS if name != "structure" or declaration.structure]
+
+    @dg.multi_asset_check(
+        name="__".join([*key.path, "gates"]),
+        specs=[dg.AssetCheckSpec(name, asset=key, description=_CHECKS[name], blocking=True) for name in names],
+        can_subset=True,
+        pool=POOL,
+        config_schema=NO_CONFIG,
     )
-    def schema_and_keys(warehouse: Warehouse) -> dg.AssetCheckResult:
-        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            findings = cef_findings(session, declaration)
-        return _check_result(
-            findings, {finding.statement: finding.rows for finding in findings if finding.rows is not None}
-        )
+    def checks(
+        context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody
+    ) -> Iterator[dg.AssetCheckResult]:
+        selected = {check.name for check in context.selected_asset_check_keys}
+        with guard_step(), ExitStack() as opened:
+            held, checked = warehouse, False
+            # Without published versions, the rules are asked.
+            with suppress(WarehouseError):
+                held = opened.enter_context(warehouse.snapshot([Zone.CONFIDENTIAL, Zone.PUBLIC]))
+                with held.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+                    checked = is_checked(session, custody, declaration)
+            for name in names:
+                if name not in selected:
+                    continue
+                if name == _AS_READ:
+                    yield _check_as_read(held, custody, declaration)
+                elif checked:
+                    yield _check_result(name, [], without_problems[name])
+                else:
+                    with held.session(reads=[Zone.CONFIDENTIAL]) as session:
+                        yield _check_result(name, *find[name](session))
 
-    @stage_check(key, "as_read", "The stored tables are those that were read from the source.")
-    def as_read(warehouse: Warehouse, custody: Custody) -> dg.AssetCheckResult:
-        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            try:
-                return check_result(find_content_problems(session, custody, declaration))
-            except SealError as error:
-                return check_result([str(error)])
+    return checks
 
-    @stage_check(
-        key,
-        "structure",
-        "The stored records satisfy the rules of their layout; each rule is shown with its violations.",
-    )
-    def structure(warehouse: Warehouse) -> dg.AssetCheckResult:
-        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            if findings := form_findings(session, declaration):
-                return _check_result(findings, {})
-            offenders = structure_offenders(session, declaration)
-        counts = {Finding(rule.table, rule.offence, rule.column).statement: rows for rule, rows in offenders.items()}
-        return _check_result(structure_findings(offenders), counts)
 
-    return [cef, schema_and_keys, as_read, *([structure] if declaration.structure else [])]
+def _find_in_tables(session: Session, declaration: DatasetDeclaration) -> tuple[Sequence[Finding], Mapping[str, int]]:
+    findings = cef_findings(session, declaration)
+    return findings, {finding.statement: finding.rows for finding in findings if finding.rows is not None}
+
+
+def _find_in_structure(
+    session: Session, declaration: DatasetDeclaration
+) -> tuple[Sequence[Finding], Mapping[str, int]]:
+    if findings := form_findings(session, declaration):
+        return findings, {}
+    offenders = structure_offenders(session, declaration)
+    return structure_findings(offenders), {_describe_rule(rule): rows for rule, rows in offenders.items()}
+
+
+def _describe_rule(rule: Rule) -> str:
+    return Finding(rule.table, rule.offence, rule.column).statement
+
+
+def _check_as_read(warehouse: Warehouse, custody: Custody, declaration: DatasetDeclaration) -> dg.AssetCheckResult:
+    with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        try:
+            return check_result(find_content_problems(session, custody, declaration), _AS_READ)
+        except SealError as error:
+            return check_result([str(error)], _AS_READ)
 
 
 def code_version(declaration: DatasetDeclaration) -> str:
@@ -114,8 +169,9 @@ def code_version(declaration: DatasetDeclaration) -> str:
     return f"{CODE_VERSION}-{sha256(canonicalize(recodes)).hexdigest()[:8]}" if recodes else CODE_VERSION
 
 
-def _check_result(findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.AssetCheckResult:
+def _check_result(name: str, findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
+        check_name=name,
         passed=not findings,
         description="\n".join(str(finding) for finding in findings) or None,
         metadata={

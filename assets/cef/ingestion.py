@@ -23,6 +23,7 @@ from assets.cef.validation import (
     copy_findings,
     count_repeated_keys,
     describe_domain_rule,
+    form_findings,
     key_findings,
     row_findings,
     structure_findings,
@@ -141,8 +142,12 @@ def ingest(
             if name not in declaration.tables:
                 session.drop(Table(Zone.CONFIDENTIAL, declaration.name, name))
         versions = hash_cef(session, declaration, version_key) if session.shared else None
+    # Of a rectangular file, not every rule was asked: some follow from how its units are made.
+    asked = declaration.rectangular is None and (len(declaration.files) > 1 or declaration.structure is None)
+    is_checked = asked and not form_findings(session, declaration)
     # Of a file, DuckDB reads committed rows on all cores, and those of a running transaction on one.
-    return replace(versions or hash_cef(session, declaration, version_key), sketch=sketch)
+    versions = versions or hash_cef(session, declaration, version_key)
+    return replace(versions, sketch=sketch, is_checked=is_checked)
 
 
 def _drop_unmatched(session: Session, declaration: DatasetDeclaration) -> list[Finding]:

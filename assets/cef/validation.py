@@ -157,13 +157,24 @@ def copy_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
     return findings
 
 
+def _select_rules(declaration: DatasetDeclaration) -> Mapping[str, Rule]:
+    if declaration.structure is None:
+        return {}
+    columns = {name for records in declaration.tables.values() for name in records.columns}
+    return declaration.structure.select_rules(columns)
+
+
+def list_rules(declaration: DatasetDeclaration) -> list[Rule]:
+    """The rules of the layout that records with the declared columns must satisfy."""
+    return list(_select_rules(declaration).values())
+
+
 def structure_offenders(session: Session, declaration: DatasetDeclaration) -> dict[Rule, int]:
     """The number of records that violate each rule of the layout. The tables must have the declared columns."""
-    structure = declaration.structure
+    structure, rules = declaration.structure, _select_rules(declaration)
     if structure is None:
         return {}
     addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
-    rules = structure.select_rules({name for records in declaration.tables.values() for name in records.columns})
     names: dict[str, Any] = {**addresses, "rules": list(rules)}
     if "possible_type" in rules:
         # Here, because only a dataset with the columns of the DHC needs it.

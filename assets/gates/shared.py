@@ -17,7 +17,7 @@ from assets.charge.drawing import open_charged_key
 from assets.confidentiality import find_leaks, list_deployed_nodes
 from assets.conventions import NO_CONFIG, POOL, check_result
 from assets.ledger.asset import find_cap_problems
-from assets.release.contents import find_content_problems
+from assets.release.contents import find_content_problems, is_checked
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
@@ -214,7 +214,18 @@ def _named(columns: Sequence[str], row: Sequence[object]) -> str:
     return f"{which}: {cell if len(cell) <= LONGEST_ROW else f'{cell[:LONGEST_ROW]}…'}"
 
 
+def _is_checked(context: ReleaseContext[Any]) -> bool:
+    """Whether the CEF was found to satisfy its rules when it was read. A context without kept verdicts asks again, and
+    so does one whose content could change."""
+    if context.verdicts is None or not context.warehouse.is_held:
+        return False
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        return is_checked(session, context.custody, context.release.dataset)
+
+
 def _cef(context: ReleaseContext[Any]) -> list[str]:
+    if _is_checked(context):
+        return []
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         return cef_problems(session, context.release.dataset)
 
@@ -225,6 +236,8 @@ def _as_read(context: ReleaseContext[Any]) -> list[str]:
 
 
 def _structure(context: ReleaseContext[Any]) -> list[str]:
+    if _is_checked(context):
+        return []
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         return [str(finding) for finding in structure_findings(structure_offenders(session, context.release.dataset))]
 

@@ -4,7 +4,8 @@ The charge records them in the ledger, which thereby recognizes records that are
 a cap of its own. The versions cover the CEF and every source file of records, so that another selection of columns from
 the same file is recognized too. Nobody can test them against guessed records without the key. Two more versions are
 kept: of the whole source, so that an unchanged source is not read again; and of the CEF in the order of its rows, which
-takes less time to compute than its content version.
+takes less time to compute than its content version. Beside them is by which code the CEF was found to satisfy its rules
+when it was read, so that the same code need not check the same records again.
 
 A file that was written anew has other versions. For it, a sketch of the records is kept in the custody under a name
 that is published here (`mechanisms.people`).
@@ -23,6 +24,7 @@ import pyarrow as pa
 
 from assets.release.dataset import CEF, CEF_TABLES, DatasetDeclaration
 from assets.release.seal import SealError, require_sealed, seal_stage
+from assets.release.verdicts import hash_code
 from resources.chain import RESERVE, canonicalize
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -31,7 +33,7 @@ from resources.storage import NothingWrittenError
 from resources.warehouse import Session, Warehouse
 
 CONTENTS = "cef_contents"
-_CEF, _SOURCE, _ORDERED, _SKETCH = "cef", "source", "ordered", "sketch"
+_CEF, _SOURCE, _ORDERED, _SKETCH, _CHECKED = "cef", "source", "ordered", "sketch", "checked"
 _UNPUBLISHED = timedelta(days=1)
 """The age from which a sketch whose name is not published is no longer one that a process is about to publish."""
 
@@ -42,11 +44,13 @@ class CefVersions:
 
     Attributes:
         sketch: of the records in its source files (`mechanisms.people`); empty if they are built in.
+        is_checked: whether these tables were found to satisfy every rule of `assets.cef.validation`.
     """
 
     content: str
     ordered: str
     sketch: bytes = field(default=b"", repr=False)
+    is_checked: bool = False
 
 
 def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
@@ -64,16 +68,21 @@ def hash_source(dataset: DatasetDeclaration, code_version: str, files: Mapping[s
 
     Of the places of the files, only whether they are given matters.
     """
-    placeless = {
-        name: records.model_copy(update=dict.fromkeys(records.paths, "")) for name, records in dataset.tables.items()
-    }
     parts = {
         "code": code_version,
         "stirred": installed("stirred"),
-        "declaration": f"{type(dataset).__qualname__} {dataset.model_copy(update=placeless)!r}",
+        "declaration": _describe(dataset),
         "files": dict(files),
     }
     return hmac.new(key, canonicalize(parts), sha256).hexdigest()
+
+
+def _describe(dataset: DatasetDeclaration) -> str:
+    """The declaration as text, without the places of files."""
+    placeless = {
+        name: records.model_copy(update=dict.fromkeys(records.paths, "")) for name, records in dataset.tables.items()
+    }
+    return f"{type(dataset).__qualname__} {dataset.model_copy(update=placeless)!r}"
 
 
 def publish_contents(
@@ -93,6 +102,8 @@ def publish_contents(
     published = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
     if versions.sketch:
         published[_SKETCH] = custody.keep_sketch(versions.sketch, published)
+    if versions.is_checked and (check := _identify_check(custody, dataset)):
+        published[_CHECKED] = check
     columns = {"content": list(published), "version": list(published.values())}
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(table, "warehouse/all", source=session.register("contents", pa.table(columns)))
@@ -181,6 +192,28 @@ def find_content_problems(session: Session, custody: Custody, dataset: DatasetDe
     if _stored_version(session, custody, dataset) == read_cef_version(session, custody, dataset):
         return []
     return [f"{dataset.name}: the stored records are not those that were read from the source; materialize cef again"]
+
+
+def is_checked(session: Session, custody: Custody, dataset: DatasetDeclaration) -> bool:
+    """Whether the stored CEF is the one that was read from the source, and this code found then that it satisfies every
+    rule of this declaration. The session reads both zones."""
+    try:
+        checked = _published(session, custody, dataset).get(_CHECKED)
+        if checked is None or checked != _identify_check(custody, dataset):
+            return False
+        return not find_content_problems(session, custody, dataset)
+    except SealError:
+        return False
+
+
+def _identify_check(custody: Custody, dataset: DatasetDeclaration) -> str | None:
+    """The keyed version of all that a check of a CEF follows from besides its content; None if it cannot be told."""
+    code = hash_code(type(dataset).__module__)
+    if code is None:
+        return None
+    return hmac.new(
+        custody.version_key(), canonicalize({_CHECKED: _describe(dataset), "code": code}), sha256
+    ).hexdigest()
 
 
 def hash_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVersions:

@@ -783,8 +783,7 @@ def test_the_stored_census_has_no_problems_and_other_layouts_have_no_structure_c
         assert structure_offenders(session, plain) == {}
     assert [definition.node_def.name for definition in build_cef(plain, census.folder)] == [
         "census__cef",
-        "census__cef_schema_and_keys",
-        "census__cef_as_read",
+        "census__cef__gates",
     ]
 
 

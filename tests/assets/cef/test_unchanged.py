@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.cef import asset, ingestion
+from assets.cef import asset, ingestion, validation
 from assets.cef.asset import build_cef
 from assets.cef.survey import synthetic_survey
+from assets.release import contents
 from assets.release.dataset import DatasetDeclaration
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -329,14 +330,56 @@ def test_a_file_that_changes_while_it_is_read_is_refused_even_with_its_size_and_
 @pytest.mark.deep
 def test_what_is_recorded_of_the_source_cannot_be_made_without_the_key(town: Office) -> None:
     found = town.contents()
-    assert found.keys() == {"cef", "units", "persons", "source", "ordered", "sketch"}
-    assert len(set(found.values())) == 6
+    assert found.keys() == {"cef", "units", "persons", "source", "ordered", "sketch", "checked"}
+    assert len(set(found.values())) == 7
     content = (town.folder / "persons.csv").read_bytes()
     assert found["persons"] == hmac.new(town.custody.version_key(), content, sha256).hexdigest()
     assert sha256(content).hexdigest() not in found.values()
     town.custody = Custody(folder=str(town.folder / "another"))
     town.materialize()
     assert not set(found.values()) & set(town.contents().values())
+
+
+def asks_rules(town: Office, patched: pytest.MonkeyPatch) -> bool:
+    """Whether the checks ask the rules of keys again of the stored tables, instead of taking over what was found."""
+    asked: list[bool] = []
+
+    def cef_findings(*given: Any) -> Any:
+        asked.append(True)
+        return validation.cef_findings(*given)
+
+    with patched.context() as patch:
+        patch.setattr(asset, "cef_findings", cef_findings)
+        dg.materialize(
+            build_cef(town.declaration, town.folder),
+            selection=dg.AssetSelection.checks_for_assets(dg.AssetKey([town.declaration.name, "cef"])),
+            resources={"warehouse": town.warehouse, "custody": town.custody},
+            instance=dg.DagsterInstance.ephemeral(),
+            raise_on_error=False,
+        )
+    return bool(asked)
+
+
+def test_rules_are_asked_once_of_the_same_records_by_the_same_code(
+    town: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: a record that holds for other records, another declaration, other code, or without its seal."""
+    assert not asks_rules(town, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(contents, "hash_code", lambda *modules: "other code")
+        assert asks_rules(town, monkeypatch)
+        patch.setattr(contents, "hash_code", lambda *modules: None)
+        assert asks_rules(town, monkeypatch), "nobody knows which code runs"
+    declared = town.declaration
+    town.declaration = declared.model_copy(update={"title": "Another title"})
+    assert asks_rules(town, monkeypatch)
+    town.declaration = declared
+    town.alter(Zone.CONFIDENTIAL, "UPDATE town.units SET rooms = 6 WHERE serial = 1")
+    assert asks_rules(town, monkeypatch)
+    town.materialize()
+    assert not asks_rules(town, monkeypatch)
+    town.alter(Zone.PUBLIC, "UPDATE town.cef_contents SET version = 'a' WHERE content = 'persons'")
+    assert asks_rules(town, monkeypatch), "without its seal, the record is not believed"
 
 
 def alter_in_lake(warehouse: Warehouse) -> None:
