@@ -116,6 +116,8 @@ def _list_arcs(real, base, up, down, maps, begins, parent):  # type: ignore[no-u
     for stage in range(last + 1):
         begin, nodes = begins[stage], begins[stage + 1] - begins[stage]
         coarser = begins[stage] - begins[stage - 1] if stage else 0
+        # Cells are nodes of the parent, which all children share.
+        of_child, is_node = nodes if stage < last else 0, stage < last or parent.size > 0
         part_of = np.zeros(nodes, np.int64)
         if stage:
             for k in range(maps.shape[1]):
@@ -127,7 +129,7 @@ def _list_arcs(real, base, up, down, maps, begins, parent):  # type: ignore[no-u
                     if not allowed[c, begin + m]:
                         continue
                     tail = above + c * coarser + part_of[m] if stage else 0
-                    head = first + (c * nodes + m if stage < last else m) if stage < last or parent.size else 0
+                    head = first + c * of_child + m if is_node else 0
                     tails[at], heads[at] = (tail, head) if sign > 0 else (head, tail)
                     own, value = base[c, begin + m], real[c, begin + m]
                     costs[at] = np.int64(np.rint((abs(own + sign - value) - abs(own - value)) * _UNIT))
@@ -138,10 +140,8 @@ def _list_arcs(real, base, up, down, maps, begins, parent):  # type: ignore[no-u
             for m in range(nodes):
                 if stage:
                     balance[above + c * coarser + part_of[m]] -= base[c, begin + m]
-                if stage < last:
-                    balance[first + c * nodes + m] += base[c, begin + m]
-                elif parent.size:
-                    balance[first + m] += base[c, begin + m]
+                if is_node:
+                    balance[first + c * of_child + m] += base[c, begin + m]
         above = first
         first += children * nodes
     for k in range(parent.size):
