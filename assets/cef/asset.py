@@ -185,7 +185,7 @@ def describe(declaration: DatasetDeclaration) -> str:
     origin = (
         f"**Public data, no budget charged**: {escape_markdown(declaration.source)}. No page shows its values."
         if declaration.public
-        else "**Synthetic**: these records are generated or public; experiments may draw on them."
+        else "**Synthetic**: these records are made up; experiments may draw on them."
         if declaration.synthetic
         else "**Confidential**: these records are about real people; this page shows none of their values."
     )

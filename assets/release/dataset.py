@@ -199,7 +199,7 @@ class DatasetDeclaration(Declaration):
     title: str = Field(min_length=1, description="The dataset's name in words.")
     description: str = Field("", description="Where the records come from and what they are.")
     synthetic: bool = Field(
-        False, description="Whether the records are generated or public, so that experiments may draw on them."
+        False, description="Whether the records are made up, so that experiments may draw on them."
     )
     public: bool = Field(
         False,
