@@ -9,7 +9,7 @@ sentences to be printed, as whoever reads the declaration may not be allowed to 
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import floor
@@ -24,6 +24,7 @@ from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_HYPERCUBES, COLUMNS_OF_SWAPPED, LONGEST_COLUMN
 from assets.release.release import DeclarationError
 from assets.texts import LONGEST_TEXT, drop_accents, find_unseen
+from assets.unperturbed.release import RESERVED
 
 MANY = 100
 """From this many different values on, a number is called continuous."""
@@ -402,25 +403,15 @@ attributes:
 def propose_tables(dataset: DatasetDeclaration, name: str) -> Proposal:
     """Propose a release by the table builder: counts by the geography and two variables, of persons if there are any.
     Raises DeclarationError if no variable has a list of few values."""
-    counted, of_persons = ("persons", dataset.persons.variables) if dataset.persons else ("units", {})
-    columns = {**dataset.units.variables, **of_persons}
-    usable = [
-        column
-        for column, declared in columns.items()
-        if column.casefold() not in COLUMNS_OF_HYPERCUBES and _has_few_values(declared)
-    ]
-    places = _leave_out_larger(columns, [column for column in usable if columns[column].role is Role.GEOGRAPHY])
-    # Of persons' tables, variables of persons come first, and those with labels before a number such as PERNUM.
-    others = [column for column in usable if columns[column].role is not Role.GEOGRAPHY]
-    others = sorted(others, key=lambda column: (column not in of_persons, not columns[column].labels))
-    variables = [*places[:1], *others[:2]]
+    found = _find_variables(dataset, COLUMNS_OF_HYPERCUBES)
+    counted, variables = found.counted, [*found.places[:1], *found.others[:2]]
     if not variables:
         raise DeclarationError(
             f"release {dataset.name}/{name}: variables: a hypercube needs a variable with at most {MOST_PROPOSED} "
             "values"
         )
-    records = counted if of_persons else f"{dataset.record_name}s"
-    words = title_columns(columns)
+    records = counted if dataset.persons and dataset.persons.variables else f"{dataset.record_name}s"
+    words = title_columns(found.columns)
     title = _quote(propose_title(f"{records} by {', '.join(words[column] for column in variables)}"))
     return Proposal(
         f"""\
@@ -443,6 +434,113 @@ attributes:
           by: {_list(variables[:1])}
 """
     )
+
+
+def propose_coarsening(dataset: DatasetDeclaration, name: str) -> Proposal:
+    """Propose a release by coarsening: the smallest geography with the larger ones that it lies in, and few-valued
+    variables. Raises DeclarationError if there is no geography, or no such variable."""
+    found = _find_variables(dataset, RESERVED)
+    if not found.places or not found.others:
+        missing = (
+            f"variable with at most {MOST_PROPOSED} values" if found.places else "geography; declare role: geography"
+        )
+        raise DeclarationError(f"release {dataset.name}/{name}: coarsening needs a column that is a {missing}")
+    geography = found.places[:1]
+    while larger := found.columns[geography[0]].within:
+        geography.insert(0, larger)
+    key, kept = found.others[:2], found.others[2:4]
+    words = title_columns(found.columns)
+    title = _quote(propose_title(f"{words[key[0]]} by {words[geography[-1]]}"))
+    return Proposal(
+        f"""\
+type: orchestration.components.Coarsening
+attributes:
+  name: {name}
+  dataset: {dataset.name}
+  title: {title}
+  description: The content of the records and tables, for a reader.
+  of: {found.counted}
+  geography: {_list(geography)}    # coarsest first
+  place_threshold: 100           # the fewest records of a published place
+  key: {_list(key)}    # the variables by which somebody could be recognized
+  least: 5                       # the fewest records of a combination of place and key
+  kept: {_list(kept)}    # further variables, published as they are
+  products:                      # tables; the coarsened records are always published
+    - name: {propose_name(f"{key[0]}_by_{geography[-1]}")}
+      title: {title}
+      of: {found.counted}
+      geography: {_list(geography)}
+      dimensions: {_list(key[:1])}
+"""
+    )
+
+
+def propose_suppression(dataset: DatasetDeclaration, name: str) -> Proposal:
+    """Propose a release by suppression: a table of the smallest geography and a variable, or of two variables, and its
+    margins. Raises DeclarationError if there are fewer than two columns with few values."""
+    found = _find_variables(dataset, RESERVED)
+    variables = [*found.places[:1], *found.others][:2]
+    if len(variables) < 2:
+        raise DeclarationError(
+            f"release {dataset.name}/{name}: suppression needs two variables with at most {MOST_PROPOSED} values"
+        )
+    words = title_columns(found.columns)
+    tables = {"_by_".join(reversed(variables)): variables} | {column: [column] for column in variables}
+    products = "".join(
+        f"""\
+    - name: {propose_name(table)}
+      title: {_quote(propose_title(" by ".join(words[column] for column in reversed(named))))}
+      of: {found.counted}
+      dimensions: {_list(named)}
+"""
+        for table, named in tables.items()
+    )
+    return Proposal(
+        f"""\
+type: orchestration.components.Suppression
+attributes:
+  name: {name}
+  dataset: {dataset.name}
+  title: {_quote(propose_title(" by ".join(words[column] for column in reversed(variables))))}
+  description: The content of the tables, for a reader.
+  of: {found.counted}
+  threshold: 5                   # counts from 1 to 4 are suppressed
+  width: 3                       # the least width of the interval that all tables leave for a suppressed count
+  products:                      # all tables count the same records; a margin is published only as a table
+{products}"""
+    )
+
+
+@dataclass
+class _Variables:
+    """What a release counts, persons if there are any, and the columns that it could publish.
+
+    Attributes:
+        counted: persons or units.
+        columns: all columns of units and persons.
+        places: the geographic columns with few values, without those that others lie in.
+        others: the other columns with few values: those of persons first, then those with labels.
+    """
+
+    counted: str
+    columns: Mapping[str, Column]
+    places: list[str]
+    others: list[str]
+
+
+def _find_variables(dataset: DatasetDeclaration, reserved: Collection[str]) -> _Variables:
+    of_persons = dataset.persons.variables if dataset.persons else {}
+    columns = {**dataset.units.variables, **of_persons}
+    usable = [
+        column
+        for column, declared in columns.items()
+        if column.casefold() not in reserved and _has_few_values(declared)
+    ]
+    places = _leave_out_larger(columns, [column for column in usable if columns[column].role is Role.GEOGRAPHY])
+    others = [column for column in usable if columns[column].role is not Role.GEOGRAPHY]
+    # A column without labels may be a number such as PERNUM.
+    others.sort(key=lambda column: (column not in of_persons, not columns[column].labels))
+    return _Variables("persons" if of_persons else "units", columns, places, others)
 
 
 def _leave_out_larger(columns: Mapping[str, Column], places: Sequence[str]) -> list[str]:

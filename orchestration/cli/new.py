@@ -23,6 +23,9 @@ _EXAMPLES = {
 }
 """By kind, the component whose example is proposed, and the usual name of its release."""
 
+_USUAL_NAMES = {"swapping": "swapped", "tables": "tables", "coarsening": "coarsened", "suppression": "suppressed"}
+"""By kind whose declaration follows from the dataset's columns, the usual name of its release."""
+
 
 @click.group()
 def new() -> None:
@@ -107,7 +110,7 @@ def dataset(
 @new.command()
 @click.argument("dataset", type=DATASET)
 @click.option("--name", help="The release's name; by default, its kind.")
-@click.option("--kind", type=click.Choice(["swapping", "tables", *_EXAMPLES]), help="The mechanism.")
+@click.option("--kind", type=click.Choice([*_USUAL_NAMES, *_EXAMPLES]), help="The mechanism.")
 def release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
     from assets.cef.census import CensusDeclaration
@@ -115,7 +118,13 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     from orchestration.components.release import COMPONENTS
     from orchestration.components.scaffolding import fill_in_example
     from orchestration.deployment import Deployment
-    from orchestration.proposal import Proposal, propose_swapping, propose_tables
+    from orchestration.proposal import (
+        Proposal,
+        propose_coarsening,
+        propose_suppression,
+        propose_swapping,
+        propose_tables,
+    )
 
     deployment = Deployment()
     datasets = {declaration.name: declaration for declaration in deployment.declared[0]}
@@ -126,7 +135,8 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
         raise click.UsageError(f"{dataset} is a census in the production layout: name the mechanism with --kind")
     if kind in ("phsafe", "topdown", "dhc") and not census:
         raise click.UsageError(f"--kind {kind} needs a census in the production layout, and {dataset} is none")
-    component, usual = _EXAMPLES.get(str(kind), ("", "tables" if kind == "tables" else "swapped"))
+    kind = kind or "swapping"
+    component, usual = _EXAMPLES.get(kind) or ("", _USUAL_NAMES[kind])
     name = name or usual
     target = _name_new_file(deployment, dataset, name)
     if component:
@@ -141,7 +151,13 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
                 filled["redistricting"] = each.declaration.name
         proposal = Proposal(fill_in_example(f"{COMPONENTS}.{component}", dataset, name, **filled))
     else:
-        proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)
+        propose = {
+            "swapping": propose_swapping,
+            "tables": propose_tables,
+            "coarsening": propose_coarsening,
+            "suppression": propose_suppression,
+        }[kind]
+        proposal = propose(datasets[dataset], name)
     _write_draft(deployment, target, proposal, f"stirred preflight {dataset}/{name}")
 
 

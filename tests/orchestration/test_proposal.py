@@ -18,21 +18,25 @@ from hypothesis import strategies as st
 from assets.cef.ingestion import ingest
 from assets.cef.profile import profile
 from assets.cef.validation import SourceError
+from assets.coarsening.declaration import CoarseningDeclaration
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.release import DeclarationError
+from assets.suppression.declaration import SuppressionDeclaration
 from assets.swapping.declaration import SwappingDeclaration
 from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.release import HypercubeRelease
 from orchestration.checking import Problem
 from orchestration.cli.new import _write_draft
-from orchestration.components import TableBuilder
+from orchestration.components import Coarsening, Suppression, TableBuilder
 from orchestration.components.scaffolding import fill_in_example
 from orchestration.components.swapping import PermutationSwapping
 from orchestration.proposal import (
     MOST_PROPOSED,
     Proposal,
+    propose_coarsening,
     propose_dataset,
     propose_name,
+    propose_suppression,
     propose_swapping,
     propose_tables,
     propose_title,
@@ -82,7 +86,11 @@ def proposed(warehouse: Warehouse, units: Path, persons: Path | None = None, **g
 
 
 def declared(proposal: Proposal) -> DatasetDeclaration:
-    return DatasetDeclaration.model_validate(yaml.safe_load(proposal.text)["attributes"])
+    return DatasetDeclaration.model_validate(attributes_of(proposal))
+
+
+def attributes_of(proposal: Proposal) -> Any:
+    return yaml.safe_load(proposal.text)["attributes"]
 
 
 def records_read(warehouse: Warehouse, declaration: DatasetDeclaration) -> list[int]:
@@ -132,6 +140,14 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
     assert isinstance(built, HypercubeRelease)
     assert (built.cube.of, built.cube.variables) == ("persons", ["county", "size", "tenure"])
     assert all(built.columns[name].domain_size <= MOST_PROPOSED for name in built.cube.variables)
+    # Told apart from: products that count units where the release counts persons, and numbers as variables.
+    without_noise = declaration.model_copy(update={"unbounded_releases": "allowed"})
+    coarsened = CoarseningDeclaration.model_validate(attributes_of(propose_coarsening(declaration, "coarsened")))
+    Coarsening(coarsened).release(without_noise, tmp_path)
+    assert (coarsened.of, coarsened.geography, coarsened.key) == ("persons", ["county"], ["size", "tenure"])
+    suppressed = SuppressionDeclaration.model_validate(attributes_of(propose_suppression(declaration, "suppressed")))
+    Suppression(suppressed).release(without_noise, tmp_path)
+    assert [product.columns for product in suppressed.products] == [("county", "size"), ("county",), ("size",)]
 
 
 def test_a_column_named_like_one_of_our_own_is_marked_and_no_release_is_proposed_with_it(
@@ -281,6 +297,7 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         ]
         assert (places or "[COUNTYFIP, ") in line
         assert "rgion" not in release.text
+    assert attributes_of(propose_coarsening(declaration, "c"))["geography"] == ["région", "COUNTYFIP"], "coarsest first"
     assert (propose_title("enquête_ménages"), propose_title("enque\u0302te EU-SILC")) == (
         "Enquête ménages",
         "Enquête EU-SILC",
@@ -365,6 +382,10 @@ def test_what_cannot_be_proposed_is_said_in_one_sentence(warehouse: Warehouse, t
         propose_tables(declared(proposed(warehouse, other)), "tables")
     with pytest.raises(DeclarationError, match="swapping needs a column that is a geography"):
         propose_swapping(declared(proposed(warehouse, units)), "swapped")
+    with pytest.raises(DeclarationError, match="coarsening needs a column that is a geography"):
+        propose_coarsening(declared(proposed(warehouse, units)), "coarsened")
+    with pytest.raises(DeclarationError, match="suppression needs two variables with at most 30 values"):
+        propose_suppression(declared(proposed(warehouse, other)), "suppressed")
 
 
 @pytest.mark.parametrize("failure", ["refused", "unreadable", "warned"])
