@@ -180,7 +180,7 @@ def _read_draw(record: dg.EventLogRecord) -> object:
 
 
 def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:
-    """Run the release's job on a cron expression (UTC), which Dagster checks. The schedule is on by default."""
+    """Run the release's job on a cron expression (UTC), which Dagster checks. The schedule is active once declared."""
     return dg.ScheduleDefinition(
         name=f"{release.schema}__schedule",
         job_name=release.schema,

@@ -57,11 +57,9 @@ class ReleaseDeclaration(Declaration):
         description="escrowed: the draw can be replayed under custody; ephemeral: its key is destroyed.",
     )
     schedule: str | SkipJsonSchema[None] = Field(
-        None, description="A cron expression (UTC) for the release's job; on by default."
+        None, description="A cron expression (UTC) for the release's job; active once declared."
     )
-    watch_source: bool = Field(
-        False, description="Whether a changed source file launches the release's job; on by default."
-    )
+    watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
     formats: Formats | SkipJsonSchema[None] = Field(
         None, description=f"{_FORMATS} By default those that the publisher declares."
     )

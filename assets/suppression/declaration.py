@@ -21,7 +21,9 @@ class DominanceDeclaration(Part):
     n: Annotated[int, Field(ge=1, le=10, strict=True)] | SkipJsonSchema[None] = Field(
         None, description="With k, the (n, k) rule: the n greatest contributions are over k% of the total."
     )
-    k: Annotated[int, Field(ge=1, le=99, strict=True)] | SkipJsonSchema[None] = Field(None, description="As of n.")
+    k: Annotated[int, Field(ge=1, le=99, strict=True)] | SkipJsonSchema[None] = Field(
+        None, description="With n, as above."
+    )
 
     def design(self) -> Dominance:
         return Dominance(self.magnitude, self.p, self.n, self.k)
