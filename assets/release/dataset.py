@@ -198,9 +198,7 @@ class DatasetDeclaration(Declaration):
     name: DatasetName
     title: str = Field(min_length=1, description="The dataset's name in words.")
     description: str = Field("", description="Where the records come from and what they are.")
-    synthetic: bool = Field(
-        False, description="Whether the records are made up, so that experiments may draw on them."
-    )
+    synthetic: bool = Field(False, description="Whether the records are made up, so that experiments may draw on them.")
     public: bool = Field(
         False,
         description="Whether the records were published before, such as PUMS or PPMF, so that draws from them are not "
