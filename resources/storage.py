@@ -34,6 +34,9 @@ ATTACH = SQL("warehouse/attach", "ATTACH {{ path }} AS {{ alias }}{% if read_onl
 DETACH = SQL("warehouse/detach", "DETACH {{ alias }}")
 _CHECKPOINT = SQL("warehouse/checkpoint", "CHECKPOINT {{ zone }}")
 
+_LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
+"""How the names of the logs end that DuckDB writes beside a file and reads when it opens it."""
+
 _REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/how-to/back-up.md)"
 
 OpenSession = Callable[..., AbstractContextManager[Any]]
@@ -252,7 +255,10 @@ class DatabaseFile(Storage):
             raise NothingWrittenError(
                 f"nothing has been written to the {self.zone.value} zone yet ({path.name} is missing)"
             )
-        for file in (path, path.with_name(f"{path.name}.wal")):
+        for file in (path, *(path.with_name(path.name + ending) for ending in _LOGS)):
+            if file.exists() and not file.is_file():
+                # Whoever opens a named pipe waits for ever.
+                raise WarehouseError(f"cannot open {path.name}: {file} is no file. {_REMEDY}")
             with suppress(FileNotFoundError):
                 refuse_exposed("database file", file, "chmod 600")
         alias = quote(self.zone.value)

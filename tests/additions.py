@@ -63,6 +63,15 @@ class Place:
     def columns(self) -> dict[str, str]:
         return {f'"{name}"': kind for name, kind, *_ in self.connection.execute(f"DESCRIBE {self.table}").fetchall()}
 
+    @property
+    def neighbors(self) -> list[str]:
+        """The other tables of the schema; the table itself if there is none."""
+        listed = (
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = 'public' AND schema_name = current_schema()"
+        )
+        names = [name for (name,) in self.connection.execute(f"{listed} ORDER BY ALL").fetchall()]
+        return [name for name in names if f'"{name}"' != self.table] or names
+
     def alter(self, addition: str, lie: str) -> bool:
         """Make an addition, and alter a value, in either order; False if DuckDB does not make them."""
         shows, add = ADDITIONS[addition]
@@ -127,6 +136,9 @@ LIKE_ERRORS = [
 ]
 """Names that an error quotes, and that made it one of a lost server, which no gate takes for a finding."""
 
+ODD_NAMES = ["more", "a b", "a\nb", "a\u202eb", "", "x" * 300, "public", "drаw", "=1+1"]
+"""Names of further tables: no words, another table's with a Cyrillic letter, a formula."""
+
 ADDITIONS: dict[str, tuple[str, Callable[[Place], str]]] = {
     "nothing": ("", lambda at: "SELECT 1"),
     "rows in another order": ("", lambda at: at.replace("FROM {table} ORDER BY hash({column}), random()")),
@@ -142,6 +154,16 @@ ADDITIONS: dict[str, tuple[str, Callable[[Place], str]]] = {
         lambda at: (
             f"ALTER TABLE {at.table} ADD COLUMN dropped VARCHAR DEFAULT 'x'; CHECKPOINT; "
             f"ALTER TABLE {at.table} DROP dropped"
+        ),
+    ),
+    "row more": ("", lambda at: f"INSERT INTO {at.table} FROM {at.table} WHERE rowid = 1"),
+    "row less": ("", lambda at: f"DELETE FROM {at.table} WHERE rowid = 1"),
+    "no rows": ("", lambda at: f"DELETE FROM {at.table}"),
+    "two values exchanged": (
+        "",
+        lambda at: (
+            f"UPDATE {at.table} SET {at.column} = b.{at.column} FROM {at.table} AS b "
+            f"WHERE {at.table}.rowid < 2 AND b.rowid = 1 - {at.table}.rowid"
         ),
     ),
     "another compression": (
@@ -283,6 +305,30 @@ ADDITIONS: dict[str, tuple[str, Callable[[Place], str]]] = {
             f'CREATE VIEW a."b.c" AS SELECT now() AS {at.column}'
         ),
     ),
+    "view of the confidential zone": (
+        "duckdb_views",
+        lambda at: (
+            f"ATTACH ':memory:' AS confidential; CREATE SCHEMA confidential.village; "
+            f"CREATE TABLE confidential.village.records AS FROM {at.table}; "
+            + at.show("SELECT {columns} FROM confidential.village.records AS a")
+        ),
+    ),
+    "view of files": (
+        "duckdb_views",
+        lambda at: at.show("SELECT {columns} FROM {kept} AS a, glob('/etc/hostname') AS b"),
+    ),
+    "view of a variable": (
+        "duckdb_views",
+        lambda at: at.show("SELECT a.* REPLACE (coalesce(getvariable('x'), {column}) AS {column}) FROM {kept} AS a"),
+    ),
+    "view of a table in another schema": (
+        "duckdb_views",
+        lambda at: (
+            f"CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.kept AS FROM {at.table}; DROP TABLE {at.table}; "
+            f"CREATE VIEW {at.table} AS SELECT {', '.join(f'a.{name}' for name in at.columns)} "
+            "FROM public.elsewhere.kept AS a"
+        ),
+    ),
     "view with other columns": (
         "duckdb_views",
         lambda at: f"CREATE VIEW renamed (other) AS SELECT k.{at.column} FROM {at.schema}.{at.table} AS k",
@@ -307,7 +353,16 @@ ADDITIONS: dict[str, tuple[str, Callable[[Place], str]]] = {
         "duckdb_tables",
         lambda at: f"ALTER TABLE {at.table} RENAME TO kept; ALTER TABLE kept RENAME TO {at.table.swapcase()}",
     ),
-    "table more": ("duckdb_tables", lambda at: f'CREATE TABLE "{at.rng.choice(["more", "a b"])}" AS FROM {at.table}'),
+    "table more": ("duckdb_tables", lambda at: f'CREATE TABLE "{at.rng.choice(ODD_NAMES)}" AS FROM {at.table}'),
+    "tables that change their names": (
+        "duckdb_tables",
+        lambda at: (
+            lambda other: (
+                f"ALTER TABLE {at.table} RENAME TO kept; ALTER TABLE {other} RENAME TO {at.table}; "
+                f"ALTER TABLE kept RENAME TO {other}"
+            )
+        )(f'"{at.rng.choice(at.neighbors)}"'),
+    ),
     "table that changes its name": (
         "duckdb_tables",
         lambda at: f"ALTER TABLE {at.table} RENAME TO kept; CREATE TABLE {at.table} AS FROM kept LIMIT 1",
@@ -347,6 +402,22 @@ LIES = {
     "space": "{column}::VARCHAR || ' '",
     "nothing at all": "NULL",
     "more": "{column} + 1",
+    "negative": "-{column}",
+    "largest": "9223372036854775807",
+    "infinite": "'Infinity'",
+    "sign": "'+' || {column}::VARCHAR",
+    "exponent": "{column}::VARCHAR || 'e0'",
+    "digits of another script": "translate({column}::VARCHAR, '0123456789', '٠١٢٣٤٥٦٧٨٩')",
+    "digits in groups": "regexp_replace({column}::VARCHAR, '(\\d)(\\d)', '\\1_\\2')",
+    "line": "{column}::VARCHAR || chr(10)",
+    "direction": "chr(8238) || {column}::VARCHAR",
+    "key of JSON twice": "regexp_replace({column}::VARCHAR, '^\\{{(\"\\w+\":)', '{{\\1 5, \\1')",
+    "other form of JSON": "replace({column}::VARCHAR, '\":', '\" :')",
+    "list in another order": "list_reverse({column})",
+    "list one less": "{column}[:-2]",
+    "list one more": "list_append({column}, {column}[1])",
+    "list with nothing in it": "list_append({column}[:-2], NULL)",
+    "no list": "[]",
 }
 """What a value is altered to, such that some addition could hide it."""
 

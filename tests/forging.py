@@ -3,14 +3,18 @@
 The values themselves stay. DuckDB skips rows by statistics, so a statement that trusts them loses rows.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-_HEADERS, _BLOCK = 3 * 4096, 262_144
+_HEADER = 4096
+HEADERS, BLOCK = 3 * _HEADER, 262_144
+HEADER_NUMBERS = _HEADER + 8, 2 * _HEADER + 8
 _FACTOR, _START = np.uint64(0xBF58476D1CE4E5B9), 5381
-"""Of a DuckDB file: the bytes before its blocks, the bytes of a block, and the numbers of a block's checksum."""
+"""Of a DuckDB file: the bytes of each of its three headers, of all, and of a block; where the numbers of the last two
+headers are, of which DuckDB reads the one of the greater number; and the numbers of a checksum."""
 
 Bounds = tuple[str, str]
 """The least and the largest text of a column, or of a part of it: 8 letters at most."""
@@ -28,12 +32,19 @@ def forge_file(path: Path, bounds: Mapping[Bounds, Bounds]) -> None:
 
 
 def seal_blocks(content: bytearray) -> bytearray:
-    """Make the checksums of the blocks of a DuckDB file right, in place."""
-    for start in range(_HEADERS, len(content), _BLOCK):
-        words = np.frombuffer(bytes(content[start + 8 : start + _BLOCK]), dtype="<u8")
+    """Make the checksums of the headers and the blocks of a DuckDB file right, in place."""
+    for start in (*range(0, HEADERS, _HEADER), *range(HEADERS, len(content), BLOCK)):
+        end = start + (_HEADER if start < HEADERS else BLOCK)
+        words = np.frombuffer(bytes(content[start + 8 : end]), dtype="<u8")
         checksum = int(np.bitwise_xor.reduce(words * _FACTOR)) ^ _START
         content[start : start + 8] = checksum.to_bytes(8, "little")
     return content
+
+
+def bound_texts(content: bytearray) -> Iterator[int]:
+    """Where the bounds of columns of texts are in a DuckDB file: 8 letters of the least and of the largest text."""
+    for found in re.finditer(rb"\xc8\x00\x08.{8}\xc9\x00\x08.{8}", content, re.DOTALL):
+        yield from (found.start() + 3, found.start() + 14)
 
 
 def forge_footer(path: Path, replaced: Mapping[bytes, bytes]) -> None:

@@ -273,19 +273,21 @@ def _describe_loss(loss: Loss) -> dict[str, object]:
 def find_unlike_tables(
     warehouse: Warehouse, entries: Sequence[Entry], populations: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """The public tables that do not show an intact ledger: those that were altered, and those that only lag behind."""
+    """The public tables that do not show an intact ledger: those that were altered, and those that only lag behind, or
+    lack beside others."""
     altered: list[str] = []
     lagging: list[str] = []
     if not warehouse.holds(Zone.PUBLIC):
         return altered, lagging
     tables = [ENTRIES, *(table for population in populations for table in make_tables(population, compare(())))]
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table in tables:
-            if not session.columns(table):
-                continue
-            stored = session.arrow("warehouse/all", source=table).to_pylist()
-            counts = range(len(entries), -1, -1)
-            count = next((count for count in counts if _make_table(table, entries[:count]).to_pylist() == stored), None)
+        shown = [table for table in tables if session.columns(table)]
+        if shown:
+            lagging += [f"{table} is not there; materialize it again" for table in tables if table not in shown]
+        for table in shown:
+            # With the types of its columns: 1 equals 1.0.
+            stored, counts = session.arrow("warehouse/all", source=table), range(len(entries), -1, -1)
+            count = next((count for count in counts if stored.equals(_make_table(table, entries[:count]))), None)
             if count is None:
                 altered.append(f"{table} shows no state that the ledger has had")
             elif count < len(entries):
@@ -306,7 +308,7 @@ def _find_differences(warehouse: Warehouse, tables: Sequence[Table], entries: Se
             f"{table} does not show the current ledger; materialize it again"
             for table in tables
             if not session.columns(table)
-            or session.arrow("warehouse/all", source=table).to_pylist() != _make_table(table, entries).to_pylist()
+            or not session.arrow("warehouse/all", source=table).equals(_make_table(table, entries))
         ]
 
 

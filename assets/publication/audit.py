@@ -24,7 +24,7 @@ from assets.measurement.method import GridError
 from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.listing import LISTING, make_listing
-from assets.publication.placement import ARRIVING, LEAVING, publications
+from assets.publication.placement import is_moving, publications
 from assets.publication.signature import (
     CHECKSUMS,
     PUBLIC_KEY,
@@ -324,8 +324,8 @@ def _audit_catalog(published: Path) -> Finding:
     made = make_listing(published) if publications(published) or (published / LISTING).exists() else {}
     for path in sorted({*published.glob("*"), *published.glob("*/*"), *(published / name for name in made)}):
         name, is_plain = path.relative_to(published).as_posix(), path.is_file() and not path.is_symlink()
-        is_folder = path.is_dir() and not path.is_symlink()
-        if path.name.endswith((ARRIVING, LEAVING)) or (is_folder and path.name[0] != "."):
+        is_folder = path.is_dir() and not path.is_symlink() and any(path.iterdir())
+        if (is_folder and path.name[0] != ".") or is_moving(path):
             continue
         if name in made and (not path.exists() or (is_plain and path.read_bytes() != made[name])):
             remarks.append(f"{name} is not as this version writes it. The next publication writes it anew.")

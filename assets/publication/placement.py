@@ -135,6 +135,23 @@ def publications(published: Path) -> list[tuple[str, str]]:
     return [(dataset, release) for dataset, release in names if not dataset.startswith(".") and release[0] != "."]
 
 
+def is_moving(path: Path) -> bool:
+    """Whether a process moves what is under this hidden name into or out of its place, or has just done so.
+
+    Such a process holds the folder's lock, so that what a killed one left, or somebody planted, is told apart.
+    """
+    if path.name[0] != "." or not path.name.endswith((ARRIVING, LEAVING)):
+        return False
+    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return not os.path.lexists(path)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
 def copy_publications(
     published: Path, folder: Path, copy_records: Callable[[str], object] = lambda dataset: None
 ) -> None:
@@ -325,6 +342,7 @@ def _same(first: Path, second: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of a publication without those of earlier editions."""
-    names = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
+    """The files and empty folders of a publication without those of earlier editions."""
+    found = (path for path in folder.rglob("*") if not path.is_dir() or not any(path.iterdir()))
+    names = (path.relative_to(folder) for path in found)
     return sorted(name for name in names if name.parts[0] != EDITIONS)

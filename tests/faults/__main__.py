@@ -26,7 +26,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from tests.additions import ADDITIONS
 from tests.faults import attacks, canaries, cluster, kills, lakes, launches, sequences, strace, tampering
 from tests.faults.releases import RELEASES, die_with_parent, from_charge, prepare, warm_up, whole_job
 
@@ -137,15 +136,15 @@ def altered_files(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 def attacked(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """In 2,400 tries from fixed seeds over all releases, whoever has no key alters a value of the public zone and adds
-    what a DuckDB file can carry, exchanges the zone's file, or alters published files and folders. In further ones, one
-    makes each addition to each release."""
+    what a DuckDB file can carry, exchanges the zone's file, or alters published files and folders. In further ones,
+    each kind of alteration is made to each release."""
     chosen = _escrowed(names)
     drawn = [(f"attack {seed}", seed, "") for seed in range(-(-2400 // len(chosen)))]
-    added = [(f"an attack with {addition}", number, addition) for number, addition in enumerate(ADDITIONS)]
+    of_kinds = [(f"an attack with {kind}", number, kind) for number, kind in enumerate(attacks.KINDS)]
     return [
-        (name, words, attacks.attacked, attacks.published(folder, name), seed, addition)
+        (name, words, attacks.attacked, attacks.published(folder, name), seed, kind)
         for name in chosen
-        for words, seed, addition in [*drawn, *added]
+        for words, seed, kind in [*drawn, *of_kinds]
     ]
 
 

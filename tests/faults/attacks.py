@@ -15,7 +15,7 @@ kept theirs before the alteration, however quick they are. `verify` and `audit` 
 import os
 import random
 import shutil
-import unicodedata
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -25,15 +25,16 @@ from typing import Any
 
 import dagster as dg
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
+import numpy as np
 
-from assets.publication.signature import CERTIFICATE, CHECKSUMS, EDITIONS, SIGNATURE, checksums, public_key, verify
+from assets.ledger.asset import COMPOSITION, LEDGER_KEY
+from assets.publication.signature import CHECKSUMS, EDITIONS, checksums, public_key, verify
 from assets.release import gate
 from assets.release.gate import find_verdicts
 from resources.instances import close_waiting
 from tests.additions import ADDITIONS, LIES, Place
 from tests.deployments import Deployment
+from tests.faults.files import FILES, UNSEEN, move
 from tests.faults.releases import (
     Ended,
     ask_for_publication,
@@ -46,13 +47,18 @@ from tests.faults.releases import (
     tables,
 )
 from tests.faults.tampering import UNNAMED, Published, audited, opened, plain_version, relabel
-from tests.forging import seal_blocks
+from tests.forging import BLOCK, HEADER_NUMBERS, HEADERS, bound_texts, seal_blocks
 from tests.gates import failing, keep_verdicts
 
 ZONE = Path("warehouse") / "public.duckdb"
 
 
 Ask = Callable[[Deployment[Any]], None]
+
+
+CRASHES = (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT)
+"""How DuckDB ends a process that reads a file whose checksums are right, and whose blocks do not fit together. The
+launch or audit fails then, and publishes nothing."""
 
 
 class NotMadeError(Exception):
@@ -65,7 +71,7 @@ def published(folder: Path, name: str) -> Published:
     published with it, so that no later edition of that is there either."""
     root = prepared(folder, name).with_name("attacked")
     for place, changes in ((_earlier(root), {"guess": 1}), (None, {})):
-        ended = in_child(lambda changes=changes: launch(deployment(root, name, **changes)))  # type: ignore[misc]
+        ended = in_child(lambda changes=changes: _launch_and_show(deployment(root, name, **changes)))  # type: ignore[misc]
         if ended.status:
             raise RuntimeError(f"{name} is not published as it should be: {ended.error}")
         if place:
@@ -76,18 +82,26 @@ def published(folder: Path, name: str) -> Published:
     return Published(name, root, {})
 
 
+def _launch_and_show(here: Deployment[Any]) -> None:
+    """Publish the release, and bring the tables that show the ledger up to date, as a sensor does."""
+    launch(here)
+    here.run_assets(LEDGER_KEY, dg.AssetKey([here.release.dataset.population, COMPOSITION]))
+
+
 def _earlier(root: Path) -> Path:
     return root.with_name("earlier.duckdb")
 
 
-def attacked(release: Published, seed: int, addition: str = "") -> tuple[str, list[str]]:
-    """The first alteration of a seed, or with an addition, that can be made. Returns its words, and what was wrong; no
-    words if 100 could not be made."""
+def attacked(release: Published, seed: int, chosen: str = "") -> tuple[str, list[str]]:
+    """The first alteration of a seed that can be made, or the first of a chosen kind: an addition, an exchange of the
+    zone, or what is done to files. Returns its words, and what was wrong; no words if 100 could not be made."""
     for attempt in range(100):
         # Once for each process, before it forks.
         _original(release.root)
-        root, rng = release.copy(), random.Random(f"{release.name} {addition or seed} {attempt}")
-        ended = in_child(lambda root=root, rng=rng: _attack(release, root, rng, seed, addition))  # type: ignore[misc]
+        root, rng = release.copy(), random.Random(f"{release.name} {chosen or seed} {attempt}")
+        ended = in_child(lambda root=root, rng=rng: _attack(release, root, rng, seed, chosen))  # type: ignore[misc]
+        if ended.status in CRASHES and entries(root / "published") == _original(release.root)[0]:
+            return f"{chosen or seed}: DuckDB crashed on it", []
         if NotMadeError.__name__ not in ended.error:
             return told(ended)
     return "", []
@@ -99,16 +113,19 @@ def told(ended: Ended) -> tuple[str, list[str]]:
     return words, wrong
 
 
-def _attack(release: Published, root: Path, rng: random.Random, seed: int, addition: str) -> tuple[str, list[str]]:
+def _attack(release: Published, root: Path, rng: random.Random, seed: int, chosen: str) -> tuple[str, list[str]]:
     here, ask = deployment(root, release.name), ask_by_launch if seed % 60 == 0 else ask_for_publication
     if seed % 2:
         here.context = replace(here.context, verdicts=find_verdicts(here.context.method, here.context.custody))
         keep_verdicts(here, every=True)
         gate.SHORTEST_KEPT = 0
         close_waiting()
-    alter: Alter = partial(_alter_zone, addition=addition)
-    if not addition:
-        alter = rng.choices([_alter_zone, _exchange_tables, _exchange_zone, _alter_folder], [12, 2, 1, 5])[0]
+    alter: Alter
+    if chosen:
+        alter = partial(_OF_KIND[chosen], words=chosen)
+    else:
+        every = [_alter_zone, _exchange_tables, _exchange_zone, _alter_folder, _alter_both]
+        alter = rng.choices(every, [9, 2, 2, 5, 2])[0]
     return judge(
         here, lambda: alter(release, root, rng, read_by(here)), lambda: _content(root), _original(release.root), ask
     )
@@ -157,14 +174,28 @@ def judge(
         if name.startswith(f"{own}/") and not name.startswith(f"{own}/{EDITIONS}")
     ):
         wrong.append("FORGED: another publication is made from it")
-    is_same = refusal or (now == published and read_content().items() >= content.items())
+    is_same = refusal or (_without_copies(now, own) == published and read_content().items() >= content.items())
     if not (is_same or failing(here) or audited(here, repeats=False)):
         wrong.append(UNNAMED)
     return words, [f"{words}: {problem} ({refusal})" for problem in wrong]
 
 
+def _without_copies(found: Mapping[str, str], own: str) -> dict[str, str]:
+    """Published files without earlier editions that are the current one again: records that come back make their
+    edition the current one, and it may have been kept before."""
+    editions: dict[str, dict[str, str]] = {}
+    for name, content in found.items():
+        if name.startswith(f"{own}/"):
+            within = name.removeprefix(f"{own}/").split("/", 2)
+            place, rest = ("/".join(within[:2]), within[2:]) if within[0] == EDITIONS else ("", within)
+            editions.setdefault(place, {})["/".join(rest)] = content
+    current = editions.pop("", {})
+    copies = tuple(f"{own}/{place}/" for place, files in editions.items() if files == current)
+    return {name: content for name, content in found.items() if not name.startswith(copies)}
+
+
 def entries(folder: Path) -> dict[str, str]:
-    """Everything below a folder, whatever it is, but folders."""
+    """Everything below a folder, whatever it is, but folders that have something in them."""
     return {
         path.relative_to(folder).as_posix(): f"to {path.readlink()}"
         if path.is_symlink()
@@ -172,7 +203,7 @@ def entries(folder: Path) -> dict[str, str]:
         if path.is_file()
         else "other"
         for path in sorted(folder.rglob("*"))
-        if path.is_symlink() or not path.is_dir()
+        if path.is_symlink() or not path.is_dir() or not any(path.iterdir())
     }
 
 
@@ -195,10 +226,10 @@ def _content(root: Path) -> dict[str, str]:
 Alter = Callable[[Published, Path, random.Random, set[str]], str]
 
 
-def _alter_zone(release: Published, root: Path, rng: random.Random, read: set[str], addition: str = "") -> str:
+def _alter_zone(release: Published, root: Path, rng: random.Random, read: set[str], words: str = "") -> str:
     """Something is added to the public zone, and a value is altered."""
     with opened(root, "public") as connection:
-        words = alter_rows(connection, rng, read, addition)
+        words = alter_rows(connection, rng, read, words)
     if words.startswith("nothing") and _content(root) == _original(release.root)[1]:
         raise NotMadeError
     return words
@@ -242,27 +273,67 @@ def _copy_zone(path: Path, options: str) -> None:
     path.with_name(path.name + ".new").replace(path)
 
 
-def _move(path: Path, to: Path) -> Path:
-    """Leave a link where something was."""
-    path.rename(to)
-    path.symlink_to(to)
-    return to
-
-
-def _flip(path: Path, rng: random.Random) -> None:
+def _flip(path: Path, rng: random.Random, start: int, end: int) -> None:
     content = bytearray(path.read_bytes())
-    content[rng.randrange(3 * 4096 + 8, len(content))] ^= 1 << rng.randrange(8)
+    content[rng.randrange(start, min(end, len(content)))] ^= 1 << rng.randrange(8)
     path.write_bytes(seal_blocks(content))
 
 
+def _roll_back(path: Path, rng: random.Random) -> None:
+    """Of the two headers of a DuckDB file, the one before the last becomes the last: an earlier state of the file, of
+    whose blocks some may have been written again."""
+    content = bytearray(path.read_bytes())
+    numbers = [int.from_bytes(content[at : at + 8], "little") for at in HEADER_NUMBERS]
+    at = HEADER_NUMBERS[int(np.argmin(numbers))]
+    content[at : at + 8] = (max(numbers) + 1).to_bytes(8, "little")
+    path.write_bytes(seal_blocks(content))
+
+
+def _mix(path: Path, rng: random.Random, release: Published) -> None:
+    """Some blocks are those of the earlier edition's file, whose checksums are right."""
+    content, earlier = bytearray(path.read_bytes()), _earlier(release.root).read_bytes()
+    starts = range(HEADERS, min(len(content), len(earlier)), BLOCK)
+    for start in rng.sample(starts, rng.randint(1, len(starts))):
+        content[start : start + BLOCK] = earlier[start : start + BLOCK]
+    path.write_bytes(content)
+
+
+def _forge_bounds(path: Path, rng: random.Random) -> None:
+    """Other bounds of a column's texts, by which DuckDB would leave out rows."""
+    content = bytearray(path.read_bytes())
+    at = rng.choice(list(bound_texts(content)))
+    content[at : at + 8] = rng.choice([b"\0", b"~"]) * 8
+    path.write_bytes(seal_blocks(content))
+
+
+def _plant_log(path: Path, rng: random.Random) -> None:
+    """Beside the file lies a log as DuckDB writes it, under one of the names that DuckDB gives to logs."""
+    shutil.copy(path, copy := path.with_name("copy.duckdb"))
+    with duckdb.connect(str(copy)) as connection:
+        schema, table = rng.choice(names(connection))
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        connection.execute(f'INSERT INTO "{schema}"."{table}" FROM "{schema}"."{table}" LIMIT 1')
+    copy.unlink()
+    copy.with_name("copy.duckdb.wal").rename(f"{path}.wal{rng.choice(['', '.checkpoint', '.recovery'])}")
+
+
+VERSIONS = ("v0.10.2", "v1.0.0", "v1.2.0", "v1.3.0", "v1.4.0", "v1.5.0", "latest")
+
 EXCHANGES: Mapping[str, Callable[[Path, random.Random, Published], object]] = {
-    "a link to the file elsewhere": lambda path, rng, release: _move(path, path.parent.parent / "elsewhere.duckdb"),
+    "a link to the zone elsewhere": lambda path, rng, release: move(path, path.parent.parent / "elsewhere.duckdb"),
     "a second name of the file": lambda path, rng, release: os.link(path, path.parent.parent / "elsewhere.duckdb"),
     "a file that others can write": lambda path, rng, release: path.chmod(rng.choice([0o622, 0o644, 0o666])),
-    "a bit with its checksum": lambda path, rng, release: _flip(path, rng),
+    "a bit with its checksum": lambda path, rng, release: _flip(path, rng, HEADERS + 8, 2**62),
+    "a bit of a header with its checksum": lambda path, rng, release: _flip(path, rng, 8, HEADERS),
+    "the header before the last": lambda path, rng, release: _roll_back(path, rng),
+    "blocks of the earlier edition": _mix,
+    "bounds of texts": lambda path, rng, release: _forge_bounds(path, rng),
+    "a log of DuckDB's beside the file": lambda path, rng, release: _plant_log(path, rng),
     "a file with more bytes": lambda path, rng, release: path.write_bytes(path.read_bytes() + rng.randbytes(9)),
     "an encrypted file": lambda path, rng, release: _copy_zone(path, "ENCRYPTION_KEY 'his own'"),
-    "another version of storage": lambda path, rng, release: _copy_zone(path, "STORAGE_VERSION 'v1.5.0'"),
+    "another version of storage": lambda path, rng, release: _copy_zone(
+        path, f"STORAGE_VERSION '{rng.choice(VERSIONS)}'"
+    ),
     "smaller blocks": lambda path, rng, release: _copy_zone(path, "BLOCK_SIZE 16384"),
     "a log beside the file": lambda path, rng, release: path.with_name(path.name + ".wal").write_bytes(
         rng.randbytes(99)
@@ -271,141 +342,25 @@ EXCHANGES: Mapping[str, Callable[[Path, random.Random, Published], object]] = {
     "its state at the earlier edition": lambda path, rng, release: shutil.copy(_earlier(release.root), path),
     "an empty file": lambda path, rng, release: path.write_bytes(b""),
     "no file": lambda path, rng, release: path.unlink(),
+    "a folder instead of the file": lambda path, rng, release: (path.unlink(), path.mkdir()),
+    "a pipe instead of the file": lambda path, rng, release: (path.unlink(), os.mkfifo(path)),
 }
 """What is done to the file of the public zone."""
 
 
-def _exchange_zone(release: Published, root: Path, rng: random.Random, read: set[str]) -> str:
-    words = rng.choice(list(EXCHANGES))
-    EXCHANGES[words](root / ZONE, rng, release)
+def _exchange_zone(release: Published, root: Path, rng: random.Random, read: set[str], words: str = "") -> str:
+    words = words or rng.choice(list(EXCHANGES))
+    try:
+        EXCHANGES[words](root / ZONE, rng, release)
+    except Exception as error:
+        raise NotMadeError from error
     return words
 
 
-def _rewrite(path: Path, rng: random.Random) -> None:
-    """Write a Parquet file again: with the same rows, or types, in another way."""
-    table, options = pq.read_table(path), dict[str, object]()
-    match rng.randrange(7):
-        case 0:
-            table = table.replace_schema_metadata({"author": "somebody", "ARROW:schema": "x"})
-        case 1:
-            table = table.cast(
-                pa.schema(
-                    [(each.name, pa.binary() if each.type == pa.string() else each.type) for each in table.schema]
-                )
-            )
-        case 2:
-            table = table.take(rng.sample(range(len(table)), len(table)))
-        case 3:
-            table = table.rename_columns([name.swapcase() for name in table.column_names])
-        case 4:
-            options = {"write_statistics": False, "use_dictionary": False}
-        case 5:
-            options = {"compression": rng.choice(["none", "gzip", "brotli"]), "row_group_size": 2}
-        case 6:
-            options = {"version": "1.0", "store_schema": False}
-    pq.write_table(table, path, **options)
-
-
-ODD_NAMES = (
-    *(".more", "more.csv", "more\n", "more ", "..more", f"{CHECKSUMS}.bak", "\u202emore", "x" * 200),
-    os.fsdecode(b"more\xff"),
-)
-
-
-def _encrypt(path: Path, rng: random.Random) -> None:
-    with duckdb.connect() as connection:
-        connection.execute("SET force_mbedtls_unsafe = 'true'")
-        connection.execute("PRAGMA add_parquet_key('k', '0123456789112345')")
-        rows = f"FROM read_parquet('{path}')"
-        connection.execute(f"COPY ({rows}) TO '{path}.new' (FORMAT parquet, ENCRYPTION_CONFIG {{footer_key: 'k'}})")
-    Path(f"{path}.new").replace(path)
-
-
-def _exchange(path: Path, rng: random.Random) -> None:
-    other = rng.choice([each for each in sorted(path.parent.iterdir()) if each.is_file()])
-    mine, its = path.read_bytes(), other.read_bytes()
-    path.write_bytes(its)
-    other.write_bytes(mine)
-
-
-def _plant_edition(path: Path, rng: random.Random) -> None:
-    """The signed folder once more, as another edition of itself. Under its own number it could be there: records that
-    come back make their edition the current one again."""
-    shutil.copytree(path.parent, path.parent / EDITIONS / rng.choice(["0", "3", "01", "02", "٢", "2 "]))
-
-
-def _return(path: Path, rng: random.Random) -> None:
-    """The earlier edition in the place of the current one."""
-    (path.parent / EDITIONS / "1").rename(kept := path.parent.with_name("kept"))
-    shutil.rmtree(path.parent)
-    kept.rename(path.parent)
-
-
-def _into(path: Path, rng: random.Random) -> None:
-    """A folder of the name of a file, with the file in it."""
-    path.rename(kept := path.with_name("kept"))
-    path.mkdir()
-    kept.rename(path / path.name)
-
-
-def _texts(path: Path, change: Callable[[str], str]) -> None:
-    path.write_bytes(change(path.read_bytes().decode()).encode())
-
-
-FILES: Mapping[str, Callable[[Path, random.Random], object]] = {
-    "a bit": lambda path, rng: path.write_bytes(
-        (content := path.read_bytes())[: (at := rng.randrange(len(content)))]
-        + bytes([content[at] ^ 1 << rng.randrange(8)])
-        + content[at + 1 :]
-    ),
-    "cut": lambda path, rng: path.write_bytes((content := path.read_bytes())[: rng.randrange(len(content))]),
-    "more bytes": lambda path, rng: path.write_bytes(path.read_bytes() + rng.choice([b"\n", b"\0", b" ", b"\x1a"])),
-    "a byte order mark": lambda path, rng: path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes()),
-    "other ends of lines": lambda path, rng: path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n")),
-    "letters of another form": lambda path, rng: _texts(path, lambda text: unicodedata.normalize("NFKD", text)),
-    "letters of another case": lambda path, rng: _texts(path, str.swapcase),
-    "lines in another order": lambda path, rng: _texts(path, lambda text: "".join(sorted(text.splitlines(True)))),
-    "numbers of another form": lambda path, rng: _texts(path, lambda text: text.replace("1", "01", 1)),
-    "a Parquet file written again": _rewrite,
-    "an encrypted Parquet file": _encrypt,
-    "deleted": lambda path, rng: path.unlink(),
-    "exchanged": _exchange,
-    "a link to the file elsewhere": lambda path, rng: _move(path, path.parent.parent.parent / "elsewhere"),
-    "a link to the folder elsewhere": lambda path, rng: _move(path.parent, path.parent.parent.parent / "elsewhere"),
-    "a second name elsewhere": lambda path, rng: os.link(path, path.parent.parent.parent.parent / "elsewhere"),
-    "a second name beside": lambda path, rng: os.link(path, path.with_name("second")),
-    "rights": lambda path, rng: path.chmod(rng.choice([0o000, 0o600, 0o666, 0o777])),
-    "times": lambda path, rng: os.utime(path, (rng.randrange(2**31), rng.randrange(2**31))),
-    "a file more": lambda path, rng: path.with_name(rng.choice(ODD_NAMES)).write_bytes(b"more"),
-    "a name in another case": lambda path, rng: shutil.copy(path, path.with_name(path.name.swapcase())),
-    "another form of a name": lambda path, rng: path.with_name("e\u0301" + path.name).write_bytes(b"more"),
-    "a name in another case instead": lambda path, rng: path.rename(path.with_name(path.name.swapcase())),
-    "a folder instead of a file": _into,
-    "a pipe more": lambda path, rng: os.mkfifo(path.with_name("more")),
-    "a pipe instead of a file": lambda path, rng: (path.unlink(), os.mkfifo(path)),
-    "a link more": lambda path, rng: path.with_name("more").symlink_to(rng.choice(["nowhere", path.name, ".", "/etc"])),
-    "an edition more": _plant_edition,
-    "the earlier edition instead": _return,
-    "a file of the earlier edition": lambda path, rng: shutil.copy(path.parent / EDITIONS / "1" / path.name, path),
-    "no earlier edition": lambda path, rng: shutil.rmtree(path.parent / EDITIONS),
-    "another number of the earlier edition": lambda path, rng: (path.parent / EDITIONS / "1").rename(
-        path.parent / EDITIONS / rng.choice(["0", "2", "3", "01"])
-    ),
-    "no folder": lambda path, rng: shutil.rmtree(path.parent),
-    "the folder under another name": lambda path, rng: path.parent.rename(path.parent.with_name("other")),
-    "the folder twice": lambda path, rng: shutil.copytree(path.parent, path.parent.with_name("other")),
-    "a longer signature": lambda path, rng: (path.parent / SIGNATURE).write_bytes(
-        (path.parent / SIGNATURE).read_bytes() + bytes(rng.randrange(1, 9))
-    ),
-    "no certificate": lambda path, rng: (path.parent / CERTIFICATE).unlink(),
-}
-"""What is done to a published file, or to the folder that it is in."""
-
-
-def _alter_folder(release: Published, root: Path, rng: random.Random, read: set[str]) -> str:
+def _alter_folder(release: Published, root: Path, rng: random.Random, read: set[str], words: str = "") -> str:
     """A published file or its folder is altered, and in half of the cases the checksums are made to fit."""
     files = [path for path in sorted((root / "published").rglob("*")) if path.is_file()]
-    path, words, is_refitted = rng.choice(files), rng.choice(list(FILES)), rng.random() < 0.5
+    path, words, is_refitted = rng.choice(files), words or rng.choice(list(FILES)), rng.random() < 0.5
     before = entries(root / "published")
     try:
         FILES[words](path, rng)
@@ -413,6 +368,24 @@ def _alter_folder(release: Published, root: Path, rng: random.Random, read: set[
             (path.parent / CHECKSUMS).write_bytes(checksums(path.parent))
     except Exception as error:
         raise NotMadeError from error
-    if words not in ("rights", "times", "a second name elsewhere") and entries(root / "published") == before:
+    if words not in UNSEEN and entries(root / "published") == before:
         raise NotMadeError
     return f"{words} of {path.relative_to(root)}{', checksums made to fit' if is_refitted else ''}"
+
+
+def _alter_both(release: Published, root: Path, rng: random.Random, read: set[str]) -> str:
+    """An altered zone, whose publication is gone or altered too, so that it is made anew."""
+    words = rng.choice([_alter_zone, _exchange_tables])(release, root, rng, read)
+    if rng.random() < 0.5:
+        shutil.rmtree(deployment(root, release.name).release.folder)
+        return f"{words}, and no publication"
+    return f"{words}, and {_alter_folder(release, root, rng, read)}"
+
+
+_OF_KIND: Mapping[str, Any] = (
+    dict.fromkeys(ADDITIONS, _alter_zone)
+    | dict.fromkeys(EXCHANGES, _exchange_zone)
+    | dict.fromkeys(FILES, _alter_folder)
+)
+KINDS = tuple(_OF_KIND)
+"""The kinds of alterations, each of which is chosen once for every release."""

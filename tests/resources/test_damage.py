@@ -144,6 +144,19 @@ def test_a_damaged_zone_is_refused_and_not_begun_anew(ledger: Ledger, zone: Zone
     assert file.read_bytes() == damaged
 
 
+@pytest.mark.parametrize("name", ["public.duckdb", "public.duckdb.wal"])
+def test_a_pipe_in_the_place_of_a_file_is_refused(ledger: Ledger, name: str) -> None:
+    """Told apart from: a session that opens it, and waits for ever for somebody who writes."""
+    file = ledger.warehouse.path(Zone.PUBLIC).with_name(name)
+    file.unlink(missing_ok=True)
+    os.mkfifo(file, 0o600)
+    with (
+        pytest.raises(WarehouseError, match=rf"cannot open public\.duckdb: .*/{name} is no file\. .*restore it"),
+        ledger.warehouse.session(reads=[Zone.PUBLIC]),
+    ):
+        pass
+
+
 @pytest.mark.fault
 def test_a_bit_changed_anywhere_in_the_ledger_is_refused_or_of_no_consequence(ledger: Ledger) -> None:
     """Also while an entry is being appended: then either that entry is refused, or all are there and intact."""

@@ -15,6 +15,7 @@ import pytest
 
 from assets.measurement.method import GridError
 from assets.publication import audit as audit_module
+from assets.publication import placement
 from assets.publication.audit import audit, write_report
 from assets.publication.withdrawal import withdraw
 from assets.release.gate import Gate
@@ -104,6 +105,8 @@ def test_what_lies_beside_the_publications_is_named_if_it_does_not_follow_from_t
     (folder / "village" / "counts.px").symlink_to(folder / "index.html")
     (folder / ".more").mkdir()
     (folder / "village" / ".counts.leaving").mkdir()
+    (folder / "village" / "counts.csv.arriving").write_text("5\n")
+    (folder / "the count is 5").mkdir()
     odd = os.fsdecode(b"x\n\xff")
     (folder / odd / odd).mkdir(parents=True)
     (published.release.folder / odd).write_text("")
@@ -116,7 +119,12 @@ def test_what_lies_beside_the_publications_is_named_if_it_does_not_follow_from_t
     assert "dcat.jsonld is not as this version writes it." in said
     assert "village/counts.px is not part of any publication." in said
     assert ".more is not part of any publication." in said
+    planted = ("village/.counts.leaving", "village/counts.csv.arriving", "the count is 5")
+    assert all(f"{name} is not part of any publication." in said for name in planted)
+    with placement._lock(folder / "village"):
+        ((_, said),) = findings(audited(published), "catalog")
     assert ".counts.leaving" not in said, "a publication that is moved into its place"
+    assert "counts.csv.arriving" in said
     (folder / "index.html").unlink()
     assert ".more is not part of any publication." in findings(audited(published), "catalog")[0][1]
 
@@ -177,6 +185,13 @@ def test_what_the_pages_show_is_compared_with_the_ledger(published: Deployment[A
     ((verdict, said),) = findings(audited(published), "shown_as_charged")
     assert verdict == "does not hold"
     assert "public.village.composition shows no state that the ledger has had" in said
+    with published.opened() as connection:
+        connection.execute("ALTER TABLE public.ledger.entries ALTER sequence TYPE DOUBLE")
+        connection.execute("DROP TABLE public.village.composition")
+    ((verdict, said),) = findings(audited(published), "shown_as_charged")
+    assert verdict == "does not hold"
+    assert "public.ledger.entries shows no state that the ledger has had" in said
+    assert "public.village.composition is not there; materialize it again" in said
 
 
 @pytest.mark.deep

@@ -158,6 +158,9 @@ def test_the_same_publication_leaves_the_target_untouched(target: Path) -> None:
     _place(target, OLD)
     assert _stamps(target) == before
     assert _beside(target) == [target.name]
+    (target / "the count is 5").mkdir()
+    _place(target, OLD)
+    assert {path.name for path in target.iterdir()} == {"table.csv", "inner"}, "an empty folder is in it too"
 
 
 @pytest.mark.parametrize(
