@@ -59,20 +59,18 @@ class System:
             cells = np.concatenate([tract.coarse.cells, np.where(further == OUTSIDE, OUTSIDE, first + further)])
             counts = np.concatenate([counts, tract.add_up(around)])
             exact = np.arange(len(counts)) < first
+        types = _find_possible(cells, counts)
+        cells = cells[:, types]
         bounds = np.where(cells != OUTSIDE, counts[cells], np.iinfo(np.int64).max).min(axis=0)
-        types = np.flatnonzero(bounds > 0)
-        table, place = np.nonzero(cells[:, types] != OUTSIDE)
-        cell = cells[table, types[place]]
-        order = np.argsort(cell, kind="stable")
-        numbers, starts = np.unique(cell[order], return_index=True)
+        numbers, _, members_of = _list_members(cells)
         if counts[exact].sum() != counts[numbers[exact[numbers]]].sum():
             raise NotSolvedError("a published count above 0 has no type that the other tables allow")
         rows: dict[bytes, tuple[int, NDArray[np.int64]]] = {}
-        for number, members in zip(numbers.tolist(), np.split(place[order], starts)[1:], strict=True):
-            if exact[number] or counts[number] < bounds[types[members]].sum():
+        for number, members in zip(numbers.tolist(), members_of, strict=True):
+            if exact[number] or counts[number] < bounds[members].sum():
                 rows.setdefault(members.tobytes(), (number, members))
         kept = np.array([number for number, _ in rows.values()], dtype=np.int64)
-        return cls(types, bounds[types], tuple(members for _, members in rows.values()), counts[kept], exact[kept])
+        return cls(types, bounds, tuple(members for _, members in rows.values()), counts[kept], exact[kept])
 
     @classmethod
     def of_tract(cls, tier: Tier, counts: Counts, around: Counts) -> "System":
@@ -100,11 +98,8 @@ class System:
             exact = np.flatnonzero(system.exact).tolist()
             members += [np.concatenate([places[member] for member in system.members[row]]) for row in exact]
         numbers = np.concatenate(types)
-        table, place = np.nonzero(tract.cells[:, numbers % (frames * categories)] != OUTSIDE)
-        cell = tract.cells[table, numbers[place] % (frames * categories)]
-        order = np.argsort(cell, kind="stable")
-        cells, starts = np.unique(cell[order], return_index=True)
-        members += np.split(place[order], starts[1:]) if len(cells) else []
+        cells, _, members_of_tract = _list_members(tract.cells[:, numbers % (frames * categories)])
+        members += members_of_tract
         published = np.concatenate([*rows, around[cells]])
         return cls(numbers, np.concatenate(upper), tuple(members), published, np.ones(len(published), dtype=np.bool_))
 
@@ -220,23 +215,23 @@ def find_likeliest(
         (places, ones[: len(places)], persons[frame[places[0]]], persons[frame[places[0]]])
         for places in np.split(np.arange(len(types)), starts[1:])
     ]
-    own, columns, convex = cells[:, types], len(types), True
-    for cell in np.unique(own[own != OUTSIDE]).tolist():
-        inside = own == cell
-        members = np.flatnonzero(inside.any(axis=0))
-        counted = np.ones(len(members)) if weight is None else weight[inside.argmax(axis=0)[members], types[members]]
-        frames, first = np.unique(frame[members], return_index=True)
-        number = int((persons[frames] * counted[first]).sum())
-        possible = np.flatnonzero(np.isfinite(costs_of[cell, : number + 1]))
-        if not len(possible) or np.any(np.diff(possible) > 1):
+    columns, convex, finite = len(types), True, np.isfinite(costs_of)
+    for cell, table, members in zip(*_list_members(cells[:, types]), strict=True):
+        counted = np.ones(len(members)) if weight is None else weight[table, types[members]]
+        of_member = frame[members]
+        first = np.flatnonzero(np.diff(of_member, prepend=-1))
+        number = int((persons[of_member[first]] * counted[first]).sum())
+        possible = np.flatnonzero(finite[cell, : number + 1])
+        if not len(possible) or possible[-1] - possible[0] >= len(possible):
             raise NotSolvedError("a published count has no true one that the others allow")
         least = int(possible[0])
         slopes, widths = np.diff(costs_of[cell, possible]), np.ones(len(possible) - 1)
-        if ascending := bool(np.all(np.diff(slopes) > -_EQUAL)):
-            begins = np.flatnonzero(np.append(True, np.diff(slopes) > _EQUAL)[: len(slopes)])
-            begins = begins[:: 1 if spacing is None else int(spacing[cell])]
-            widths = np.diff(np.append(begins, len(slopes))).astype(float)
-            slopes = np.diff(costs_of[cell, possible[np.append(begins, len(slopes))]]) / widths
+        bends = np.diff(slopes)
+        if ascending := bool(bends.min(initial=0) > -_EQUAL):
+            begins = np.flatnonzero(np.append(True, bends > _EQUAL)[: len(slopes)])
+            ends = np.append(begins[:: 1 if spacing is None else int(spacing[cell])], len(slopes))
+            widths = np.diff(ends).astype(float)
+            slopes = np.diff(costs_of[cell, possible[ends]]) / widths
         steps = np.arange(columns, columns + len(slopes))
         columns, convex = columns + len(steps), convex and ascending
         costs.append(slopes)
@@ -256,6 +251,28 @@ def measure_variability(solution: Counts, other: Counts) -> float:
     """The share of records in which two histograms of equally many records differ, from 0 to 1: L1 / 2N; with the one
     that differs most, the solution variability (Equation 4.6)."""
     return float(np.abs(solution - other).sum() / (2 * max(1, solution.sum())))
+
+
+def _find_possible(cells: NDArray[np.integer[Any]], counts: Counts) -> NDArray[np.int64]:
+    """The types that no published 0 removes: table by table, as each leaves few to the next."""
+    types = np.arange(cells.shape[1])
+    for of_table in cells:
+        own = of_table[types]
+        types = types[(own == OUTSIDE) | (counts[own] > 0)]
+    return types
+
+
+def _list_members(
+    cells: NDArray[np.integer[Any]],
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], list[NDArray[np.int64]]]:
+    """From the cell of each type by table, the cells that count any, ascending; with each, its table and the positions
+    of these types."""
+    table, place = np.nonzero(cells != OUTSIDE)
+    cell = cells[table, place]
+    order = np.argsort(cell, kind="stable")
+    numbers, starts = np.unique(cell[order], return_index=True)
+    members = np.split(place[order], starts[1:]) if len(numbers) else []
+    return numbers, table[order[starts]], members
 
 
 @dataclass(frozen=True)
