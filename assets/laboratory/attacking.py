@@ -22,8 +22,7 @@ from resources.processes import KEPT
 from resources.project import IMPORTED_FROM, PROJECT
 
 _LOT = 2**26
-"""The bytes of worlds that one attack gets at a time: enough of exact tables to remember what it solved, and so few of
-microdata that memory is bounded."""
+"""The bytes of worlds that one attack gets at a time, so that memory is bounded."""
 _WIDEST, _AROUND = 16, 65_536
 """The bytes of the widest numbers, and those that all headers together may take beside the numbers."""
 
@@ -60,30 +59,33 @@ class OwnAttack:
 
 
 class Attacker:
-    """A process of attacks. `left_out` must not be opened by it: where keys, databases and sources lie, for systems
-    without Landlock. An attack of one's own may take so many seconds for a publication."""
+    """A process of the attacks that are built in, and one of one's own, each started when it is first asked. `left_out`
+    must not be opened by them: where keys, databases and sources lie, for systems without Landlock. An attack of one's
+    own may take so many seconds for a publication."""
 
     def __init__(self, own: Mapping[str, OwnAttack], left_out: Sequence[Path], own_seconds: int) -> None:
+        self._own, self._left_out, self._own_seconds = own, left_out, own_seconds
+        self._processes: dict[bool, subprocess.Popen[bytes]] = {}
+
+    def _start(self, own: Mapping[str, OwnAttack]) -> subprocess.Popen[bytes]:
         listed = [[name, str(attack.path), attack.target] for name, attack in own.items()]
-        arguments = [json.dumps(list(map(str, left_out))), json.dumps(listed), str(own_seconds)]
+        arguments = [json.dumps(list(map(str, self._left_out))), json.dumps(listed), str(self._own_seconds)]
         command = [sys.executable, "-W", "ignore", "-m", f"{__package__}.process", *arguments]
         environment = {"PYTHONPATH": str(IMPORTED_FROM), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self._own = own.keys()
-        self._process = subprocess.Popen(
-            command, cwd="/", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        return subprocess.Popen(command, cwd="/", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+        for process in self._processes.values():
+            process.kill()
+            process.communicate()
 
     def guess(self, attack: str, publication: Publication, persons: NamedPersons) -> Guesses:
         """What an attack guesses. Raises AttackError."""
         return self.guess_each(attack, [(publication, persons)])[0]
 
     def guess_each(self, attack: str, worlds: Sequence[tuple[Publication, NamedPersons]]) -> list[Guesses]:
-        """What an attack guesses in each world. One that is built in remembers what it solved in the worlds before, as
-        far as they are of one lot; one of one's own begins anew in each. Raises AttackError."""
+        """What an attack guesses in each world. One that is built in remembers what it solved before; one of one's own
+        begins anew in each. Raises AttackError."""
         if attack in self._own:
             return [self._guess_by_own(attack, *world) for world in worlds]
         names, given = [field.name for field in fields(Guesses)], []
@@ -115,23 +117,26 @@ class Attacker:
         return Reconstruction(**found | {"variability_in_years": float(found["variability_in_years"])})
 
     def _ask(self, attack: str, most: int, *given: Any) -> bytes:
-        content = pickle.dumps((attack, *given))
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        content, is_own = pickle.dumps((attack, *given)), attack in self._own
+        if is_own not in self._processes:
+            self._processes[is_own] = self._start(self._own if is_own else {})
+        asked, answers = self._processes[is_own].stdin, self._processes[is_own].stdout
+        assert asked is not None
+        assert answers is not None
         try:
-            self._process.stdin.write(QUESTION.pack(most, len(content)) + content)
-            self._process.stdin.flush()
+            asked.write(QUESTION.pack(most, len(content)) + content)
+            asked.flush()
         except BrokenPipeError:
             raise AttackError(
                 f"attack {attack}: its process ended before it began; its module cannot be imported"
             ) from None
-        header = self._process.stdout.read(ANSWER.size)
+        header = answers.read(ANSWER.size)
         if len(header) < ANSWER.size:
             raise AttackError(
                 f"attack {attack}: its process ended; is its module importable with nothing but its own files?"
             )
         succeeded, length = ANSWER.unpack(header)
-        answer = self._process.stdout.read(length)
+        answer = answers.read(length)
         if not succeeded:
             raise AttackError(f"attack {attack}: it failed ({answer.decode()}); {KEPT}")
         return answer

@@ -30,7 +30,13 @@ from mechanisms.risk.posterior import (
     expect_shares_of_pairs,
     weigh_membership,
 )
-from mechanisms.risk.reconstruction import NotSolvedError, System, find_likeliest, measure_variability
+from mechanisms.risk.reconstruction import (
+    NotSolvedError,
+    System,
+    find_likeliest,
+    find_possible,
+    measure_variability,
+)
 from mechanisms.risk.swaps import share_records
 from mechanisms.risk.tiers import OUTSIDE, RACES, REDISTRICTING, Counts, Shares, Tier
 
@@ -54,6 +60,9 @@ _GAP = 0.005
 """How far the costs of records behind sums over types may be above the least ones, as a share."""
 _LEAST_WEIGHT = 5.0
 """How many persons of the block the tract's shares count for in a prior, if a block's counts are hardly perturbed."""
+
+_TOGETHER = 16
+"""The frames, of about equally many persons, whose posteriors are computed together."""
 
 _ENSEMBLE = 20
 """The reconstructions of a block that rank its records."""
@@ -151,8 +160,11 @@ def reconstruct(publication: Publication, certain: bool) -> Reconstruction:
 
 def undo(publication: Publication, persons: NamedPersons) -> Guesses:
     """As `link` from exact tables of swapped records. Whom the records of the block leave out was swapped away, and is
-    matched with those of the same frame whom the attacker's file leaves over in any block."""
-    records, frame = _reconstruct_by_group(publication, persons)
+    matched with those of the same frame whom the attacker's file leaves over in any block. The file has all persons of
+    some frames, or of all."""
+    records, frame = _reconstruct_by_group(publication, persons, of_all=False)
+    asked, frame = np.unique(frame, return_inverse=True)
+    records = records[:, asked]
     blocks, frames, categories = records.shape
     known = NamedPersons(persons.block, frame).count(blocks, frames)
     of_frame = np.tile(np.arange(frames), blocks)
@@ -199,14 +211,18 @@ def _follow_moves(publication: Publication, known: Counts, persons: NamedPersons
     return after[publication.places], new[publication.places[persons.block], persons.frame]
 
 
-def _reconstruct_by_group(publication: Publication, persons: NamedPersons) -> tuple[Counts, NDArray[np.int64]]:
+def _reconstruct_by_group(
+    publication: Publication, persons: NamedPersons, *, of_all: bool = True
+) -> tuple[Counts, NDArray[np.int64]]:
     """The records by block, and the frames of persons, as the tables of blocks tell frames apart: what tells single
-    years apart is of the tract, and hardly of its blocks."""
-    records, of_tract = _reconstruct(publication), publication.tier.of_tract
+    years apart is of the tract, and hardly of its blocks. Records of frames that nobody has may be left out."""
+    of_tract = publication.tier.of_tract
+    records = _reconstruct(publication, None if of_all else np.unique(persons.frame))
     return (records, persons.frame) if of_tract is None else (of_tract.join(records), of_tract.group[persons.frame])
 
 
-def _reconstruct(publication: Publication) -> Counts:
+def _reconstruct(publication: Publication, frames: NDArray[np.int64] | None = None) -> Counts:
+    """The records by block. If frames are given, those of all others may be left out."""
     if publication.by_type:
         return publication.counts
     tier = publication.tier
@@ -215,9 +231,11 @@ def _reconstruct(publication: Publication) -> Counts:
         together = System.of_tract(tier, publication.counts, publication.around[0])
         histograms.ravel()[together.types] = together.reconstruct()
         return histograms.reshape(-1, *tier.shape)
+    cells = tier.cells.reshape(-1, *tier.shape)[:, slice(None) if frames is None else frames]
     for block, counts in enumerate(publication.counts):
-        types, numbers = _reconstruct_block(tier, counts.astype(np.int64).tobytes())
-        histograms[block, types] = numbers
+        if len(find_possible(cells.reshape(len(cells), -1), counts)):
+            types, numbers = _reconstruct_block(tier, counts.astype(np.int64).tobytes())
+            histograms[block, types] = numbers
     return histograms.reshape(-1, *tier.shape)
 
 
@@ -381,9 +399,12 @@ def _clip(counts: Counts | Shares, deviation: float | Shares) -> Shares:
 
 def _infer(law: Law, counts: Counts | Shares, known: Counts, priors: Shares) -> Shares:
     """The posterior shares of a person of each block and frame, from counts of all types."""
-    shares = np.zeros(counts.shape)
-    for block, frame in np.argwhere(known):
-        shares[block, frame] = expect_shares(law, counts[block, frame], priors[block], int(known[block, frame]))
+    shares, (block, frame) = np.zeros(counts.shape), np.nonzero(known)
+    by_size = np.argsort(known[block, frame], kind="stable")
+    for first in range(0, len(by_size), _TOGETHER):
+        chosen = by_size[first : first + _TOGETHER]
+        at = block[chosen], frame[chosen]
+        shares[at] = expect_shares(law, counts[at], priors[at[0]], known[at])
     return shares
 
 
@@ -491,51 +512,63 @@ def infer_from_tables(publication: Publication, known: Counts, law: Law) -> Shar
     """The same from perturbed tables, of which each has its own errors. A group of frames that tables do not tell apart
     is taken by itself: in T1 adults, and then minors, in what adults leave; else the persons of a sex and an age group
     of P12. A class has the races that tables by age do not tell apart."""
-    tier, priors = publication.tier, _estimate_priors(publication, law)
-    shares = np.zeros((len(known), *tier.shape))
+    tier, prior = publication.tier, _estimate_priors(publication, law).reshape(-1, 2, RACES)
     by_race = tier is REDISTRICTING
     class_of_race = np.arange(RACES) if by_race else np.minimum(np.arange(RACES), len(SIX_RACES))
-    classes = int(class_of_race.max()) + 1
-    groups = [np.array([1]), np.array([0])] if by_race else _group_frames(tier)
-    for block, prior in enumerate(priors):
-        of_class = np.zeros((2, classes))
-        np.add.at(of_class.T, class_of_race, prior.reshape(2, RACES).T)
-        within = prior.reshape(2, RACES) / of_class[:, class_of_race]
-        counts, adults = publication.counts[block], np.zeros((2, classes, 1))
-        for frames in groups:
-            number = int(known[block, frames].sum())
-            if not number:
-                adults = np.ones((2, classes, 1)) if by_race else adults
-                continue
-            if by_race and frames[0] == 1:
-                parts = [_weigh(law, publication.table(name, counts), number) for name in ("P3", "P4")]
-                likely, of_second = _by_pairs(parts[0], parts[1][:-1]), parts[1][-1]
-                adults = _weigh_alone(np.stack([parts[1][:-1], parts[0]]), of_class)
-            elif by_race:
-                parts = [
-                    _weigh(law, publication.table(name, counts), number + adults.shape[2] - 1) for name in ("P1", "P2")
-                ]
-                races, others = (
-                    np.stack([np.correlate(row, weights, "valid") for row, weights in zip(part, alone, strict=True)])
-                    for part, alone in ((parts[0], adults[1]), (parts[1][:-1], adults[0]))
-                )
-                likely, of_second = _by_pairs(races, others), np.ones(number + 1)
-            else:
-                tables = [f"P12{letter}" for letter in "ABCDEFGHI"]
-                cells = [int(tier.tables[name][frames[0]].max()) for name in tables]
-                published = np.array(
-                    [publication.table(name, counts)[cell] for name, cell in zip(tables, cells, strict=True)]
-                )
-                part = _weigh(law, published, number)
-                others = np.ones_like(part[:classes])
-                others[0] = part[-1]
-                likely, of_second = _by_pairs(part[:classes], others), part[-2]
-            found = expect_shares_of_pairs(likely, of_second, of_class, number)
-            shares[block, frames] = (found[:, class_of_race] * within).ravel()
-        if publication.around is not None:
-            shares[block] *= _compare_years(tier, publication.around[block], law)
-            shares[block] /= np.maximum(shares[block].sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    of_class = np.zeros((len(known), 2, int(class_of_race.max()) + 1))
+    np.add.at(np.moveaxis(of_class, 2, 0), class_of_race, np.moveaxis(prior, 2, 0))
+    within = prior / of_class[..., class_of_race]
+    found = (_infer_by_adult if by_race else _infer_by_sex_and_age)(publication, known, law, of_class)
+    shares = (found[..., class_of_race] * within[:, None]).reshape(-1, *tier.shape)
+    if publication.around is not None:
+        for block, around in enumerate(publication.around):
+            shares[block] *= _compare_years(tier, around, law)
+        shares /= np.maximum(shares.sum(axis=2, keepdims=True), np.finfo(float).tiny)
     return shares
+
+
+def _infer_by_adult(publication: Publication, known: Counts, law: Law, of_class: Shares) -> Shares:
+    """The posterior shares of minors and adults by ethnicity and class, shape (blocks, 2, 2, classes), from P1 to P4;
+    `of_class` are those before. Of nobody, they are 0."""
+    shares = np.zeros((len(known), 2, *of_class.shape[1:]))
+    for block, prior in enumerate(of_class):
+        minors, adults = known[block].tolist()
+        p1, p2, p3, p4 = (publication.table(name, publication.counts[block]) for name in ("P1", "P2", "P3", "P4"))
+        alone = np.ones((*prior.shape, 1))
+        if adults:
+            races, others = (_weigh(law, table, adults) for table in (p3, p4))
+            likely = _by_pairs(races, others[:-1])
+            shares[block, 1] = expect_shares_of_pairs(likely[None], others[None, -1], prior[None], adults)[0]
+            alone = _weigh_alone(np.stack([others[:-1], races]), prior)
+        if minors:
+            parts = (_weigh(law, table, minors + adults) for table in (p1, p2[:-1]))
+            races, others = (
+                np.stack([np.correlate(row, weights, "valid") for row, weights in zip(part, of_adults, strict=True)])
+                for part, of_adults in zip(parts, alone[::-1], strict=True)
+            )
+            likely, of_second = _by_pairs(races, others), np.ones((1, minors + 1))
+            shares[block, 0] = expect_shares_of_pairs(likely[None], of_second, prior[None], minors)[0]
+    return shares
+
+
+def _infer_by_sex_and_age(publication: Publication, known: Counts, law: Law, of_class: Shares) -> Shares:
+    """The same by frame, shape (blocks, frames, 2, classes), from P12A to P12I."""
+    tier, classes = publication.tier, of_class.shape[2]
+    names = [list(tier.tables).index(f"P12{letter}") for letter in "ABCDEFGHI"]
+    _, first, group = np.unique(tier.tables["P12"][:, 0], return_index=True, return_inverse=True)
+    cells = tier.cells.reshape(-1, *tier.shape)[names][:, first].max(axis=2).T
+    numbers = np.zeros((len(known), len(first)), dtype=np.int64)
+    np.add.at(numbers.T, group, known.T)
+    shares = np.zeros((*numbers.shape, *of_class.shape[1:]))
+    for number in np.unique(numbers[numbers > 0]).tolist():
+        at = np.nonzero(numbers == number)
+        parts = _weigh(law, publication.counts[at[0][:, None], cells[at[1]]], number)
+        # The last two tables are of Hispanic persons, and of those of the first class who are not.
+        others = np.ones_like(parts[:, :classes])
+        others[:, 0] = parts[:, -1]
+        likely = _by_pairs(parts[:, :classes], others)
+        shares[at] = expect_shares_of_pairs(likely, parts[:, -2], of_class[at[0]], number)
+    return shares[:, group]
 
 
 def _compare_years(tier: Tier, around: Counts, law: Law) -> Shares:
@@ -566,10 +599,10 @@ def _weigh(law: Law, published: Counts, most: int) -> Shares:
 
 
 def _by_pairs(of_all: Shares, of_first: Shares) -> Shares:
-    """P(published | a, b), shape (classes, n + 1, n + 1), from that given a + b and that given a alone."""
-    size = of_all.shape[1]
+    """P(published | a, b), shape (…, n + 1, n + 1), from that given a + b and that given a alone, shapes (…, n + 1)."""
+    size = of_all.shape[-1]
     counts = np.arange(size)
-    return np.asarray(of_all[:, np.minimum(counts[:, None] + counts, size - 1)] * of_first[:, :, None])
+    return np.asarray(of_all[..., np.minimum(counts[:, None] + counts, size - 1)] * of_first[..., None])
 
 
 def _weigh_alone(likely: Shares, of_class: Shares) -> Shares:
@@ -581,9 +614,3 @@ def _weigh_alone(likely: Shares, of_class: Shares) -> Shares:
     weights = likely * np.exp(np.arange(size) * np.log(means) - means - factorials)
     sums = weights.sum(axis=2, keepdims=True)
     return np.asarray(np.where(sums > 0, weights / np.where(sums > 0, sums, 1), 1 / size))
-
-
-def _group_frames(tier: Tier) -> list[NDArray[np.int64]]:
-    """The frames of each cell of P12."""
-    of_frame = tier.tables["P12"][:, 0]
-    return [np.flatnonzero(of_frame == cell) for cell in range(int(of_frame.max()) + 1)]

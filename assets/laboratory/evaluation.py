@@ -135,7 +135,7 @@ class Truth:
         modal = margins[tract.place, tract.category] == margins.max(axis=1)[tract.place]
         everybody = np.ones_like(modal)
         persons = self.coarse.sum(axis=2)
-        unique = persons[tract.place, tract.frame if self._group is None else self._group[tract.frame]] == 1
+        unique = persons[tract.place, self.frame_of_block] == 1
         subsets = {ALL: everybody, MODAL: modal, NONMODAL: ~modal}
         if tract.tier.name != "T1":
             subsets[UNIQUE] = ~modal & unique
@@ -150,8 +150,10 @@ class Truth:
         return guess_by_share(tract.place, tract.category, tract.tier.shape[1])
 
     @property
-    def _group(self) -> NDArray[np.int64] | None:
-        return None if self.tract.tier.of_tract is None else self.tract.tier.of_tract.group
+    def frame_of_block(self) -> NDArray[np.int64]:
+        """By person, the frame as the tables of blocks tell frames apart."""
+        of_tract = self.tract.tier.of_tract
+        return self.tract.frame if of_tract is None else of_tract.group[self.tract.frame]
 
     @cached_property
     def coarse(self) -> Counts:

@@ -187,6 +187,8 @@ def _measure_tract(
         if attack in UNDOING and attack not in undoing:
             continue
         without = whole if attack in UNDOING else near
+        if attack == UNDO:
+            without = [_keep_frame(truth, world) for world in without]
         worlds = [(draw.publication, truth.file), *((each.publication, each.persons) for each in without)]
         if attack == AWARE_OF_HOUSEHOLDS:
             worlds = [(published, truth.file_with_households) for published, _ in worlds]
@@ -231,6 +233,14 @@ def remove_each(
         if whole:
             entire.append(Worlds(replace(published, measured=()), truth.file, np.array([target])))
     return _join(near), entire
+
+
+def _keep_frame(truth: Truth, world: Worlds) -> Worlds:
+    """A whole world for who looks at persons of the target's frame alone."""
+    frame = truth.frame_of_block
+    kept = np.flatnonzero(frame == frame[world.places[0]])
+    file = NamedPersons(world.persons.block[kept], world.persons.frame[kept])
+    return Worlds(world.publication, file, np.searchsorted(kept, world.places))
 
 
 def _join(worlds: list[Worlds]) -> list[Worlds]:

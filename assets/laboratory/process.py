@@ -1,11 +1,12 @@
 """The process of attacks, `python -m assets.laboratory.process`: confine it, then run the attacks that come in.
 
 It can open the programs, and of the deployment nothing at all: a publication and the attacker's file come in by its
-standard input, and guesses go out by its standard output. Each attack runs in a process of its own that is forked for
-it, with a module that is loaded there and a pipe for its own answer alone, so that nothing is remembered from one
+standard input, and guesses go out by its standard output. An attack of somebody's own runs in a process that is forked
+for it, with a module that is loaded there and a pipe for its own answer alone, so that nothing is remembered from one
 publication to the next, and no other attack's answer changes. What comes out of the pipe is judged by others. Code that
-means to can still leave a process or shared memory behind. Nothing is imported before the process is confined but the
-standard library: a thread that runs already would not be restricted.
+means to can still leave a process or shared memory behind. Attacks that are built in run in a process without others,
+and remember what they solved. Nothing is imported before the process is confined but the standard library: a thread
+that runs already would not be restricted.
 """
 
 import builtins
@@ -28,8 +29,8 @@ from resources.confinement import SYSTEM, confine, end_with_parent, exclude
 from resources.project import CODE
 
 QUESTION = struct.Struct("=QQ")
-"""Before each question: the most bytes of an answer to it, 0 if neither its length nor its time is limited; and the
-length of the question in bytes."""
+"""Before each question: the most bytes of an answer to it, 0 for an attack that is built in, whose length and time have
+no limit; and the length of the question in bytes."""
 ANSWER = struct.Struct("=?Q")
 """Before each answer: whether it is one, or the name of an error; and its length in bytes."""
 _BLOCK = 2**20
@@ -53,6 +54,10 @@ def main() -> None:
     while header := tasks.read(QUESTION.size):
         most, length = QUESTION.unpack(header)
         content = tasks.read(length)
+        if not most:
+            answers.write(_attempt(attack, content))
+            answers.flush()
+            continue
         incoming, outgoing = os.pipe()
         this, child = os.getpid(), os.fork()
         if child == 0:
@@ -71,7 +76,7 @@ def main() -> None:
             finally:
                 os._exit(0)
         os.close(outgoing)
-        received = _receive(incoming, own_seconds, most) if most else _receive(incoming)
+        received = _receive(incoming, own_seconds, most)
         answers.write(received or _frame(False, b"the process of the attack was ended"))
         answers.flush()
         # What it has started may still run.
@@ -81,14 +86,13 @@ def main() -> None:
         os.waitpid(child, 0)
 
 
-def _receive(descriptor: int, seconds: int | None = None, most: int | None = None) -> bytes:
+def _receive(descriptor: int, seconds: int, most: int) -> bytes:
     """A whole framed answer, or the failure of one that takes more than so many seconds or bytes; nothing if the
     process ended before."""
-    end, received, wanted = None if seconds is None else time.monotonic() + seconds, bytearray(), ANSWER.size
+    end, received, wanted = time.monotonic() + seconds, bytearray(), ANSWER.size
     try:
         while len(received) < wanted:
-            left = None if end is None else max(0.0, end - time.monotonic())
-            if not select([descriptor], [], [], left)[0]:
+            if not select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
                 return _frame(False, f"it took over {seconds} seconds, the limit of attack_seconds".encode())
             block = os.read(descriptor, _BLOCK)
             if not block:
@@ -96,14 +100,14 @@ def _receive(descriptor: int, seconds: int | None = None, most: int | None = Non
             received += block
             if wanted == ANSWER.size <= len(received):
                 wanted += ANSWER.unpack_from(received)[1]
-                if most is not None and wanted > ANSWER.size + most:
+                if wanted > ANSWER.size + most:
                     # How long it is could tell what is in the publication.
                     return _frame(False, b"it returned more than one share for each person and category")
     finally:
         os.close(descriptor)
     content = bytes(received[ANSWER.size : wanted])
     succeeded = bool(ANSWER.unpack_from(received)[0])
-    return _frame(succeeded, content if succeeded or seconds is None else _name_error(content))
+    return _frame(succeeded, content if succeeded else _name_error(content))
 
 
 def _name_error(name: bytes) -> bytes:

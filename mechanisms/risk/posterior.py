@@ -131,88 +131,119 @@ class SuppressedLaw:
         return 0.0
 
 
-def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: int) -> Shares:
-    """E[m_c] / n, the probability of each category for one of n persons, shape (categories,).
+def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: Counts) -> Shares:
+    """E[m_c] / n, the probability of each category for one of n persons, shape (frames, categories).
 
     Args:
-        published: the counts of a frame of a block by category, shape (categories,).
-        prior: π, positive, shape (categories,).
-        persons: n, which the attacker knows. If it contradicts what is published, the answer is the prior.
+        published: the counts of frames of blocks by category, shape (frames, categories).
+        prior: π, positive, of the same shape.
+        persons: n of each frame, shape (frames,), which the attacker knows. If it contradicts what is published, the
+            answer is the prior.
     """
-    counts = np.arange(persons + 1)
+    counts = np.arange(int(persons.max(initial=0)) + 1)
     # The factor n^m is the same for all m on Σ m = n. With it, the likely sums of the factors are near n.
-    logs = counts * np.log(max(1, persons) * prior)[:, None] - np.cumsum(np.log(np.maximum(counts, 1)))
-    logs = logs + law.log_likelihoods(published, persons)
-    tops = logs.max(axis=1, keepdims=True)
-    if np.any(np.isneginf(tops)):
-        return prior / prior.sum()
-    factors = np.exp(logs - tops)
+    logs = counts * np.log(np.maximum(1, persons[:, None]) * prior)[..., None] - _sum_logs(counts)
+    logs = np.where(counts <= persons[:, None, None], logs + law.log_likelihoods(published, int(counts[-1])), -np.inf)
+    factors = _scale(logs, (2,))
     # One more than the likeliest count is never left out: somebody may be missing in all that is published.
-    ends = [int(max(np.flatnonzero(row > _NEGLIGIBLE)[-1], row.argmax() + 1)) + 1 for row in factors]
-    parts = [row[:end] for row, end in zip(factors, ends, strict=True)]
-    before, after = _multiply(parts, persons), _multiply(parts[::-1], persons)[::-1]
-    expected = np.zeros(len(parts))
-    for place, part in enumerate(parts):
-        # The other categories have n − m persons together.
-        others = _convolve(before[place], after[place + 1], persons)[persons - len(part) + 1 :][::-1]
-        weights = part * others
-        if not weights.sum() > 0:
-            return prior / prior.sum()
-        expected[place] = (weights * np.arange(len(part))).sum() / weights.sum()
-    # Where hardly any noise is contradicted, all that is left may be less than a float can be.
-    return expected / expected.sum() if expected.sum() > 0 else prior / prior.sum()
+    last = np.where(factors > _NEGLIGIBLE, counts, 0).max(axis=2)
+    factors[counts > np.maximum(last, factors.argmax(axis=2) + 1)[..., None]] = 0
+    lengths = [int(each.any(axis=0).nonzero()[0].max(initial=-1)) + 1 for each in np.moveaxis(factors, 1, 0)]
+    # What the categories after each one let the others have, by how many persons those before it have.
+    after = [(counts == persons[:, None]).astype(np.float64)]
+    for place in reversed(range(len(lengths))):
+        summed = np.zeros_like(after[-1])
+        for number in range(lengths[place]):
+            summed[:, : len(counts) - number] += factors[:, place, number, None] * after[-1][:, number:]
+        after.append(_rescale(summed))
+    before, expected = (counts == 0) * np.ones_like(after[0]), np.zeros(prior.shape)
+    for place, then in enumerate(reversed(after[:-1])):
+        summed, total = np.zeros_like(before), np.zeros(len(persons))
+        for number in range(lengths[place]):
+            weight, start = factors[:, place, number], before[:, : len(counts) - number]
+            chance = weight * (start * then[:, number:]).sum(axis=1)
+            total += chance
+            expected[:, place] += number * chance
+            summed[:, number:] += weight[:, None] * start
+        expected[:, place] /= np.where(total > 0, total, np.nan)
+        before = _rescale(np.where(counts <= persons[:, None], summed, 0))
+    return _normalize(expected, prior)
 
 
 def expect_shares_of_pairs(likely: Shares, of_second: Shares, prior: Shares, persons: int) -> Shares:
-    """As `expect_shares`, from tables that do not tell all categories apart: of n persons, a_j are of class j and not
-    Hispanic, and b_j are of class j and Hispanic. Published are functions of a_j and b_j, and one of Σ b_j.
+    """As `expect_shares`, for frames of equally many persons, from tables that do not tell all categories apart: of n
+    persons, a_j are of class j and not Hispanic, and b_j are of class j and Hispanic. Published are functions of a_j
+    and b_j, and one of Σ b_j.
 
     It is exact: (persons so far, Hispanic persons so far) are the states of a sum over classes, forward and backward.
 
     Args:
-        likely: by class, the probability of what is published of it given (a, b); shape (classes, n + 1, n + 1).
-        of_second: that of what is published of all Hispanic persons given Σ b, shape (n + 1,).
-        prior: π, positive, shape (2, classes).
+        likely: by class, the probability of what is published of it given (a, b); shape (frames, classes, n + 1, n +
+            1).
+        of_second: that of what is published of all Hispanic persons given Σ b, shape (frames, n + 1).
+        prior: π, positive, shape (frames, 2, classes).
         persons: n. If it contradicts what is published, the answer is the prior.
 
     Returns:
-        E[a_j] / n and E[b_j] / n, shape (2, classes).
+        E[a_j] / n and E[b_j] / n, shape (frames, 2, classes).
     """
     counts = np.arange(persons + 1)
-    factorials = np.cumsum(np.log(np.maximum(counts, 1)))
-    first, second = np.log(max(1, persons) * prior)[..., None] * counts - factorials
-    logs = take_logs(likely) + first[:, :, None] + second[:, None, :]
-    logs[:, counts[:, None] + counts > persons] = -np.inf
-    tops = logs.max(axis=(1, 2), keepdims=True)
-    if np.any(np.isneginf(tops)):
-        return prior / prior.sum()
-    factors = np.exp(logs - tops)
+    of_counts = np.log(max(1, persons) * prior)[..., None] * counts - _sum_logs(counts)
+    logs = take_logs(likely) + of_counts[:, 0, :, :, None] + of_counts[:, 1, :, None, :]
+    logs[..., counts[:, None] + counts > persons] = -np.inf
+    factors = _scale(logs, (2, 3))
     # Somebody may be missing in all that is published, so nobody and one person are never left out.
     factors[(factors < _NEGLIGIBLE) & (counts[:, None] + counts > 1)] = 0
-    parts = [[(a, b, factor[a, b]) for a, b in np.argwhere(factor).tolist()] for factor in factors]
-    after = np.zeros((persons + 1, persons + 1))
-    after[persons] = of_second
-    backward = [after]
-    for part in reversed(parts):
-        summed = np.zeros_like(after)
-        for a, b, weight in part:
-            summed[: persons + 1 - a - b, : persons + 1 - b] += weight * backward[-1][a + b :, b:]
-        backward.append(summed / max(summed.max(), np.finfo(float).tiny))
-    before, expected = np.zeros_like(after), np.zeros(prior.shape)
-    before[0, 0] = 1
-    for place, (part, then) in enumerate(zip(parts, reversed(backward[:-1]), strict=True)):
-        summed, total = np.zeros_like(before), 0.0
-        for a, b, weight in part:
-            start = before[: persons + 1 - a - b, : persons + 1 - b]
-            chance = weight * float((start * then[a + b :, b:]).sum())
+    pairs = [np.argwhere(of_class.any(axis=0)).tolist() for of_class in np.moveaxis(factors, 1, 0)]
+    after = [np.zeros((len(likely), persons + 1, persons + 1))]
+    after[0][:, persons] = of_second
+    for place in reversed(range(len(pairs))):
+        summed = np.zeros_like(after[0])
+        for a, b in pairs[place]:
+            weight = factors[:, place, a, b, None, None]
+            summed[:, : persons + 1 - a - b, : persons + 1 - b] += weight * after[-1][:, a + b :, b:]
+        after.append(_rescale(summed))
+    before, expected = np.zeros_like(after[0]), np.zeros(prior.shape)
+    before[:, 0, 0] = 1
+    for place, then in enumerate(reversed(after[:-1])):
+        summed, total = np.zeros_like(before), np.zeros(len(likely))
+        for a, b in pairs[place]:
+            weight, start = factors[:, place, a, b], before[:, : persons + 1 - a - b, : persons + 1 - b]
+            chance = weight * (start * then[:, a + b :, b:]).sum(axis=(1, 2))
             total += chance
-            expected[:, place] += a * chance, b * chance
-            summed[a + b :, b:] += weight * start
-        if not total > 0:
-            return prior / prior.sum()
-        expected[:, place] /= total
-        before = summed / summed.max()
-    return expected / expected.sum() if expected.sum() > 0 else prior / prior.sum()
+            expected[:, 0, place] += a * chance
+            expected[:, 1, place] += b * chance
+            summed[:, a + b :, b:] += weight[:, None, None] * start
+        expected[:, :, place] /= np.where(total > 0, total, np.nan)[:, None]
+        before = _rescale(summed)
+    return _normalize(expected, prior)
+
+
+def _sum_logs(counts: Counts) -> Shares:
+    """ln m! of 0, 1, …"""
+    return np.asarray(np.cumsum(np.log(np.maximum(counts, 1))))
+
+
+def _scale(logs: Shares, axes: tuple[int, ...]) -> Shares:
+    """Probabilities from their logarithms, relative to the greatest of some axes; all are 0 if that is."""
+    tops = logs.max(axis=axes, keepdims=True)
+    return np.asarray(np.exp(logs - np.where(np.isneginf(tops), 0, tops)))
+
+
+def _rescale(products: Shares) -> Shares:
+    """Of each frame, relative to the greatest."""
+    tops = products.max(axis=tuple(range(1, products.ndim)), keepdims=True)
+    return np.asarray(products / np.maximum(tops, np.finfo(float).tiny))
+
+
+def _normalize(expected: Shares, prior: Shares) -> Shares:
+    """The shares of each frame; those of the prior where something is impossible. Where hardly any noise is
+    contradicted, all that is left may be less than a float can be."""
+    axes = tuple(range(1, prior.ndim))
+    sums = expected.sum(axis=axes, keepdims=True)
+    return np.asarray(
+        np.where(sums > 0, expected / np.where(sums > 0, sums, 1), prior / prior.sum(axis=axes, keepdims=True))
+    )
 
 
 def weigh_membership(published: Counts | Shares, variance: Shares, others: Shares) -> Shares:
@@ -227,17 +258,3 @@ def weigh_membership(published: Counts | Shares, variance: Shares, others: Share
     logs -= (published[..., None] - counts) ** 2 / (2 * variance[..., None])
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
     return np.asarray(weights @ counts / weights.sum(axis=-1) / mean)
-
-
-def _multiply(parts: list[NDArray[np.float64]], most: int) -> list[NDArray[np.float64]]:
-    """The products of the first 0, 1, … parts, each shape (most + 1,) and scaled to a greatest entry of 1."""
-    products = [np.eye(1, most + 1)[0]]
-    for part in parts:
-        products.append(_convolve(products[-1], part, most))
-    return products
-
-
-def _convolve(one: NDArray[np.float64], other: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    product = np.convolve(one, other)[: most + 1]
-    top = product.max()
-    return np.asarray(product / top if top > 0 else product)

@@ -59,7 +59,7 @@ class System:
             cells = np.concatenate([tract.coarse.cells, np.where(further == OUTSIDE, OUTSIDE, first + further)])
             counts = np.concatenate([counts, tract.add_up(around)])
             exact = np.arange(len(counts)) < first
-        types = _find_possible(cells, counts)
+        types = find_possible(cells, counts)
         cells = cells[:, types]
         bounds = np.where(cells != OUTSIDE, counts[cells], np.iinfo(np.int64).max).min(axis=0)
         numbers, _, members_of = _list_members(cells)
@@ -253,8 +253,8 @@ def measure_variability(solution: Counts, other: Counts) -> float:
     return float(np.abs(solution - other).sum() / (2 * max(1, solution.sum())))
 
 
-def _find_possible(cells: NDArray[np.integer[Any]], counts: Counts) -> NDArray[np.int64]:
-    """The types that no published 0 removes: table by table, as each leaves few to the next."""
+def find_possible(cells: NDArray[np.integer[Any]], counts: Counts) -> NDArray[np.int64]:
+    """The types that no published 0 removes, from the cell of each by table: each table leaves few to the next."""
     types = np.arange(cells.shape[1])
     for of_table in cells:
         own = of_table[types]

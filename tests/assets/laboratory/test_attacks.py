@@ -188,6 +188,9 @@ def _require_undone(truth: Truth, published: Publication, linked: Guesses) -> No
     assert given == pytest.approx(there), "each record to one person, in expectation"
     named = linked.shares.sum(axis=1) > 1 - 1e-12
     assert np.allclose(found.shares[named], linked.shares[named])
+    alone = np.flatnonzero(truth.frame_of_block == truth.frame_of_block[0])
+    of_frame = undo(published, NamedPersons(tract.place[alone], tract.frame[alone]))
+    assert np.array_equal(of_frame.shares, found.shares[alone]), "persons of other frames tell nothing"
     if not named.all():
         shares = [guesses.shares[np.arange(len(tract.category)), tract.category].mean() for guesses in (linked, found)]
         assert shares[1] > shares[0] + 0.05
@@ -426,7 +429,9 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(
 
 
 def _require_end_with_parent(attacker: Attacker, publication: Publication, persons: NamedPersons) -> None:
-    (process,) = (one for one in psutil.Process().children() if "assets.laboratory.process" in one.cmdline())
+    processes = [one for one in psutil.Process().children() if "assets.laboratory.process" in one.cmdline()]
+    (process,) = (one for one in processes if any("my_attacks" in argument for argument in one.cmdline()))
+    assert len(processes) == 2, "what attacks that are built in remember is in another process"
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(attacker.guess, "stay", publication, persons)
         while not (under_way := [one for one in process.children() if os.getsid(one.pid) == one.pid]):

@@ -186,7 +186,9 @@ def test_posterior_shares_are_those_of_bayes_over_all_compositions(law: Law, pub
         [prod(prior[c] ** m / factorial(m) * likely[c, m] for c, m in enumerate(one)) for one in compositions]
     )
     enumerated = weights @ np.array(compositions) / weights.sum() / persons
-    assert expect_shares(law, np.array(published), prior, persons) == pytest.approx(enumerated)
+    of_fewer = expect_shares(law, np.array([published]), prior[None], np.array([3]))
+    found = expect_shares(law, np.array([published] * 2), np.array([prior] * 2), np.array([persons, 3]))
+    assert found == pytest.approx(np.array([enumerated, of_fewer[0]])), "frames tell nothing of each other"
 
 
 def test_a_posterior_of_many_persons_neither_underflows_nor_ignores_what_is_published() -> None:
@@ -194,16 +196,19 @@ def test_a_posterior_of_many_persons_neither_underflows_nor_ignores_what_is_publ
     rng = np.random.default_rng(3)
     prior = np.full(126, 1 / 126)
     counts = rng.multinomial(400, rng.dirichlet(np.full(126, 0.1)))
-    shares = expect_shares(LaplaceLaw(0.05), counts, prior, 400)
-    assert shares == pytest.approx(counts / 400, abs=1e-3)
+    shares = expect_shares(LaplaceLaw(0.05), counts[None], prior[None], np.array([400]))
+    assert shares[0] == pytest.approx(counts / 400, abs=1e-3)
 
 
 def test_what_contradicts_the_attackers_knowledge_leaves_the_prior() -> None:
     prior = np.array([0.75, 0.25])
-    assert expect_shares(RoundedLaw(3), np.array([9, 9]), prior, 2) == pytest.approx(prior)
+    found = expect_shares(RoundedLaw(3), np.array([[9, 9], [3, 0]]), np.array([prior] * 2), np.array([2, 2]))
+    assert found[0] == pytest.approx(prior)
+    assert found[1, 0] > prior[0]
     # The attacker knows one person of three who are published with hardly any noise: e^(−2 · 390) is 0 as a float.
     flat = np.full(3, 1 / 3)
-    assert expect_shares(LaplaceLaw(1 / 390), np.ones(3, dtype=np.int64), flat, 1) == pytest.approx(flat)
+    found = expect_shares(LaplaceLaw(1 / 390), np.ones((1, 3), dtype=np.int64), flat[None], np.ones(1, dtype=np.int64))
+    assert found[0] == pytest.approx(flat)
 
 
 def test_a_noisy_count_is_weighed_with_and_without_somebody_in_its_cell() -> None:
@@ -224,16 +229,16 @@ def test_a_noisy_count_is_weighed_with_and_without_somebody_in_its_cell() -> Non
 def test_posterior_shares_of_pairs_are_those_of_bayes_over_all_compositions() -> None:
     """Told apart from: a class whose own count is used for a and b apart, and Hispanic persons counted by class."""
     rng, persons = np.random.default_rng(2), 4
-    likely, of_second, prior = rng.random((2, 5, 5)), rng.random(5), np.array([[0.5, 0.2], [0.2, 0.1]])
+    likely, of_second, prior = rng.random((2, 2, 5, 5)), rng.random((2, 5)), np.array([[[0.5, 0.2], [0.2, 0.1]]] * 2)
     compositions = np.array([one for one in product(range(persons + 1), repeat=4) if sum(one) == persons])
     weights = np.array(
         [
-            prod(share**m / factorial(m) for share, m in zip(prior.ravel(), one, strict=True))
-            * likely[0, one[0], one[2]] * likely[1, one[1], one[3]] * of_second[one[2] + one[3]]
+            prod(share**m / factorial(m) for share, m in zip(prior[0].ravel(), one, strict=True))
+            * likely[:, 0, one[0], one[2]] * likely[:, 1, one[1], one[3]] * of_second[:, one[2] + one[3]]
             for one in compositions.tolist()
         ]
     )  # fmt: skip
-    enumerated = (weights @ compositions / weights.sum() / persons).reshape(2, 2)
+    enumerated = (weights.T @ compositions / weights.sum(axis=0)[:, None] / persons).reshape(2, 2, 2)
     assert expect_shares_of_pairs(likely, of_second, prior, persons) == pytest.approx(enumerated)
 
 
@@ -243,7 +248,8 @@ def test_the_linear_estimate_is_near_the_posterior_and_leaves_the_prior_if_nothi
     factors = np.eye(3)[:, None, :]
     sums = Sums(factors, published.astype(float), np.full(3, 9.0))
     found = estimate_types(sums, np.array([persons]), prior[None])[0]
-    assert found == pytest.approx(persons * expect_shares(GaussianLaw(9.0), published, prior, persons), abs=0.2)
+    (shares,) = expect_shares(GaussianLaw(9.0), published[None], prior[None], np.array([persons]))
+    assert found == pytest.approx(persons * shares, abs=0.2)
     assert np.abs(found - published).max() > 0.5
     nothing = Sums(factors, published.astype(float), np.full(3, 1e12))
     assert estimate_shares(nothing, np.array([persons]), prior[None], 20)[0] == pytest.approx(prior, abs=1e-5)
