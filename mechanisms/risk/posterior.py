@@ -161,7 +161,8 @@ def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: 
         summed, total = np.zeros_like(before), np.zeros(len(persons))
         for number in range(lengths[place]):
             weight, start = factors[:, place, number], before[:, : len(counts) - number]
-            chance = weight * (start * then[:, number:]).sum(axis=1)
+            # One after the other, so that frames of more persons beside it do not change a frame's last digit.
+            chance = weight * np.cumsum(start * then[:, number:], axis=1)[:, -1]
             total += chance
             expected[:, place] += number * chance
             summed[:, number:] += weight[:, None] * start
