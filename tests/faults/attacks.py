@@ -31,7 +31,7 @@ from assets.ledger.asset import COMPOSITION, LEDGER_KEY
 from assets.publication.signature import CHECKSUMS, EDITIONS, checksums, public_key, verify
 from assets.release import gate
 from assets.release.gate import find_verdicts
-from resources.instances import close_waiting
+from assets.release.verdicts import VERDICTS
 from tests.additions import ADDITIONS, LIES, Place
 from tests.deployments import Deployment
 from tests.faults.files import FILES, UNSEEN, move
@@ -98,6 +98,7 @@ def attacked(release: Published, seed: int, chosen: str = "") -> tuple[str, list
     for attempt in range(100):
         # Once for each process, before it forks.
         _original(release.root)
+        _kept_verdicts(release)
         root, rng = release.copy(), random.Random(f"{release.name} {chosen or seed} {attempt}")
         ended = in_child(lambda root=root, rng=rng: _attack(release, root, rng, seed, chosen))  # type: ignore[misc]
         if ended.status in CRASHES and entries(root / "published") == _original(release.root)[0]:
@@ -117,9 +118,8 @@ def _attack(release: Published, root: Path, rng: random.Random, seed: int, chose
     here, ask = deployment(root, release.name), ask_by_launch if seed % 60 == 0 else ask_for_publication
     if seed % 2:
         here.context = replace(here.context, verdicts=find_verdicts(here.context.method, here.context.custody))
-        keep_verdicts(here, every=True)
+        shutil.copytree(_kept_verdicts(release), root / "custody" / VERDICTS, dirs_exist_ok=True)
         gate.SHORTEST_KEPT = 0
-        close_waiting()
     alter: Alter
     if chosen:
         alter = partial(_OF_KIND[chosen], words=chosen)
@@ -212,6 +212,16 @@ def _original(root: Path) -> tuple[dict[str, str], dict[str, str]]:
     """What was published, and the tables of the public zone."""
     published, content = in_child(lambda: (entries(root / "published"), _content(root))).answer
     return published, content
+
+
+@cache
+def _kept_verdicts(release: Published) -> Path:
+    """A folder of the verdicts of all gates, however quick they are, as they are kept in a copy of the release."""
+    root, kept = release.copy(), release.root.with_name(f"verdicts-{os.getpid()}")
+    here = deployment(root, release.name)
+    find_verdicts(here.context.method, here.context.custody)
+    in_child(lambda: keep_verdicts(here, every=True))
+    return Path(shutil.copytree(root / "custody" / VERDICTS, kept))
 
 
 def _content(root: Path) -> dict[str, str]:

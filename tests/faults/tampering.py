@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -64,7 +64,7 @@ class Published:
 
     name: str
     root: Path
-    settled: Mapping[str, Any]
+    settled: Mapping[str, Any] = field(hash=False)
 
     def copy(self) -> Path:
         """A fresh copy, in the same folder each time, so that a process makes its deployment once. Nothing of what is
@@ -400,7 +400,7 @@ def table_altered(release: Published, alteration: Alteration) -> tuple[bool, lis
 def ledger_alterations(release: Published) -> list[tuple[str, str]]:
     """What can be done to the ledger beyond altering its table: the words of each alteration, and its argument."""
     ended = in_child(lambda: len(deployment(release.root, release.name).context.ledger.entries()))
-    names = [field.name for field in fields(Entry) if field.name != "hash"]
+    names = [each.name for each in fields(Entry) if each.name != "hash"]
     rebuilt = [
         (f"entry {number}: {name} altered, and the chain rebuilt", f"{number} {name}")
         for number in range(1, ended.answer + 1)
