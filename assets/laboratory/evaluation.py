@@ -179,16 +179,15 @@ class Truth:
 
     @cached_property
     def block_sizes(self) -> dict[str, NDArray[np.bool_]]:
-        """By class, whether each person's block is of it."""
-        persons = self.counts.sum(axis=(1, 2))[self.tract.place]
-        classes = np.searchsorted(BLOCK_SIZES, persons, side="right") - 1
+        """By class, whether each block is of it."""
+        classes = np.searchsorted(BLOCK_SIZES, self.counts.sum(axis=(1, 2)), side="right") - 1
         named = {name_class(BLOCK_SIZES, number): classes == number for number in range(len(BLOCK_SIZES))}
-        return {ANY_SIZE: np.ones(len(persons), dtype=np.bool_)} | named
+        return {ANY_SIZE: np.ones(len(classes), dtype=np.bool_)} | named
 
     def cells(self) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
         for subset, members in self.subsets.items():
             for size, of_size in self.block_sizes.items():
-                chosen = members & of_size
+                chosen = members & of_size[self.tract.place]
                 if chosen.any():
                     yield subset, size, chosen
 

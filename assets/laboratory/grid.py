@@ -28,6 +28,7 @@ from assets.laboratory.measures import (
     DIFFERENCE,
     GAIN,
     GUESSERS,
+    IN_INTERVALS,
     LIKELIEST,
     LINK,
     MATCH_RATE,
@@ -37,15 +38,16 @@ from assets.laboratory.measures import (
     RECONSTRUCT,
     UNDO,
     UNDOING,
+    WIDTH,
 )
 from assets.laboratory.points import Point, Then
 from assets.laboratory.publication import Guesses, NamedPersons, Publication
-from assets.laboratory.utility import measure_file, measure_utility
+from assets.laboratory.utility import measure_file, measure_intervals, measure_utility
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 from resources.processes import in_processes
 
-VERSION = 16
+VERSION = 17
 """Increase it when the same records, parameters and key would give other measures."""
 
 SCHEMA = pa.schema(
@@ -197,6 +199,10 @@ def _measure_tract(
         then = [select(each, world.places) for each, world in zip(guessed, without, strict=True)]
         if then:
             yield from measure_gain(truth, attack, targets, select(guesses, targets), Guesses.join(then))
+    if part.draw == 1 and not setting.measures.isdisjoint({IN_INTERVALS, WIDTH}):
+        intervals = part.point.find_intervals(truth.tract, draw.publication, key)
+        if intervals is not None:
+            yield from measure_intervals(truth, *intervals)
 
 
 def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:

@@ -46,6 +46,7 @@ POSTERIOR_RATIO_95, POSTERIOR_RATIO_GREATEST = "posterior to prior, 95th percent
 OVER_GUESSER = "over the guesser"
 TRUE_OVER_HALF, TRUE_OVER_90 = "true category over 0.5", "true category over 0.9"
 WITHIN_ONE_ERROR, ADVANTAGE = "agreement with one error", "advantage"
+IN_INTERVALS, WIDTH = "in 90% intervals", "width of 90% intervals"
 
 _RATIO = (
     "of an attacker who knows all other records, the posterior probability of the true category, divided by that "
@@ -104,9 +105,9 @@ _OF_TABLES: Mapping[str, str] = {
     "off by over 5%": "share of cells with |published − true| over 5% of the true one",
     "off by over 10%": "the same over 10%",
     "off by over 200": "share of cells with |published − true| over 200",
-    "in 90% intervals": "share of the published counts of a block in the 90% interval of their noise; only where it is "
-    "published",
-    "width of 90% intervals": "the mean width of these",
+    IN_INTERVALS: "share of the counts of a block in their 90% interval: that of the noise, if it is published; of "
+    "microdata by TopDown or the DHC, in the first draw, that of ten replicates, as their releases publish it",
+    WIDTH: "the mean width of these intervals",
     "below 0": "share of published cells that are negative",
     "of 1 or 2": "share of published cells that are 1 or 2",
     "of one race": "share of rows with persons that have a single count which is not 0: who is known to be in the row "

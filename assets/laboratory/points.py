@@ -88,6 +88,11 @@ class Point(ABC):
         """What the attacks get of the world without a person, with the same randomness."""
         return self.draw(tract.without(person), key).publication
 
+    def find_intervals(self, tract: Tract, published: Publication, key: bytes) -> tuple[Counts, Counts] | None:
+        """The ends of the 90% intervals of all tables' cells, shape (blocks, cells), where no law tells the errors but
+        further draws, of the published microdata. None if there are none."""
+        return None
+
     def require(self, tier: Tier) -> None:
         """Raise ValueError unless it can publish the tables of the tier with these parameters."""
         if tier.name not in self.tiers:

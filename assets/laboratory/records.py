@@ -22,6 +22,7 @@ from mechanisms.risk.tiers import (
     DETAILED_GROUPS,
     HOUSEHOLDS,
     MOST_PERSONS,
+    OUTSIDE,
     RACES,
     REDISTRICTING,
     Counts,
@@ -111,6 +112,16 @@ class Tract:
         sums = np.zeros((int(self.tract.max()) + 1, *counts.shape[1:]), dtype=counts.dtype)
         np.add.at(sums, self.tract, counts)
         return np.asarray(sums[self.tract])
+
+    def with_records(self, counts: Counts) -> "Tract":
+        """The same blocks with other records, from their counts, shape (blocks, frames, categories): each person is a
+        household by itself."""
+        types = np.repeat(np.arange(counts.size), counts.ravel())
+        block, frame, category = np.unravel_index(types, counts.shape)
+        adult = self.tier.tables["P3"][frame, 0] != OUTSIDE
+        alone, nobody = np.arange(len(types)), np.zeros(len(types), dtype=np.bool_)
+        found = {"household": alone, "adult": adult, "frame": frame, "category": category}
+        return replace(self, block=block, quarters=nobody, **found)
 
     def without(self, person: int) -> "Tract":
         """The same tract in the world where one person has not taken part. The household is smaller, or empty."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.laboratory.evaluation import ALL, ANY_SIZE, Measure, Truth, name_class
-from assets.laboratory.measures import TABLES
+from assets.laboratory.measures import IN_INTERVALS, TABLES, WIDTH
 from assets.laboratory.publication import Publication, split_frames
 from assets.laboratory.records import Tract
 from mechanisms.risk.microdata import Kinds, compare_distances, find_special_uniques, measure_keys
@@ -70,13 +70,17 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
     if publication.law is not None:
         errors = publication.counts - (true if publication.by_type else exact)
         shown = np.ones(errors.shape, dtype=np.bool_) if offered is None else offered
-        yield from _measure_intervals(publication.law, errors, shown)
+        yield from _measure_intervals_of_law(publication.law, errors, shown)
     if "P1" not in tier.tables:
         return
     margins = _margin(tier.table_of_cell, names, published)
     persons = true.sum(axis=(1, 2))
     distances = 0.5 * np.abs(_shares(margins) - _shares(true.sum(axis=1))).sum(axis=1)
-    values = {"total variation": float((distances * persons).sum() / persons.sum())}
+    for size, of_size in truth.block_sizes.items():
+        if of_size.any():
+            mean, number = np.average(distances[of_size], weights=persons[of_size]), int(persons[of_size].sum())
+            yield Measure(TABLES, "blocks", size, "total variation", float(mean), number)
+    values: dict[str, float] = {}
     for name, measure in (("association", measure_association), ("segregation", measure_segregation)):
         before, after = (measure(np.maximum(counts, 0)) for counts in (true.sum(axis=1), margins))
         values |= {f"{name}, change": after - before}
@@ -106,7 +110,7 @@ def _measure_small(tier: Tier, published: NDArray[Any], shown: NDArray[np.bool_]
         yield Measure(TABLES, "rows by race", ANY_SIZE, "of one race", share, int((filled > 0).sum()))
 
 
-def _measure_intervals(law: Law, errors: NDArray[Any], shown: NDArray[np.bool_]) -> Iterator[Measure]:
+def _measure_intervals_of_law(law: Law, errors: NDArray[Any], shown: NDArray[np.bool_]) -> Iterator[Measure]:
     """How many cells are within the central interval of the noise that has nine tenths of it, and how wide it is."""
     if isinstance(law, GaussianLaw):
         half = np.ceil(_NORMAL_95 * np.sqrt(np.broadcast_to(law.variance, errors.shape[1:])) - 0.5)
@@ -117,9 +121,22 @@ def _measure_intervals(law: Law, errors: NDArray[Any], shown: NDArray[np.bool_])
         return
     half = np.maximum(half, 0)
     inside, widths = (np.abs(errors) <= half)[shown], np.broadcast_to(2 * half, errors.shape)[shown]
-    for name, values in (("in 90% intervals", inside), ("width of 90% intervals", widths)):
+    yield from _measure_widths("cells of a block", inside, widths)
+
+
+def _measure_widths(subset: str, inside: NDArray[np.bool_], widths: NDArray[Any]) -> Iterator[Measure]:
+    for name, values in ((IN_INTERVALS, inside), (WIDTH, widths)):
         if len(values):
-            yield Measure(TABLES, "cells of a block", ANY_SIZE, name, float(values.mean()), len(values))
+            yield Measure(TABLES, subset, ANY_SIZE, name, float(values.mean()), len(values))
+
+
+def measure_intervals(truth: Truth, lower: Counts, upper: Counts) -> Iterator[Measure]:
+    """How many counts are in the intervals of a method whose noise has no law, and how wide these are; shapes (blocks,
+    cells)."""
+    exact = truth.tract.tier.tabulate(truth.counts)
+    inside, widths = (lower <= exact) & (exact <= upper), upper - lower
+    for subset, chosen in (("cells of a block", np.ones_like(inside)), ("cells of a block, not 0", exact > 0)):
+        yield from _measure_widths(subset, inside[chosen], widths[chosen])
 
 
 def _find_first_group(truth: Truth, margins: NDArray[Any]) -> int:

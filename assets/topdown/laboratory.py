@@ -7,7 +7,7 @@ The histogram has what T1 tells apart: voting age, ethnicity and race. Queries o
 others have the shares of the 2020 Census among themselves.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -31,6 +31,9 @@ SCHEMA = Schema("persons", (Attribute("votingage", 2), Attribute("hispanic", 2),
 """Its cells are the types of T1, in their order."""
 
 _PAIRS = 500
+
+_REPLICATES = 10
+"""The replicates that intervals are made of."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,9 @@ class TopDown(Point):
     def _publish(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> Publication:
         published = self.publish(tract, self.estimate(tract, measured), None)
         return replace(published, measured=tuple(self.describe(tract, measured))) if self.measurements else published
+
+    def find_intervals(self, tract: Tract, published: Publication, key: bytes) -> tuple[Counts, Counts]:
+        return make_intervals(self.draw, tract, published, key)
 
     def find_variances(self, levels: Iterable[str]) -> dict[tuple[str, str], Fraction]:
         """σ² of each level and query: 1/ρ of it."""
@@ -113,6 +119,20 @@ class TopDown(Point):
     ) -> NDArray[np.float64]:
         """As `compare_worlds`, of all measurements."""
         return compare_worlds(tract, pairs, SCHEMA, measured, self.find_variances(list_places(tract)))
+
+
+def make_intervals(
+    draw: Callable[[Tract, bytes], Draw], tract: Tract, published: Publication, key: bytes
+) -> tuple[Counts, Counts]:
+    """The ends of the 90% intervals of all tables' cells, shape (blocks, cells), as releases publish them: from
+    replicates, in which the published microdata are the records."""
+    from mechanisms.topdown.replicates import add_deviations, compute_intervals
+
+    tabulate, records = tract.tier.tabulate, tract.with_records(published.counts)
+    keys = RandomStream(key, "replicates").words(4 * _REPLICATES).reshape(_REPLICATES, 4)
+    replicates = (tabulate(draw(records, words.tobytes()).publication.counts) for words in keys)
+    found = compute_intervals(add_deviations(tabulate(published.counts), replicates), _REPLICATES)
+    return found.lower, found.upper
 
 
 def choose_pairs(tract: Tract, key: bytes) -> NDArray[np.int64]:

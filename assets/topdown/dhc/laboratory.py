@@ -24,6 +24,7 @@ from assets.topdown.laboratory import (
     describe_queries,
     list_parents,
     list_places,
+    make_intervals,
     measure_levels,
 )
 from mechanisms.risk.tiers import AGE_STARTS, RACES, REDISTRICTING, Counts
@@ -98,6 +99,9 @@ class DHC(Point):
     def publish_without(self, tract: Tract, person: int, key: bytes) -> Publication:
         without = tract.without(person)
         return self._publish(without, *self._measure(without, key))
+
+    def find_intervals(self, tract: Tract, published: Publication, key: bytes) -> tuple[Counts, Counts]:
+        return make_intervals(self.draw, tract, published, key)
 
     @property
     def _within(self) -> TopDown:

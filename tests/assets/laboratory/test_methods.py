@@ -22,10 +22,16 @@ from assets.laboratory.evaluation import (
     measure_ratios,
 )
 from assets.laboratory.grid import remove_each
-from assets.laboratory.points import Changing, Exact, Point, Rounded, Then
+from assets.laboratory.points import Changing, Draw, Exact, Point, Rounded, Then
 from assets.laboratory.publication import Guesses, Publication
 from assets.laboratory.records import Tract
-from assets.laboratory.utility import measure_association, measure_file, measure_segregation, measure_utility
+from assets.laboratory.utility import (
+    measure_association,
+    measure_file,
+    measure_intervals,
+    measure_segregation,
+    measure_utility,
+)
 from assets.pair_swapping.laboratory import PairSwapped
 from assets.phsafe.laboratory import PHSafe
 from assets.safetab.laboratory import SafeTab
@@ -34,7 +40,7 @@ from assets.swapping.laboratory import Randomized, Swapped, SwappedInGroups, Swa
 from assets.table_builder.laboratory import NoisyHypercube, PerturbedCounts
 from assets.topdown.dhc.laboratory import DHC
 from assets.topdown.dhc.laboratory import SCHEMA as DHC_SCHEMA
-from assets.topdown.laboratory import TopDown
+from assets.topdown.laboratory import TopDown, make_intervals
 from mechanisms.races import RACE_COMBINATIONS, SIX_RACES
 from mechanisms.risk.baselines import guess_by_share
 from mechanisms.risk.posterior import GaussianLaw, LaplaceLaw
@@ -546,11 +552,60 @@ def test_errors_of_cells_have_their_sign_and_size_at_every_level(t1: Truth) -> N
     assert exact.pop(("blocks", "first block group")) == 1
     assert exact.pop(("cells of a block", "of 1 or 2")) > exact.pop(("rows by race", "of one race")) == 0
     assert not any(exact.values()), "exact tables have no errors"
+    _require_variation_by_size(t1.tract)
     exchanged = replace(published, counts=np.roll(published.counts, 4, axis=0))
     assert find(measure_utility(t1, exchanged), "blocks", "first block group") == 0
     apart, mixed = np.array([[9, 0], [0, 4]]), np.array([[6, 2], [3, 1]])
     assert (measure_association(apart), measure_segregation(apart)) == (1, 1)
     assert measure_association(mixed) == pytest.approx(0) == measure_segregation(mixed)
+
+
+def _require_variation_by_size(tract: Tract) -> None:
+    """Two blocks of 4 and 6 persons and one of 20, of which the second and the third are published as of another race
+    to a half and to a quarter. Fails for: a mean over blocks instead of persons, and sizes that are the published
+    ones, or the persons' own."""
+    counts = np.zeros((3, 2, 126), dtype=np.int64)
+    counts[:, 1, 0] = 4, 6, 20
+    truth = Truth(replace(tract, blocks=3, block_group=np.zeros(3, int), tract=np.zeros(3, int)).with_records(counts))
+    assert np.array_equal(truth.counts, counts)
+    published = counts.copy()
+    published[1, 1, :2] = 30, 30
+    published[2, 1, :2] = 3, 1
+    rows = measure_utility(truth, replace(Exact().draw(truth.tract, KEY).publication, counts=published))
+    assert {row.block_size: (row.value, row.persons) for row in rows if row.measure == "total variation"} == {
+        "all": (pytest.approx(8 / 30), 30), "1 to 9": (pytest.approx(3 / 10), 10), "10 to 49": (0.25, 20),
+    }  # fmt: skip
+
+
+def test_intervals_are_made_of_replicates_of_the_published_microdata(t1: Truth) -> None:
+    """First of counts that are known, with intervals from 37 to 55, 38 to 56, 21 to 60 and 49 to 61, then of a draw.
+    Fails for: intervals around the truth, deviations of replicates from it, and replicates that are the same, or are
+    made of the records in place of the microdata."""
+    adults = np.zeros((4, 8, 2, 126), dtype=np.int64)
+    adults[:, :, 1, 0] = 50
+    adults[:, :4, 1, 0] = np.transpose([(40, 43, 43, 37), (40, 44, 44, 38), (50, 50, 60, 59), (48, 55, 57, 52)])
+    truth, used = Truth(t1.tract.with_records(adults[0])), []
+    published = replace(Exact().draw(truth.tract, KEY).publication, counts=adults[1])
+
+    def draw(tract: Tract, key: bytes) -> Draw:
+        assert np.array_equal(tract.count(), adults[1])
+        assert not np.any(tract.adult != tract.frame)
+        used.append(key)
+        return Draw(replace(published, counts=adults[2 + len(used) % 2]), None, None)
+
+    lower, upper = make_intervals(draw, truth.tract, published, KEY)
+    assert len({*used, KEY}) == 11
+    assert np.array_equal(lower[:4, 0], [37, 38, 21, 49])
+    assert np.array_equal(upper[:4, 0], [55, 56, 60, 61])
+    rows = list(measure_intervals(truth, lower, upper))
+    assert find(rows, "cells of a block, not 0", "in 90% intervals") == 7 / 8
+    assert find(rows, "cells of a block, not 0", "width of 90% intervals") == (18 + 18 + 39 + 12) / 8
+    topdown = TopDown(Fraction(256, 100), measurements=False)
+    drawn = topdown.draw(t1.tract, KEY).publication
+    rows = list(measure_intervals(t1, *topdown.find_intervals(t1.tract, drawn, KEY)))
+    assert 0.7 < find(rows, "cells of a block, not 0", "in 90% intervals") < 0.97
+    width = find(rows, "cells of a block", "width of 90% intervals")
+    assert 0 < width < find(rows, "cells of a block, not 0", "width of 90% intervals")
 
 
 def test_rows_of_one_race_are_those_of_races_that_exclude_each_other(t2: Truth) -> None:
