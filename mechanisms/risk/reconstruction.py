@@ -7,6 +7,7 @@ all types that its cell counts, which leaves few of thousands. HiGHS solves the 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import highspy
@@ -215,29 +216,26 @@ def find_likeliest(
         (places, ones[: len(places)], persons[frame[places[0]]], persons[frame[places[0]]])
         for places in np.split(np.arange(len(types)), starts[1:])
     ]
-    columns, convex, finite = len(types), True, np.isfinite(costs_of)
-    for cell, table, members in zip(*_list_members(cells[:, types]), strict=True):
-        counted = np.ones(len(members)) if weight is None else weight[table, types[members]]
-        of_member = frame[members]
-        first = np.flatnonzero(np.diff(of_member, prepend=-1))
-        number = int((persons[of_member[first]] * counted[first]).sum())
-        possible = np.flatnonzero(finite[cell, : number + 1])
-        if not len(possible) or possible[-1] - possible[0] >= len(possible):
+    columns, convex = len(types), True
+    numbers, tables, members_of = _list_members(cells[:, types])
+    lengths = [len(members) for members in members_of]
+    row, member = np.repeat(np.arange(len(numbers)), lengths), np.concatenate([np.zeros(0, dtype=int), *members_of])
+    counted = np.ones(len(member)) if weight is None else weight[tables[row], types[member]].astype(np.float64)
+    # All the persons of each frame that a cell counts may be in it.
+    is_first = (np.diff(row, prepend=-1) > 0) | (np.diff(frame[member], prepend=-1) != 0)
+    most = np.bincount(row[is_first], (persons[frame[member]] * counted)[is_first], len(numbers)).astype(int)
+    for cell, number, members, factors in zip(
+        numbers.tolist(), most.tolist(), members_of, np.split(counted, np.cumsum(lengths)[:-1]), strict=True
+    ):
+        found = _find_slopes(costs_of[cell, : number + 1].tobytes(), 1 if spacing is None else int(spacing[cell]))
+        if found is None:
             raise NotSolvedError("a published count has no true one that the others allow")
-        least = int(possible[0])
-        slopes, widths = np.diff(costs_of[cell, possible]), np.ones(len(possible) - 1)
-        bends = np.diff(slopes)
-        if ascending := bool(bends.min(initial=0) > -_EQUAL):
-            begins = np.flatnonzero(np.append(True, bends > _EQUAL)[: len(slopes)])
-            ends = np.append(begins[:: 1 if spacing is None else int(spacing[cell])], len(slopes))
-            widths = np.diff(ends).astype(float)
-            slopes = np.diff(costs_of[cell, possible[ends]]) / widths
+        least, slopes, widths, ascending = found
         steps = np.arange(columns, columns + len(slopes))
         columns, convex = columns + len(steps), convex and ascending
         costs.append(slopes)
         upper.append(widths)
-        factors = np.append(counted, np.full(len(steps), -1.0))
-        rows.append((np.concatenate([members, steps]), factors, least, least))
+        rows.append((np.append(members, steps), np.append(factors, np.full(len(steps), -1.0)), least, least))
         if not ascending:
             rows += [(pair, np.array([1.0, -1.0]), 0, np.inf) for pair in np.stack([steps[:-1], steps[1:]], axis=1)]
     whole = len(types) if convex else columns
@@ -245,6 +243,25 @@ def find_likeliest(
     histogram = np.zeros(shape, dtype=np.int64)
     histogram.ravel()[types] = _minimize(program)[: len(types)]
     return histogram
+
+
+@lru_cache(maxsize=10_000)
+def _find_slopes(costs: bytes, spacing: int) -> tuple[int, Shares, Shares, bool] | None:
+    """Of the costs of 0, 1, …, as numbers of 8 bytes: the least possible number, the slopes from there with their
+    widths, and whether they ascend; None if no number is possible, or some between others is not. Many cells have the
+    same costs."""
+    of_numbers = np.frombuffer(costs)
+    possible = np.flatnonzero(np.isfinite(of_numbers))
+    if not len(possible) or possible[-1] - possible[0] >= len(possible):
+        return None
+    slopes, widths = np.diff(of_numbers[possible]), np.ones(len(possible) - 1)
+    bends = np.diff(slopes)
+    if ascending := bool(bends.min(initial=0) > -_EQUAL):
+        begins = np.flatnonzero(np.append(True, bends > _EQUAL)[: len(slopes)])
+        ends = np.append(begins[::spacing], len(slopes))
+        widths = np.diff(ends).astype(float)
+        slopes = np.diff(of_numbers[possible[ends]]) / widths
+    return int(possible[0]), slopes, widths, ascending
 
 
 def measure_variability(solution: Counts, other: Counts) -> float:
