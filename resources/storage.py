@@ -4,6 +4,7 @@
 attaches either under the zone's name, and runs the same statements on it.
 """
 
+import os
 import re
 import stat
 import time
@@ -13,6 +14,7 @@ from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
@@ -72,6 +74,8 @@ _PASSING = {
 
 _QUOTING = (duckdb.DataError, duckdb.IntegrityError, duckdb.InvalidInputException)
 """Errors whose messages quote values, which could contain anything."""
+
+_BYTES_AT_A_TIME = 1 << 20
 
 T = TypeVar("T")
 
@@ -134,6 +138,52 @@ def keep_trying(attempt: Callable[[], T]) -> T:
     return attempt()
 
 
+class HeldFile:
+    """The database file of a zone while a session has attached it, so that no other process writes it."""
+
+    def __init__(self, paths: Collection[Path], number: int, *, read_only: bool) -> None:
+        """
+        Args:
+            paths: the database, and the logs that DuckDB may keep beside it (`DatabaseFile.paths`).
+            number: the number that the file system has for the attached file.
+        """
+        self._path, *self._logs = paths
+        self._number, self.read_only = number, read_only
+        self._descriptor: int | None = None
+        self._version: str | None = None
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self._path.stat().st_size
+
+    def find_version(self) -> str | None:
+        """The SHA-256 of all that was committed to the zone, as it is stored; computed once if the session only reads.
+
+        None if a log belongs to it, or another file has taken the place of the attached one (`Storage.compact`).
+        """
+        if self._version is None or not self.read_only:
+            self._version = self.hash()
+        return self._version
+
+    def hash(self) -> str | None:
+        """The version as it is now."""
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_RDONLY)
+        if any(log.exists() for log in self._logs) or os.fstat(self._descriptor).st_ino != self._number:
+            return None
+        digest, position = sha256(), 0
+        while part := os.pread(self._descriptor, _BYTES_AT_A_TIME, position):
+            digest.update(part)
+            position += len(part)
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Call it after the file was detached: with whatever it closes of a file, a process loses DuckDB's lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+
 class Storage(ABC):
     """How one zone is kept."""
 
@@ -174,8 +224,10 @@ class Storage(ABC):
         """Whether anything has been written to the zone."""
 
     @abstractmethod
-    def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
+    def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> HeldFile | None:
         """Attach the zone under its name. If it is to be written, it is created first if it does not exist.
+
+        Returns the file that nobody else writes until it is detached; None if the zone is kept in another way.
 
         Raises WarehouseError if it cannot be opened or created, or is open to others than its owner.
         """
@@ -246,7 +298,7 @@ class DatabaseFile(Storage):
     def holds(self, session: OpenSession) -> bool:
         return self.path.exists()
 
-    def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
+    def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> HeldFile:
         """As `Storage.attach`. Raises BusyError if another process holds the file for longer than `patience`."""
         if not read_only:
             self.create()
@@ -269,7 +321,7 @@ class DatabaseFile(Storage):
                 before = path.stat().st_ino
                 connection.execute(text)
                 if path.stat().st_ino == before:
-                    return
+                    return HeldFile(self.paths, before, read_only=read_only)
                 # `compact` replaced the file after it was opened here.
                 connection.execute(render(DETACH, {"alias": alias}))
             except duckdb.Error as error:

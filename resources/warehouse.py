@@ -16,6 +16,7 @@ import json
 import os
 import re
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -23,6 +24,8 @@ from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import duckdb
@@ -46,6 +49,7 @@ from resources.storage import (
     ISOLATED,
     LOAD,
     DatabaseFile,
+    HeldFile,
     Removal,
     Storage,
     TransientError,
@@ -123,6 +127,12 @@ ROWS_HASHED = 100_000
 _VALUES_HASHED = 1_600_000
 """About how many values of a table are in memory at a time while its columns are hashed."""
 
+_BYTES_FOR_A_VALUE = 4
+"""The bytes of a file that are hashed in a quarter of the time, or less, that a value of a table takes."""
+
+_REMEMBERED = 256
+"""The tables whose digests a process remembers: a few megabytes."""
+
 _ROWS_TOGETHER = 2**14
 """A statement for a part of fewer rows would take longer than its rows do."""
 
@@ -181,8 +191,14 @@ Source = str | SQL
 Read = tuple[str, ...]
 """What a session notes that its statements read: the kind, such as "table", and its address."""
 
+Digests = tuple[str, list[tuple[str, str]], int, list[list[str]]]
+"""Name, columns and number of rows of a table, and the digests of its columns."""
+
 Recipe = tuple[Source, Values, Mapping[str, Any]]
 """How a table is made: its statement, the values bound in it, and its identifiers."""
+
+_remembered: OrderedDict[tuple[str, Table], Digests] = OrderedDict()
+_remembering = Lock()
 
 
 class Session:
@@ -198,6 +214,7 @@ class Session:
         on_servers: bool = False,
         attached: Collection[Zone] | None = None,
         reads: set[Read] | None = None,
+        files: Mapping[Zone, HeldFile] = MappingProxyType({}),
     ) -> None:
         """
         Args:
@@ -207,12 +224,15 @@ class Session:
             on_servers: whether a zone is kept on servers, whose messages may quote a role, a key or an address.
             attached: the zones of the connection, which may be more.
             reads: where the session notes what its statements read, which others can note too.
+            files: by zone, the files that nobody else writes until the session ends.
         """
         self._connection = connection
         self.zones = frozenset(zones)
         self._attached = frozenset(zones if attached is None else attached)
         self._results = results
         self._reads = set[Read]() if reads is None else reads
+        self._files = files
+        self._in_transaction = False
         self.shared = shared
         self._on_servers = on_servers
 
@@ -352,6 +372,7 @@ class Session:
                     on_servers=self._on_servers,
                     attached=self._attached,
                     reads=self._reads if reads is None else reads,
+                    files=self._files,
                 )
             except BaseException:
                 connection.interrupt()
@@ -362,6 +383,7 @@ class Session:
         """Commit everything written inside the block together; if the block raises, roll it back."""
         with self.translate_errors("begin"):
             self._connection.begin()
+        self._in_transaction = True
         try:
             yield
         except BaseException:
@@ -369,6 +391,8 @@ class Session:
             with suppress(duckdb.Error):
                 self._connection.rollback()
             raise
+        finally:
+            self._in_transaction = False
         with self.translate_errors("commit"):
             self._connection.commit()
 
@@ -477,10 +501,37 @@ class Session:
                 return any(kind.endswith("]") for kind in self.columns(Table(Zone(zone), schema, name)).values())
         return False
 
-    def _digest_in_order(self, table: Table) -> Any:
-        return self.compute_once(("in order", table), partial(self._digest_columns, _IN_ORDER, table))
+    def _digest_in_order(self, table: Table) -> Digests:
+        return self.compute_once(("in order", table), partial(self._recall_digests, table))
 
-    def _digest_columns(self, name: Source, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
+    def _recall_digests(self, table: Table) -> Digests:
+        """The digests of a table in the order of its rows. If it is large, and in a file, this process remembers them
+        with the version of the file, which takes less time to compute: a file with that version has the same table."""
+        file = self._files.get(table.zone)
+        with self.translate_errors(_IN_ORDER):
+            version = file.find_version() if file and self._is_large_in(file, table) else None
+        if not (file and version):
+            return self._digest_columns(_IN_ORDER, table)
+        with _remembering:
+            digests = _remembered.get((version, table))
+        if digests is None:
+            digests = self._digest_columns(_IN_ORDER, table)
+            # What a session has just written was not read from the file. Nor was it with certainty if the file has
+            # changed meanwhile, in spite of DuckDB's lock.
+            if file.read_only and file.hash() == version:
+                with _remembering:
+                    _remembered[version, table] = digests
+                    while len(_remembered) > _REMEMBERED:
+                        _remembered.popitem(last=False)
+        return digests
+
+    def _is_large_in(self, file: HeldFile, table: Table) -> bool:
+        """Whether it takes much longer to hash a table, which is committed, than the whole file."""
+        if self._in_transaction and not file.read_only:
+            return False
+        return self.count(table) * len(self.columns(table)) * _BYTES_FOR_A_VALUE > file.size
+
+    def _digest_columns(self, name: Source, table: Table) -> Digests:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
         # The sorted versions of tables that are published have decimals as texts.
@@ -660,13 +711,14 @@ class Warehouse(ConfigurableResource):
         """A session, and what is to be closed after it. Errors: see `session`."""
         zones = {storage.zone for storage in (*storages, *written)}
         with ExitStack() as opened:
-            connection = opened.enter_context(self._attach(storages, written, folder, threads))
+            connection, held = opened.enter_context(self._attach(storages, written, folder, threads))
             session = Session(
                 connection,
                 zones,
                 None if written else {},
                 shared=any(storage.shared for storage in written),
                 on_servers=any(storage.shared for storage in (*storages, *written)),
+                files=held,
             )
             with session.translate_errors("warehouse/carried"):
                 _refuse_additions(connection, [*storages, *written])
@@ -740,8 +792,9 @@ class Warehouse(ConfigurableResource):
     @contextmanager
     def _attach(
         self, read: Sequence[Storage], written: Sequence[Storage], folder: Path | None, threads: int
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection with these zones attached, which reaches nothing else if it is confined (see `session`)."""
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[Zone, HeldFile]]]:
+        """A connection with these zones attached, which reaches nothing else if it is confined (see `session`), and by
+        zone the files that are read."""
         _keep_private()
         # In one order, whoever writes which: two processes never hold a file each that the other one waits for.
         home, storages = Path(self.folder), sorted([*read, *written], key=lambda storage: storage.zone)
@@ -757,7 +810,10 @@ class Warehouse(ConfigurableResource):
                 *([folder.absolute()] if folder else []),
             ]
             confinement = render("warehouse/confine", {"folders": _quote_list(folders), "paths": _quote_list(paths)})
+        held = dict[Zone, HeldFile]()
         with ExitStack() as opened:
+            # It ends after they were detached.
+            after = opened.enter_context(ExitStack())
             if in_files := all(storage.paths for storage in storages):
                 settings = (self.memory_limit, threads, self.by_statistics, self._spill, confinement)
                 # The next session is of another folder, or a large instance is closed.
@@ -768,13 +824,15 @@ class Warehouse(ConfigurableResource):
                 # From a server, a confined session attaches nothing.
                 connection = self._open_instance(storages, 1, "", threads, opened).pop()
             for storage in storages:
-                storage.attach(connection, read_only=storage in read)
+                if file := storage.attach(connection, read_only=storage in read):
+                    held[storage.zone] = file
+                    after.callback(file.close)
             if confinement and not in_files:
                 try:
                     connection.execute(confinement)
                 except duckdb.Error as error:
                     raise WarehouseError(f"DuckDB cannot confine a session: {name_error(error)}") from None
-            yield connection
+            yield connection, held
 
     def _open_instance(
         self, storages: Sequence[Storage], sessions: int, confinement: str, threads: int, opened: ExitStack

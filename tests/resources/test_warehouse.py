@@ -2,12 +2,13 @@
 
 import hmac
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 import traceback
-from collections import Counter
+from collections import Counter, OrderedDict
 from contextlib import suppress
 from hashlib import sha256
 from itertools import combinations, product
@@ -22,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resources import statements
+from resources import warehouse as warehouse_module
 from resources.statements import SQL_FOLDER, Table, Zone
 from resources.storage import BusyError, DatabaseFile
 from resources.warehouse import Session, Warehouse, WarehouseError
@@ -397,6 +399,122 @@ def test_a_session_that_writes_computes_versions_anew(warehouse):
         session.drop(table)
         session.create(table, "tests/copy", source=session.register("other", pa.table({"number": [2]})))
         assert session.content_version([table]) != before
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """All tables are large in their files, none is remembered, and these are the tables whose digests were computed."""
+    tables, compute = [], Session._digest_columns
+
+    def note(session, name, table):
+        tables.append(table)
+        return compute(session, name, table)
+
+    monkeypatch.setattr("resources.warehouse._BYTES_FOR_A_VALUE", 10**9)
+    monkeypatch.setattr("resources.warehouse._remembered", OrderedDict())
+    monkeypatch.setattr(Session, "_digest_columns", note)
+    return tables
+
+
+def ordered(warehouse, **access):
+    with warehouse.session(**(access or {"reads": [Zone.CONFIDENTIAL]})) as session:
+        return session.ordered_version([UNITS], KEY)
+
+
+def overwrite(path, content):
+    """Write a file in place, so that neither its number nor its times tell."""
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.write(content)
+        file.truncate()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_version_is_recalled_as_long_as_the_file_has_the_same_bytes(warehouse, computed):
+    """Told apart from: what is told by times or names of files, and a session that forgets what it has written."""
+    path = warehouse.path(Zone.CONFIDENTIAL)
+    contents, versions = [], []
+    for number in (1, 2, 3):
+        make(warehouse, f"SELECT {number} AS number")
+        contents.append(path.read_bytes())
+    for content in contents[:2]:
+        overwrite(path, content)
+        versions.append(ordered(warehouse))
+    assert versions[0] != versions[1]
+    assert len(computed) == 2
+    assert ordered(warehouse, reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) == versions[1]
+    overwrite(path, contents[0])
+    assert ordered(warehouse) == versions[0]
+    assert len(computed) == 2
+    overwrite(path, contents[2])
+    assert ordered(warehouse) not in versions
+    assert len(computed) == 3
+    overwrite(path, contents[0])
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        assert session.ordered_version([UNITS], KEY) == versions[0]
+        assert len(computed) == 3
+        with session.transaction():
+            session.create(UNITS, "tests/copy", source=session.register("other", pa.table({"number": [4]})))
+            written = session.ordered_version([UNITS], KEY)
+        session._connection.execute("CHECKPOINT confidential")
+        assert written == session.ordered_version([UNITS], KEY) not in versions
+    # What a session has written is recalled after another one has read it from the file.
+    assert len(computed) == 5
+    assert [ordered(warehouse), ordered(warehouse)] == [written, written]
+    assert len(computed) == 6
+
+
+def test_no_version_is_remembered_with_a_file_that_it_may_not_be_of(warehouse, computed, monkeypatch):
+    path = warehouse.path(Zone.CONFIDENTIAL)
+    make(warehouse, "SELECT 1 AS number")
+    first, content = ordered(warehouse), path.read_bytes()
+    (remembered,) = warehouse_module._remembered.values()
+    # A log belongs to the file.
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        connection.execute('UPDATE "ma1940"."units" SET number = 2')
+    assert path.with_name(f"{path.name}.wal").exists()
+    second = ordered(warehouse)
+    assert second == ordered(warehouse) != first
+    assert len(computed) == 3
+    path.with_name(f"{path.name}.wal").unlink()
+    # Another file takes its place, or it is written in spite of DuckDB's lock.
+    make(warehouse, "SELECT 3 AS number")
+    third, replacement = path.read_bytes(), path.with_name("replacement")
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        replacement.write_bytes(content)
+        replacement.replace(path)
+        assert session.ordered_version([UNITS], KEY) not in {first, second}
+    overwrite(path, third)
+    compute = Session._digest_columns
+
+    def attack(session, name, table):
+        overwrite(path, content)
+        return remembered
+
+    monkeypatch.setattr(Session, "_digest_columns", attack)
+    ordered(warehouse)
+    monkeypatch.setattr(Session, "_digest_columns", compute)
+    overwrite(path, third)
+    assert ordered(warehouse) not in {first, second}
+    overwrite(path, content)
+    assert ordered(warehouse) == first
+
+
+@pytest.mark.usefixtures("computed")
+def test_nobody_writes_a_file_whose_version_a_session_has_computed(warehouse):
+    """Told apart from: DuckDB's lock is lost when the process closes what it read the file through."""
+    make(warehouse, "SELECT 1 AS number")
+    lock = (
+        f"import fcntl; file = open({str(warehouse.path(Zone.CONFIDENTIAL))!r}, 'r+b'); "
+        "fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    )
+    command = [sys.executable, "-S", "-c", lock]
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        session.ordered_version([UNITS], KEY)
+        assert subprocess.run(command, check=False, capture_output=True).returncode
+    # The instance waits for the next session without the file.
+    subprocess.run(command, check=True)
 
 
 def test_processes_that_make_a_zone_at_once_all_write_to_it(tmp_path, warehouse, processes):
