@@ -5,7 +5,7 @@ become the table, and once more by the gate `replay`, which keeps only the hashe
 batches of places, whatever the number of threads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from assets.measurement.method import MEASUREMENTS
 from assets.topdown.histograms import read_counts, stage_level
 from assets.topdown.measurements import (
     SCHEMA,
@@ -31,28 +32,45 @@ from assets.topdown.measurements import (
 )
 from assets.topdown.release import TopDownRelease
 from assets.topdown.spine import read_codes, stage_ancestry
+from assets.topdown.sums import SCHEMA as SUMS_SCHEMA
+from assets.topdown.sums import SUMS, Adding, Summed, SumsAccount, find_summed
 from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import Counts
+from resources.custody import Custody
 from resources.processes import Stopped, in_threads
 from resources.warehouse import Session, open_part
 
 
 @dataclass(frozen=True)
 class CountedPart:
-    """A part with its exact counts, which are confidential, and the codes of its places if they are to be stored."""
+    """A part with its exact counts, which are confidential. If it is to be stored, it has the codes of its places, and
+    what its answers are added up by unless no sums are kept."""
 
     part: Part
     exact: Counts
     codes: pa.ChunkedArray | None = None
+    summed: Summed | None = None
+
+
+@dataclass(frozen=True)
+class DrawnPart:
+    """A part of a draw: by label, the SHA-256 of the answers of each stream. If the answers are added up, it has the
+    digest of the region that this follows from, and that of the sums, unless these cannot be kept."""
+
+    part: Part
+    digests: Mapping[str, str]
+    region: str = ""
+    sums: str = ""
 
 
 @dataclass(frozen=True)
 class Drawing:
     """The output of a draw, which is not made before it is asked for, in a session that reads both zones.
 
-    If the measurements are made in parts, it has their version and files, in the order in which they are stored.
+    If the measurements are made in parts, it has their version and files, in the order in which they are stored; and if
+    sums are kept, their files, their account, and the custody that seals it.
     """
 
     release: TopDownRelease
@@ -60,23 +78,45 @@ class Drawing:
     key: bytes = field(repr=False)
     version: str = ""
     files: tuple[Path, ...] = ()
+    sums: tuple[Path, ...] = ()
+    account: SumsAccount | None = None
+    custody: Custody | None = None
 
     def compute_version(self) -> str:
         """The version of the measurements; makes them unless that is done, and keeps nothing but hashes."""
-        return self.version or self._draw(read_streams(self.session, self.release), None)
-
-    def in_parts(self, folder: Path) -> "Drawing":
+        if self.version:
+            return self.version
         streams = read_streams(self.session, self.release)
-        files = tuple(_file(folder, part) for part in group_parts(streams))
-        return replace(self, version=self._draw(streams, folder), files=files)
+        return hash_parts(streams, (drawn.digests for drawn in self._draw(streams, None)))
 
-    def _draw(self, streams: tuple[Stream, ...], folder: Path | None) -> str:
-        def draw(counted: CountedPart, stopped: Stopped) -> dict[str, str]:
+    def in_parts(self, draw_id: str, folder: Path, custody: Custody) -> "Drawing":
+        streams = read_streams(self.session, self.release)
+        drawn = list(self._draw(streams, folder))
+        version, parts = hash_parts(streams, (each.digests for each in drawn)), group_parts(streams)
+        account, summed = None, [each for each in drawn if each.region]
+        if summed and all(each.sums for each in summed):
+            account = SumsAccount(
+                draw_id,
+                {str(each.part.state): each.region for each in summed},
+                {label: digest for each in summed for label, digest in each.digests.items()},
+                {each.part.label: each.sums for each in summed},
+            )
+        return replace(
+            self,
+            version=version,
+            files=tuple(_file(folder, part) for part in parts),
+            sums=tuple(_file(folder, each.part, SUMS) for each in summed if account),
+            account=account,
+            custody=custody,
+        )
+
+    def _draw(self, streams: tuple[Stream, ...], folder: Path | None) -> Iterator[DrawnPart]:
+        def draw(counted: CountedPart, stopped: Stopped) -> DrawnPart:
             return _draw_part(counted, self.key, folder, stopped)
 
-        counted = count_parts(self.session, self.release, streams, codes=folder is not None)
+        counted = count_parts(self.session, self.release, streams, stored=folder is not None)
         with closing(in_threads(draw, counted, self.release.processes)) as parts:
-            return hash_parts(streams, parts)
+            yield from parts
 
 
 def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[str], str]:
@@ -106,22 +146,27 @@ def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[st
 
 
 def count_parts(
-    session: Session, release: TopDownRelease, streams: tuple[Stream, ...], *, codes: bool = False
+    session: Session, release: TopDownRelease, streams: tuple[Stream, ...], *, stored: bool = False
 ) -> Iterator[CountedPart]:
     ancestry = stage_ancestry(session, release)
     for (histogram, level), parts in groupby(order_parts(streams), lambda part: part.level):
         counts = stage_level(session, release, histogram, level, ancestry)
-        of_level = read_codes(session, release, level) if codes else None
+        codes = read_codes(session, release, level) if stored else None
         for part in parts:
-            own = of_level.slice(part.first, part.last - part.first) if of_level is not None else None
-            yield CountedPart(part, read_counts(session, counts, SCHEMAS[histogram].size, part.first, part.last), own)
+            exact = read_counts(session, counts, SCHEMAS[histogram].size, part.first, part.last)
+            if codes is None:
+                yield CountedPart(part, exact)
+            else:
+                own = codes.slice(part.first, part.last - part.first)
+                yield CountedPart(part, exact, own, find_summed(session, release, part))
 
 
-def _draw_part(counted: CountedPart, key: bytes, folder: Path | None, stopped: Stopped) -> dict[str, str]:
-    part, digests = counted.part, Digests(counted.part.streams)
-    random = [stream.random(key) for stream in part.streams]
+def _draw_part(counted: CountedPart, key: bytes, folder: Path | None, stopped: Stopped) -> DrawnPart:
+    part, digests, summed = counted.part, Digests(counted.part.streams), counted.summed
+    random, adding = [stream.random(key) for stream in part.streams], Adding(part, summed) if summed else None
     with ExitStack() as opened:
         writer = opened.enter_context(open_part(_file(folder, part), SCHEMA)) if folder else None
+        of_sums = opened.enter_context(open_part(_file(folder, part, SUMS), SUMS_SCHEMA)) if folder and adding else None
         for first, last in part.batches():
             if stopped():
                 break
@@ -134,7 +179,11 @@ def _draw_part(counted: CountedPart, key: bytes, folder: Path | None, stopped: S
                 codes = counted.codes.slice(first - part.first, last - first)
                 rows = [to_rows(stream, first, answers, codes) for stream, answers in noisy.items()]
                 writer.write_table(pa.concat_tables(rows))
-    return digests.by_label()
+            if of_sums and adding:
+                of_sums.write_table(adding.add(first, last, noisy))
+    if adding is None or summed is None:
+        return DrawnPart(part, digests.by_label())
+    return DrawnPart(part, digests.by_label(), summed.region, adding.hexdigest())
 
 
 def _draw_answers(stream: Stream, exact: Counts, random: RandomStream, first: int, last: int) -> NDArray[np.int32]:
@@ -145,6 +194,6 @@ def _draw_answers(stream: Stream, exact: Counts, random: RandomStream, first: in
     return to_stored(answers, stream).reshape(last - first, marginal.size)
 
 
-def _file(folder: Path, part: Part) -> Path:
+def _file(folder: Path, part: Part, what: str = MEASUREMENTS) -> Path:
     histogram, level = part.level
-    return folder / f"{histogram}-{level.encode().hex()}-{part.first}.arrow"
+    return folder / f"{what}-{histogram}-{level.encode().hex()}-{part.first}.arrow"

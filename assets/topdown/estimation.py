@@ -223,8 +223,8 @@ def _estimate(release: TopDownRelease, due: _Due, folder: Path, report: ScopeRep
                     reported = time.monotonic()
     if results.parents != parents:
         raise WorkerError(f"{scope}: {results.parents:,} of {parents:,} parents were estimated; nothing was stored")
-    read = reading.regions, reading.answers.by_label()
-    if any((before.regions, before.answers.by_label()) != read for before in first):
+    read = reading.regions, reading.answers
+    if any((before.regions, before.answers) != read for before in first):
         raise StaleInputError(f"{release.schema}: measurements or invariants changed while {scope} was estimated")
     return results
 
@@ -248,7 +248,7 @@ def _store(
     region = hash_facts(reading.regions)
     estimation = Estimation(
         made_of=_made_of(release, draw_id, scope, region, above, due.basis),
-        read=json.dumps(reading.answers.by_label()),
+        read=json.dumps(reading.answers),
         content=session.sorted_version(table, custody.seal_key()),
         places=reading.places,
         parents=reading.parents,

@@ -42,6 +42,7 @@ from assets.topdown.reading import (
 )
 from assets.topdown.release import INFORMATION, TEXTS, TopDownRelease
 from assets.topdown.spine import Tree, read_states, read_tree
+from assets.topdown.sums import AlteredSumsError, SumsAccount, read_sums_account
 from assets.topdown.workers import Informed, inform_task, on_cluster
 from mechanisms.topdown.decomposition import Information
 from mechanisms.topdown.design import SCHEMAS, level_of_states
@@ -157,6 +158,7 @@ def make_information(
                 for key, account in read_accounts(session, custody, release, draw_id, states).items()
                 if key not in wrong and are_as_read(session, release, account.read)
             }
+            sums = read_sums_account(session, custody, release, draw_id, regions[1:])
             keys = _list_keys(release, states)
             due = {_accounts_table(release).name, *(information_table(release, *key).name for key in keys)}
             surplus = [name for name in session.tables(Zone.PUBLIC, release.schema) if _is_surplus(name, due)]
@@ -166,7 +168,7 @@ def make_information(
                     session.drop(release.public(name))
         for together in _divide(release, tree, keys):
             with turns.private_folder() as folder:
-                making = _Making(turns, folder, release, draw_id, tree, states, known)
+                making = _Making(turns, folder, release, draw_id, tree, states, known, sums)
                 for key in together:
                     further = key != together[-1]
                     below = [made[each] for each in _below(release, key, states)]
@@ -266,17 +268,26 @@ class _Making:
         tree: Tree,
         states: Sequence[str],
         known: StateLimits,
+        sums: SumsAccount | None,
     ) -> None:
         self._warehouse, self._folder, self._release, self._draw_id = warehouse, folder, release, draw_id
-        self._tree, self._states, self._known = tree, states, known
+        self._tree, self._states, self._known, self._sums = tree, states, known, sums
         self.made, self._results = dict[Key, Account](), dict[Key, _Results]()
 
     def make(self, key: Key, below: Sequence[Account], keep: bool) -> Account:
-        """Make the information, and keep it in memory if others may need it."""
+        """Make the information, and keep it in memory if others may need it. If stored sums were altered, answers are
+        read."""
+        try:
+            return self._make(key, below, keep, self._sums)
+        except AlteredSumsError:
+            self._sums = None
+            return self._make(key, below, keep, None)
+
+    def _make(self, key: Key, below: Sequence[Account], keep: bool, sums: SumsAccount | None) -> Account:
         release, scope = self._release, _scope_below(self._release, key, self._states)
         with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
             contents = [account.contents for account in below]
-            reading = Reading(session, self._warehouse, release, scope, self._tree, self._draw_id, contents, "up")
+            reading = Reading(session, self._warehouse, release, scope, self._tree, self._draw_id, contents, "up", sums)
         of_parts = enumerate(_below(release, key, self._states))
         reading.known = self._known
         reading.information = {number: self._results[part].join() for number, part in of_parts if part in self.made}
@@ -293,7 +304,7 @@ class _Making:
         self._results[key] = results
         self.made[key] = Account(
             made_of=_made_of(release, self._draw_id, key, held, below),
-            read=json.dumps(reading.answers.by_label()),
+            read=json.dumps(reading.answers),
             content=json.dumps({name: digest.hexdigest() for name, digest in results.digests.items()}),
             places=results.places,
             seconds=results.seconds,

@@ -266,7 +266,7 @@ class _Descent:
                 end = begin + max((len(lower) for _, lower, _ in cells.values()), default=0)
                 self._rows.add(scope.level, codes[begin:end], cells)
                 begin = end
-        self.answers |= reading.answers.by_label()
+        self.answers |= reading.answers
         self.regions.add(hash_facts(reading.regions))
         return {name: _concatenate(parts) for name, parts in found.items() if parts}
 

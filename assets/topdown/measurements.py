@@ -88,6 +88,14 @@ class Part:
     streams: tuple[Stream, ...]
 
     @property
+    def label(self) -> str:
+        return self.streams[0].label
+
+    @property
+    def state(self) -> str | None:
+        return self.streams[0].state
+
+    @property
     def answers(self) -> int:
         return sum(stream.answers for stream in self.streams)
 

@@ -51,6 +51,7 @@ from assets.topdown.release import (
 from assets.topdown.replicates import TopDownReplication, build_replicates
 from assets.topdown.spine import build_spine, count_places
 from assets.topdown.statement import LEANING, name_leaning, state_gain, topdown_statement
+from assets.topdown.sums import store_sums
 from assets.topdown.tables import build_redistricting
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
@@ -142,13 +143,14 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return Drawing(self.release, session, key)
 
     def in_parts(self, draw: Draw[Inputs], output: Drawing, folder: Path, custody: Custody) -> Drawing:
-        return output.in_parts(folder)
+        return output.in_parts(draw.draw_id, folder, custody)
 
     def version_of(self, draw: Draw[Inputs], output: Drawing) -> str:
         return output.compute_version()
 
     def write(self, session: Session, draw: Draw[Inputs], output: Drawing) -> str:
         store_parts(session, self.release.public(MEASUREMENTS), output.files)
+        store_sums(session, output.custody, self.release, output.account, output.sums)
         return output.version
 
     def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:

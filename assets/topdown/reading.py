@@ -22,11 +22,13 @@ from assets.topdown.invariants import Region, derive_limits, read_state_region, 
 from assets.topdown.measurements import Digests, Stream, read_answers, read_streams
 from assets.topdown.release import INFORMATION, TopDownRelease, TreeRelease
 from assets.topdown.spine import Tree, pluralize, read_codes, read_states
+from assets.topdown.sums import AlteredSumsError, SumsAccount, SumsDigest, read_sums
 from assets.topdown.workers import Task
 from mechanisms.topdown.decomposition import Decomposition, Information
-from mechanisms.topdown.design import SCHEMAS, level_of_states, words
+from mechanisms.topdown.design import SCHEMAS, Measured, level_of_states, words
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents
 from mechanisms.topdown.feasibility import Limits
+from mechanisms.topdown.information import MeasuredKinds, list_kinds
 from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Counts, Schema
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -106,7 +108,7 @@ class Reading:
     the families of their children, unless they are in memory (`above`, by histogram); upwards, the parents'
     measurements; otherwise neither. `spreads` are the τ² of children that lean on their housing units, by number of the
     state, once they are estimated. `known` are the limits of the states that were read last, which another reading of
-    the same histograms can be given.
+    the same histograms can be given. Upwards from the finest level, stored sums can take the place of the answers.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Reading:
         draw_id: str,
         contents: Sequence[Mapping[str, str]] = (),
         direction: Literal["down", "up", ""] = "down",
+        sums: SumsAccount | None = None,
     ) -> None:
         self.scope, self.regions = scope, list[str]()
         self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
@@ -138,18 +141,26 @@ class Reading:
             and scope.state in ("", stream.state or "")
         ]
         own = [stream for stream in streams if stream.measured.level == scope.level]
-        self._streams = [] if self._informed else own
+        self._sums, self._summed = None if self._informed else sums, [] if self._informed or not sums else own
+        self._streams = [] if self._informed or sums else own
         self._above = [stream for stream in streams if stream.measured.level == above] if direction == "up" else []
         self._starts = tree.starts(scope.level)
         first, last = min(stream.first for stream in own), max(stream.last for stream in own)
         self.places = last - first
         self.parents = int(np.searchsorted(self._starts, last) - np.searchsorted(self._starts, first))
-        self.answers = Digests([*self._streams, *self._above])
+        self._digests = Digests([*self._streams, *self._above])
         self._parts = self._list_parts(session)
         self._times = PLACES_WITH_UNITS if self.histograms == [UNITS.name] else 1
         self._of_a_task = self._choose_size()
         self._limits: Mapping[str, Limits] = {}
         self._read: dict[str, InformationDigest] = {}
+        self._added: dict[str, SumsDigest] = {}
+
+    @property
+    def answers(self) -> dict[str, str]:
+        """By label, the SHA-256 of the answers of each stream as they were read, or as they were added up."""
+        summed = {stream.label: self._sums.answers[stream.label] for stream in self._summed} if self._sums else {}
+        return summed | self._digests.by_label()
 
     @property
     def processes(self) -> int:
@@ -189,19 +200,22 @@ class Reading:
         if not first:
             self._limits = self._read_limits(session, part)
             self._read = {histogram: InformationDigest() for histogram in self.histograms}
+            self._added = {histogram: SumsDigest() for histogram in self.histograms}
         families = self._read_families(session, number, first, last)
         above = {
             name: self._read_measurements(session, self._above, name, part.parent + first, part.parent + last)
             for name in families
         }
+        sums = {name: self._read_sums(session, of_batch, part, first) for name, of_batch in families.items()}
         for begin, end in divide_parents(part.starts, first, last, self._of_a_task):
             own = {name: of_batch.between(begin - first, end - first) for name, of_batch in families.items()}
             parents = {
                 name: tuple(replace(query, answers=query.answers[begin - first : end - first]) for query in queries)
                 for name, queries in above.items()
             }
+            of_task = {name: each.between(begin - first, end - first) for name, each in sums.items() if each}
             begins = part.parent + begin if self._direction == "up" else int(part.starts[begin])
-            task = Task(begins, end - begin, own, parents)
+            task = Task(begins, end - begin, own, parents, of_task)
             if self._leans and part.state is not None:
                 units = self._limits[UNITS.name].totals[slice(*(part.starts[[begin, end]] - part.starts[0]))]
                 task = replace(task, units=units, state=part.state, spread=self.spreads.get(part.state))
@@ -213,6 +227,13 @@ class Reading:
                         f"{self._release.schema}: the information about {self.scope} was altered; materialize "
                         f"{INFORMATION} first"
                     )
+
+        if self._sums and last == len(part.starts) - 1:
+            for name, added in self._added.items():
+                first = int(part.starts[0])
+                stream = next(iter(_choose(self._summed, name, first, first + 1).values()))
+                if added.hexdigest() != self._sums.sums[stream.label]:
+                    raise AlteredSumsError
 
     def _list_parts(self, session: Session) -> list[Part]:
         release, tree = self._release, self._tree
@@ -301,16 +322,30 @@ class Reading:
         self, session: Session, streams: Sequence[Stream], histogram: str, first: int, last: int
     ) -> tuple[Measurement, ...]:
         """Of the places from `first` up to `last`, which are in one state if streams are."""
-        own = {
-            stream.measured: stream
-            for stream in streams
-            if stream.measured.histogram == histogram and stream.first <= first and last <= stream.last
-        }
+        own = _choose(streams, histogram, first, last)
         if not own:
             return ()
         answers = read_answers(session, self._release, list(own), first, last)
-        self.answers.add({stream: answers[query] for query, stream in own.items()})
+        self._digests.add({stream: answers[query] for query, stream in own.items()})
         return tuple(Measurement(query.query, query.variance, answers[query]) for query in own)
+
+    def _read_sums(self, session: Session, families: Families, part: Part, begin: int) -> MeasuredKinds | None:
+        """The sums below some parents of a part, from `begin`; None if answers are read."""
+        histogram, first = families.schema.name, int(part.starts[begin])
+        own = _choose(self._summed, histogram, first, first + 1)
+        if not own:
+            return None
+        kinds = list_kinds(families.schema, families.starts, families.limits)
+        return read_sums(session, self._release, list(own), part.parent + begin, kinds, self._added[histogram])
+
+
+def _choose(streams: Sequence[Stream], histogram: str, first: int, last: int) -> dict[Measured, Stream]:
+    """Those of a histogram that have all places from `first` up to `last`, by query."""
+    return {
+        stream.measured: stream
+        for stream in streams
+        if stream.measured.histogram == histogram and stream.first <= first and last <= stream.last
+    }
 
 
 class InformationDigest:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mechanisms.topdown.decomposition import Floats, Information
 from mechanisms.topdown.design import TopDownDesign
 from mechanisms.topdown.estimation import Children, Families, Measurement, estimate_families
-from mechanisms.topdown.information import inform
+from mechanisms.topdown.information import MeasuredKinds, inform
 from mechanisms.topdown.leaning import lean, measure_spread
 from mechanisms.topdown.replicates import LevelLimits, estimate_finest, replicate_noise
 from mechanisms.topdown.schema import PERSONS, Counts
@@ -41,13 +41,15 @@ _CONNECT = 30
 @dataclass(frozen=True)
 class Task:
     """The work for a process: consecutive parents, with the families of every histogram, from the child `first`; or for
-    information about the parents, with their measurements, from the parent `first`. Children that lean on their housing
-    units have these, shape (children,), and the number of their state with its τ², if it is estimated."""
+    information about the parents, with their measurements, from the parent `first`, and with those of the
+    children by kind if these are added up. Children that lean on their housing units have these, shape (children,), and
+    the number of their state with its τ², if it is estimated."""
 
     first: int
     parents: int
     families: Mapping[str, Families]
     measurements: Mapping[str, tuple[Measurement, ...]] = field(default_factory=dict)
+    kinds: Mapping[str, MeasuredKinds] = field(default_factory=dict)
     units: NDArray[np.int64] | None = None
     state: int | None = None
     spread: float | None = None
@@ -104,7 +106,7 @@ def inform_task(task: Task) -> Informed:
     """The information about the parents of a task."""
     started = time.thread_time()
     information = {
-        histogram: inform(families, families.information, task.measurements[histogram])
+        histogram: inform(families, families.information, task.measurements[histogram], task.kinds.get(histogram))
         for histogram, families in task.families.items()
     }
     return Informed(task.first, information, time.thread_time() - started)

@@ -32,6 +32,7 @@ Sealfon (2026).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -54,7 +55,8 @@ from mechanisms.topdown.decomposition import (
     to_terms,
 )
 from mechanisms.topdown.estimation import Families, Measurement
-from mechanisms.topdown.feasibility import FREE
+from mechanisms.topdown.feasibility import FREE, Limits
+from mechanisms.topdown.schema import Schema
 
 QUANTILE = 1.645
 """The standard errors between an estimate and the ends of its 90% interval."""
@@ -69,15 +71,65 @@ _CERTAIN = 0.01
 """Below it, a margin consists of rounding errors, or of noise that moves no count."""
 
 
-def inform(below: Families, information: Information | None, measurements: Sequence[Measurement]) -> Information:
+class Kinds(NamedTuple):
+    """The children of some families, of the finest level, by kind: of one parent, able to have the same, with a fixed
+    total or without. The kind of each child, and by kind, in order of parents, its parent and one of its children."""
+
+    of_child: NDArray[np.int64]
+    parents: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+
+
+def list_kinds(schema: Schema, starts: NDArray[np.int64], limits: Limits) -> Kinds:
+    """The kinds of all children of the parents, whose children begin at `starts`, as of `Families`."""
+    parents = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    present = Decomposition(schema).find_present(limits.upper)
+    columns = np.column_stack([parents[:, None], limits.totals != FREE, present])
+    order = np.lexsort(columns.T[::-1])
+    begins = (np.diff(columns[order], axis=0, prepend=-1) != 0).any(axis=1)
+    of_child = np.empty(len(parents), dtype=np.int64)
+    of_child[order] = np.cumsum(begins) - 1
+    return Kinds(of_child, parents[order[begins]], order[begins])
+
+
+@dataclass(frozen=True)
+class MeasuredKinds:
+    """Measurements of the children of some families, of the finest level, added up by kind: the kinds' parents,
+    numbered from the first, and the answers' sums, shape (kinds, marginal cells)."""
+
+    parents: NDArray[np.int64]
+    measurements: tuple[Measurement, ...]
+
+    def between(self, begin: int, end: int) -> "MeasuredKinds":
+        """Of the parents from `begin` up to `end`."""
+        own = slice(*np.searchsorted(self.parents, [begin, end]))
+        measurements = tuple(replace(each, answers=each.answers[own]) for each in self.measurements)
+        return MeasuredKinds(self.parents[own] - begin, measurements)
+
+
+def add_up_kinds(
+    kinds: NDArray[np.int64], answers: NDArray[np.signedinteger], sums: NDArray[np.int64], column: int = 0
+) -> None:
+    """Add the answers of children of these kinds, shape (children, marginal cells), to the kinds' sums, shape (kinds,
+    columns), from a column on."""
+    _add_rows(kinds, np.ascontiguousarray(answers), sums, column)
+
+
+def inform(
+    below: Families,
+    information: Information | None,
+    measurements: Sequence[Measurement],
+    kinds: MeasuredKinds | None = None,
+) -> Information:
     """The information about some parents, from their own measurements, shape (parents, marginal cells), and from that
-    about all their children; or if these are of the finest level, from the children's measurements. Of the families,
-    only the limits count otherwise; measurements include `detailed`, unless nothing was measured for the parents."""
+    about all their children; or if these are of the finest level, from the children's measurements, added up by kind
+    before or here. Of the families, only the limits count otherwise; measurements include `detailed`, unless nothing
+    was measured for the parents."""
     split, starts = Decomposition(below.schema), below.starts
     fixed = _to_totals(below.limits.totals)
     if information is None:
-        children, of_parent = _inform_patterns(split, below)
-        variance, estimate = _sum_patterns(children, *of_parent, len(starts) - 1)
+        children, of_parent = _inform_kinds(split, below, kinds)
+        variance, estimate = _sum_kinds(children, *of_parent, len(starts) - 1)
         present = np.logical_or.reduceat(split.find_present(below.limits.upper), starts[:-1], axis=0)
     else:
         primed = fix_totals(information, fixed)
@@ -86,7 +138,7 @@ def inform(below: Families, information: Information | None, measurements: Seque
     precision = split.add_precisions((each.query, each.precision) for each in measurements)
     own = 0.0 * estimate
     if measurements:
-        own = _weigh(split, measurements, [each.answers for each in measurements], present)
+        own = _weigh(split, measurements, present)
     _combine(precision, own, present, split.divisors, split.spread, estimate, variance)
     return Information(present, estimate, variance)
 
@@ -96,8 +148,7 @@ def inform_finest(families: Families) -> Information:
     measurements alone."""
     split = Decomposition(families.schema)
     present = split.find_present(families.limits.upper)
-    answers = [each.answers for each in families.measurements]
-    return _inform_alone(split, families.measurements, answers, present)
+    return _inform_alone(split, families.measurements, present)
 
 
 def fix_totals(information: Information, totals: Floats) -> Information:
@@ -239,35 +290,48 @@ def _to_totals(totals: NDArray[np.int64]) -> Floats:
     return np.where(totals == FREE, np.nan, totals.astype(np.float64))
 
 
-def _inform_patterns(split: Decomposition, below: Families) -> tuple[Information, tuple[NDArray[np.int64], Floats]]:
-    """The information about the children of the finest level, added up by parent, by what they can have and by whether
-    their total is fixed; then the parent of each sum and the number of its children."""
-    limits, places = below.limits, len(below.limits.totals)
-    parents = np.repeat(np.arange(len(below.starts) - 1), np.diff(below.starts))
-    present = split.find_present(limits.upper)
-    kinds = np.column_stack([parents[:, None], limits.totals != FREE, present])
-    order = np.lexsort(kinds.T[::-1])
-    firsts = np.flatnonzero((np.diff(kinds[order], axis=0, prepend=-1) != 0).any(axis=1))
-    counts = np.diff(np.append(firsts, places)).astype(np.float64)
-    sums = [np.add.reduceat(each.answers[order], firsts, axis=0, dtype=np.int64) for each in below.measurements]
-    together = _inform_alone(split, below.measurements, sums, present[order[firsts]])
-    totals = _to_totals(np.add.reduceat(limits.totals[order], firsts))
-    totals[limits.totals[order[firsts]] == FREE] = np.nan
+def _inform_kinds(
+    split: Decomposition, below: Families, measured: MeasuredKinds | None
+) -> tuple[Information, tuple[NDArray[np.int64], Floats]]:
+    """The information about the children of the finest level, added up by kind; then the parent of each kind and the
+    number of its children."""
+    limits, kinds = below.limits, list_kinds(below.schema, below.starts, below.limits)
+    if measured:
+        measurements = measured.measurements
+    else:
+        measurements = tuple(replace(each, answers=_add_up(kinds, each.answers)) for each in below.measurements)
+    present = split.find_present(limits.upper[kinds.firsts])
+    together = _inform_alone(split, measurements, present)
+    totals = _to_totals(_add_up(kinds, limits.totals[:, None])[:, 0])
+    totals[limits.totals[kinds.firsts] == FREE] = np.nan
     _fix_totals(together.estimate, together.variance, totals)
-    return together, (parents[order[firsts]], counts)
+    return together, (kinds.parents, np.bincount(kinds.of_child).astype(np.float64))
+
+
+def _add_up(kinds: Kinds, answers: NDArray[np.signedinteger]) -> NDArray[np.int64]:
+    sums = np.zeros((len(kinds.parents), answers.shape[1]), dtype=np.int64)
+    add_up_kinds(kinds.of_child, answers, sums)
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _add_rows(of_row, rows, sums, first):  # type: ignore[no-untyped-def]
+    for row in range(rows.shape[0]):
+        own = sums[of_row[row], first : first + rows.shape[1]]
+        for column in range(rows.shape[1]):
+            own[column] += rows[row, column]
 
 
 def _inform_alone(
     split: Decomposition,
     measurements: Sequence[Measurement],
-    answers: Sequence[NDArray[np.signedinteger]],
     present: NDArray[np.bool_],
 ) -> Information:
-    """Estimates from answers to the queries of some measurements. The covariances are those of a single place."""
+    """Estimates from measurements, of places or of sums over some. The covariances are those of a single place."""
     precision = split.add_precisions((each.query, each.precision) for each in measurements)
     firsts, number = _number_patterns(present)
     inverses = _invert_precisions(precision, present[firsts])
-    weighted = _weigh(split, measurements, answers, present)
+    weighted = _weigh(split, measurements, present)
     estimate = np.zeros_like(weighted)
     _solve(inverses, number, present, weighted, split.divisors, split.spread, estimate)
     return Information(present, estimate, inverses[number])
@@ -288,7 +352,6 @@ def _number_patterns(present: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDA
 def _weigh(
     split: Decomposition,
     measurements: Sequence[Measurement],
-    answers: Sequence[NDArray[np.signedinteger]],
     present: NDArray[np.bool_],
 ) -> Floats:
     """The weighted answers b of each place: every answer over σ², added to all cells that it counts and that the place
@@ -297,7 +360,7 @@ def _weigh(
     offsets = np.cumsum([0, *(marginal.size for marginal in marginals)])
     maps = np.array([own.cells + offset for own, offset in zip(marginals, offsets, strict=False)], dtype=np.int64)
     weights = np.array([each.precision for each in measurements])
-    every = np.concatenate(answers, axis=1)
+    every = np.concatenate([each.answers for each in measurements], axis=1)
     weighted = np.zeros((len(every), split.kept.size, split.summed.size))
     kept, summed = (marginal.cells.astype(np.int64) for marginal in (split.kept, split.summed))
     _add_answers(every, maps.reshape(len(marginals), split.schema.size), weights, present, kept, summed, weighted)
@@ -371,9 +434,7 @@ def _sum_children(estimate, variance, starts):  # type: ignore[no-untyped-def]
     return of_variance, of_estimate
 
 
-def _sum_patterns(
-    children: Information, parents: NDArray[np.int64], counts: Floats, size: int
-) -> tuple[Floats, Floats]:
+def _sum_kinds(children: Information, parents: NDArray[np.int64], counts: Floats, size: int) -> tuple[Floats, Floats]:
     starts = np.searchsorted(parents, np.arange(size + 1))
     return _sum_children(children.estimate, children.variance * counts[:, None, None, None], starts)
 

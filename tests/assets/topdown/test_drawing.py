@@ -22,12 +22,13 @@ from assets.gates.shared import all_gates
 from assets.release.draw import StaleInputError
 from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.verdicts import VERDICTS, Verdicts, hash_code
+from assets.topdown import method
 from assets.topdown.drawing import Drawing
 from assets.topdown.measurements import compute_stored_version, group_parts, read_streams
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
 from resources.chain import canonicalize
-from resources.custody import compute_commitment
+from resources.custody import Custody, compute_commitment
 from resources.statements import Zone
 from resources.warehouse import WarehouseError, open_part
 from tests.deployments import Deployment
@@ -161,9 +162,9 @@ def test_others_can_read_the_public_zone_while_measurements_are_drawn(
 ) -> None:
     right, read = Drawing.in_parts, []
 
-    def in_parts(self: Drawing, folder: Path) -> Drawing:
+    def in_parts(self: Drawing, draw_id: str, folder: Path, custody: Custody) -> Drawing:
         read.append(subprocess.run([sys.executable, "-c", READ, drawn.context.warehouse.folder], check=True))
-        return right(self, folder)
+        return right(self, draw_id, folder, custody)
 
     monkeypatch.setattr(Drawing, "in_parts", in_parts)
     made_again(drawn)
@@ -194,8 +195,8 @@ def test_nothing_is_stored_if_the_inputs_are_replaced_while_measurements_are_dra
 def test_no_part_is_left_and_none_is_seen_by_others(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     right, found = Drawing.in_parts, []
 
-    def in_parts(self: Drawing, folder: Path) -> Drawing:
-        made = right(self, folder)
+    def in_parts(self: Drawing, draw_id: str, folder: Path, custody: Custody) -> Drawing:
+        made = right(self, draw_id, folder, custody)
         found.extend((folder.stat().st_mode & 0o777, path.stat().st_mode & 0o077) for path in made.files)
         found.append(folder)
         return made
@@ -205,6 +206,49 @@ def test_no_part_is_left_and_none_is_seen_by_others(drawn: TopDownDeployment, mo
     *modes, folder = found
     assert set(modes) == {(0o700, 0)}
     assert not folder.exists()
+
+
+def test_sums_are_stored_with_the_draw_or_neither_is(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With full estimation alone. The run ends while sums are stored. Wrong programs: sums in a transaction of their
+    own, sums of some places, sums that stay when the draw is made anew without."""
+    release, context = drawn.release, drawn.context
+    full = TopDownMethod(
+        replace(release, design=replace(release.design, total_first=(), types_first=release.levels[0]))
+    )
+
+    def make() -> set[str]:
+        executed(drawn, "DROP TABLE draw")
+        drawing.make_draw(full, context.warehouse, context.custody, context.ledger)
+        return tables()
+
+    def tables() -> set[str]:
+        with drawn.opened() as connection:
+            return {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
+
+    def end(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before, sums = stored(drawn), "noisy_measurements_sums"
+    with monkeypatch.context() as patch:
+        patch.setattr(method, "store_sums", end)
+        with pytest.raises(KeyboardInterrupt):
+            make()
+    assert tables().isdisjoint({"draw", sums})
+    executed(drawn, "CREATE TABLE draw AS SELECT 'none' AS draw_id")
+    assert make() >= {"draw", sums}
+    assert stored(drawn) == before
+    with drawn.opened() as connection:
+        added = connection.execute(
+            f"SELECT histogram, parent, sum(list_sum(sums)) FROM {sums} GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+        due = connection.execute(
+            "SELECT histogram, parent, sum(list_sum(answers)) FROM noisy_measurements "
+            "JOIN spine USING (level, number) WHERE level = $1 GROUP BY ALL ORDER BY ALL",
+            [release.finest],
+        ).fetchall()
+    assert added == due
+    made_again(drawn)
+    assert sums not in tables()
 
 
 def test_no_text_of_a_draw_shows_its_key() -> None:
@@ -225,8 +269,8 @@ def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
     right, list_keys = Drawing.in_parts, deployment.context.custody.list_keys
     draw_id = deployment.ledger[0].draw_id
 
-    def in_parts(self: Drawing, folder: Path) -> Drawing:
-        made = right(self, folder)
+    def in_parts(self: Drawing, draw_id: str, folder: Path, custody: Custody) -> Drawing:
+        made = right(self, draw_id, folder, custody)
         table = pa.ipc.open_file(made.files[0]).read_all()
         answers = table["answers"].to_pylist()
         answers[0][0] += 1

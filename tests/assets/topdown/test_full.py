@@ -10,14 +10,24 @@ import numpy as np
 import pytest
 
 from assets.release.draw import StaleInputError
-from assets.topdown import reading
+from assets.topdown import measurements, reading
 from assets.topdown.estimation import estimate_level, find_wrong_levels, keep_states, read_spreads, unite_states
-from assets.topdown.information import make_information
+from assets.topdown.information import Account, hash_regions, make_information
 from assets.topdown.intervals import COLUMNS, are_intervals_as_made, interval_tables, make_intervals
 from assets.topdown.invariants import derive_all_limits
+from assets.topdown.measurements import Digests, group_parts, read_part, read_streams
 from assets.topdown.reading import Scope, list_scopes
 from assets.topdown.release import TopDownRelease
-from assets.topdown.spine import read_states
+from assets.topdown.spine import read_states, read_tree
+from assets.topdown.sums import (
+    SCHEMA,
+    Adding,
+    SumsAccount,
+    find_summed,
+    read_sums_account,
+    store_sums,
+    sums_tables,
+)
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.design import LEAST_SPREAD, MECHANISM, SCHEMAS
@@ -26,7 +36,7 @@ from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, estimate_finest, roll_up
 from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, OCCUPIED, PERSONS, Counts, Sums
 from resources.statements import SQL, Fragment, Zone, quote
-from resources.warehouse import Warehouse
+from resources.warehouse import Warehouse, open_part
 from tests.assets.topdown.table_oracle import (
     Country,
     custody_of,
@@ -281,6 +291,99 @@ def test_intervals_are_not_made_from_altered_answers(copied: Full) -> None:
     alter(copied, 0, 40)
     with pytest.raises(StaleInputError, match="altered while intervals were made"):
         make_intervals(copied.warehouse, custody_of(copied.warehouse), copied.release)
+
+
+def add_up(full: Full, draw: str = "one") -> None:
+    """Store the sums of the stored answers, as a draw does, for the draw of a name."""
+    release = full.release
+    with full.warehouse.private_folder() as folder:
+        account, files = SumsAccount(draw, {}, {}, {}), list[Path]()
+        with full.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            for part in group_parts(read_streams(session, release)):
+                if summed := find_summed(session, release, part):
+                    adding, digests = Adding(part, summed), Digests(part.streams)
+                    files.append(folder / str(len(files)))
+                    with open_part(files[-1], SCHEMA) as writer:
+                        for first, last, answers in read_part(session, release, part, lambda: False):
+                            digests.add(answers)
+                            writer.write_table(adding.add(first, last, answers))
+                    account = replace(
+                        account,
+                        regions=account.regions | {str(part.state): summed.region},
+                        answers=account.answers | digests.by_label(),
+                        sums=account.sums | {part.label: adding.hexdigest()},
+                    )
+        with full.warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
+            store_sums(session, custody_of(full.warehouse), release, account, files)
+
+
+def inform_again(full: Full) -> tuple[list[Account], set[str]]:
+    """How all information is made anew, and the levels whose answers are read for it."""
+    levels, right = set[str](), reading.read_answers
+
+    def read(session: Any, release: Any, queries: Any, first: int, last: int) -> Any:
+        levels.add(queries[0].level)
+        return right(session, release, queries, first, last)
+
+    with full.warehouse.session(writes=Zone.PUBLIC) as session:
+        session.drop(full.release.public("information"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "read_answers", read)
+        made = make_information(full.warehouse, custody_of(full.warehouse), full.release, quiet)
+    return [replace(account, seconds=0.0) for account in made.values()], levels
+
+
+def test_information_is_made_of_the_sums_of_the_draw_or_else_of_the_answers(
+    copied: Full, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parents have children in several batches, and each has a task. Wrong programs: what a parent had in an earlier
+    batch is lost or counted twice, children of all kinds are added up together, or sums are not compared with their own
+    hash, their draw, or the places and invariants that kinds follow from."""
+    monkeypatch.setattr(measurements, "BATCH", 2)
+    monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
+    due, levels = inform_again(copied)
+    assert "Block" in levels
+    add_up(copied)
+    assert inform_again(copied) == (due, levels - {"Block"})
+    (table, made), changes = (
+        sums_tables(copied.release),
+        [
+            "UPDATE {{ table }} SET sums = list_transform(sums, x -> x + (kind = 1)::INTEGER)",
+            "UPDATE {{ table }} SET parent = 0",
+            "UPDATE {{ table }} SET kind = -kind",
+            "DELETE FROM {{ table }} WHERE histogram = 'units'",
+            "ALTER TABLE {{ table }} ALTER sums TYPE BIGINT[]",
+            "UPDATE {{ made }} SET account = replace(account, 'S000', 'S001')",
+            "DROP TABLE {{ made }}",
+        ],
+    )
+    for change in changes:
+        with copied.warehouse.session(writes=Zone.PUBLIC) as session:
+            session.run(SQL("test/alter", change), table=table, made=made)
+        assert inform_again(copied) == (due, levels), change
+        add_up(copied)
+    add_up(copied, draw="another")
+    assert inform_again(copied) == (due, levels)
+    add_up(copied)
+    with copied.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        regions = hash_regions(session, copied.release, read_tree(session, copied.release))[1:]
+        custody = custody_of(copied.warehouse)
+        assert read_sums_account(session, custody, copied.release, "one", regions)
+        assert not read_sums_account(session, custody, copied.release, "one", regions[::-1])
+
+
+@pytest.mark.deep
+def test_estimates_of_other_answers_than_were_added_up_are_refused(copied: Full) -> None:
+    """Wrong program: estimates of altered blocks pass beside the information about the right ones."""
+    add_up(copied)
+    alter(copied, 0, 40)
+    _, levels = inform_again(copied)
+    assert "Block" not in levels
+    estimate_informed(copied.warehouse, copied.release)
+    assert {"information of State", "persons of Nation", "persons of Block"} <= set(copied.problems())
+    alter(copied, 0, -40)
+    estimate_informed(copied.warehouse, copied.release)
+    assert copied.problems() == ()
 
 
 @pytest.mark.deep

@@ -1,0 +1,206 @@
+"""The sums of the answers of the finest places that `information` needs, made while the answers are drawn, so that it
+does not read all measurements again.
+
+`mechanisms.topdown.information` says which places are of one *kind*. Their answers are added up as integers, so that
+information is the same from sums as from answers. Sums are stored in one transaction with the measurements. A sealed
+account says of which draw, regions and answers they are, and has their own hashes. Whoever reads sums compares all of
+that, and reads the answers if anything differs, or if there are none: the draw may have been made without.
+
+Sums follow from the noisy measurements and public tables alone.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assets.measurement.method import MEASUREMENTS
+from assets.release.seal import is_sealed, seal_stage
+from assets.topdown.invariants import derive_limits, read_state_region
+from assets.topdown.measurements import Part, Stream, encode_answers
+from assets.topdown.release import TopDownRelease
+from assets.topdown.spine import read_states, read_tree
+from mechanisms.topdown.design import Measured
+from mechanisms.topdown.estimation import Measurement
+from mechanisms.topdown.information import Kinds, MeasuredKinds, add_up_kinds, list_kinds
+from resources.custody import Custody
+from resources.statements import Table
+from resources.warehouse import Session, read_lists, store_parts, to_lists
+
+SUMS = f"{MEASUREMENTS}_sums"
+
+SCHEMA = pa.schema(
+    [("histogram", pa.string()), ("parent", pa.int64()), ("kind", pa.int64()), ("sums", pa.list_(pa.int32()))]
+)
+"""A row for each kind, numbered within its state, with the sums of the answers to all queries in turn."""
+
+_STORED = {"histogram": "VARCHAR", "parent": "BIGINT", "kind": "BIGINT", "sums": "INTEGER[]"}
+
+
+class AlteredSumsError(Exception):
+    """The stored sums are not those of their account."""
+
+
+@dataclass(frozen=True)
+class SumsAccount:
+    """What stored sums are.
+
+    Attributes:
+        draw_id: their draw.
+        regions: by code of the state, the digest of its spine and invariants, which kinds follow from.
+        answers: by label, the SHA-256 of the answers of each stream that was added up.
+        sums: by label of the first stream of a part, the SHA-256 of its sums.
+    """
+
+    draw_id: str
+    regions: dict[str, str]
+    answers: dict[str, str]
+    sums: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Summed:
+    """What a part of the draw is added up by: the kinds of its places, and the parent of the first one."""
+
+    region: str
+    parent: int
+    kinds: Kinds
+
+
+class SumsDigest:
+    """The SHA-256 of the sums of a part, which does not depend on how many are added at a time."""
+
+    def __init__(self) -> None:
+        self._digest = sha256()
+
+    def add(self, sums: NDArray[np.signedinteger]) -> None:
+        self._digest.update(encode_answers(sums))
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+class Adding:
+    """The sums of a part of the draw, as its answers come."""
+
+    def __init__(self, part: Part, summed: Summed) -> None:
+        self._part, self._summed = part, summed
+        self._columns = np.cumsum([0, *(stream.measured.marginal.size for stream in part.streams)]).tolist()
+        self._first, self._waiting, self._digest, self._fit = 0, self._zeros(0), SumsDigest(), True
+
+    def _zeros(self, kinds: int) -> NDArray[np.int64]:
+        return np.zeros((kinds, self._columns[-1]), dtype=np.int64)
+
+    def add(self, first: int, last: int, answers: Mapping[Stream, NDArray[np.int32]]) -> pa.Table:
+        """Add the answers of the next places, and return the rows of the parents that have no further ones."""
+        kinds = self._summed.kinds
+        own = kinds.of_child[first - self._part.first : last - self._part.first]
+        parent = kinds.parents[own[-1]]
+        begin, end = (int(kind) for kind in np.searchsorted(kinds.parents, [parent, parent + 1]))
+        further = kinds.of_child[last - self._part.first :][:1]
+        done = begin if further.size and kinds.parents[further[0]] == parent else end
+        sums = self._zeros(end - self._first)
+        sums[: len(self._waiting)] = self._waiting
+        for column, stream in zip(self._columns, self._part.streams, strict=False):
+            add_up_kinds(own - self._first, answers[stream], sums, column)
+        number = np.arange(self._first, done)
+        finished, self._waiting, self._first = sums[: len(number)], sums[len(number) :], done
+        self._fit = self._fit and abs(finished).max(initial=0) <= np.iinfo(np.int32).max
+        stored = finished.astype(np.int32)
+        self._digest.add(stored)
+        histogram = pa.repeat(self._part.level[0], len(number))
+        columns = [histogram, self._summed.parent + kinds.parents[number], number, to_lists(stored)]
+        return pa.table(columns, schema=SCHEMA)
+
+    def hexdigest(self) -> str:
+        """The digest of all sums; empty if one is beyond 32 bits, so that none can be kept."""
+        return self._digest.hexdigest() if self._fit else ""
+
+
+def sums_tables(release: TopDownRelease) -> tuple[Table, Table]:
+    """The table of sums, and that of their account."""
+    return release.public(SUMS), release.public(f"{SUMS}_made")
+
+
+def find_summed(session: Session, release: TopDownRelease, part: Part) -> Summed | None:
+    """What a part is added up by; None unless its sums are kept."""
+    histogram, level = part.level
+    state = part.state
+    if level != release.finest or state is None or not release.design.full:
+        return None
+    tree = read_tree(session, release)
+    region = read_state_region(session, release, tree, read_states(session, release).index(state))
+    starts = tree.starts(level)
+    first, last = np.searchsorted(starts, [part.first, part.last])
+    limits = derive_limits(release, region)[histogram][-1]
+    kinds = list_kinds(release.design.schemas[histogram], starts[first : last + 1] - part.first, limits)
+    return Summed(region.digest, int(first), kinds)
+
+
+def store_sums(
+    session: Session,
+    custody: Custody | None,
+    release: TopDownRelease,
+    account: SumsAccount | None,
+    files: Sequence[Path],
+) -> None:
+    """Store sums with their account, or drop those of an earlier draw if there are none."""
+    table, of_table = sums_tables(release)
+    if account is None or custody is None:
+        for each in (table, of_table):
+            session.drop(each)
+        return
+    store_parts(session, table, files)
+    session.create(of_table, "warehouse/label", {"text": json.dumps(vars(account))}, column="account")
+    seal_stage(session, custody, release.schema, SUMS, [of_table])
+
+
+def read_sums_account(
+    session: Session, custody: Custody, release: TopDownRelease, draw_id: str, regions: Sequence[str]
+) -> SumsAccount | None:
+    """What the stored sums are; None unless they are of this draw and of the states with these digests, as far as the
+    account says."""
+    table, of_table = sums_tables(release)
+    if (
+        session.columns(table) != _STORED
+        or list(session.columns(of_table)) != ["account"]
+        or not is_sealed(session, custody, release.schema, SUMS, [of_table])
+    ):
+        return None
+    account = SumsAccount(**json.loads(session.row("warehouse/labelled", table=of_table, column="account")[0]))
+    due = dict(zip(read_states(session, release), regions, strict=True))
+    return account if account.draw_id == draw_id and account.regions == due else None
+
+
+def read_sums(
+    session: Session,
+    release: TopDownRelease,
+    measured: Sequence[Measured],
+    parent: int,
+    kinds: Kinds,
+    digest: SumsDigest,
+) -> MeasuredKinds:
+    """The stored sums, by query of one histogram, of the kinds below the parents from a number on; they are added to a
+    digest. Raises AlteredSumsError unless each parent has as many."""
+    table, _ = sums_tables(release)
+    last = parent + int(kinds.parents[-1]) + 1
+    values = {"histogram": measured[0].histogram, "first": parent, "last": last}
+    rows = session.arrow("topdown/sums", values, sums=table)
+    columns = np.cumsum([0, *(query.marginal.size for query in measured)]).tolist()
+    try:
+        sums = read_lists(rows["sums"], columns[-1])
+    except ValueError:
+        raise AlteredSumsError from None
+    if not np.array_equal(rows["parent"], parent + kinds.parents):
+        raise AlteredSumsError
+    digest.add(sums)
+    measurements = (
+        Measurement(query.query, query.variance, sums[:, first : first + query.marginal.size])
+        for query, first in zip(measured, columns, strict=False)
+    )
+    return MeasuredKinds(kinds.parents, tuple(measurements))
