@@ -22,6 +22,9 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, count_cells, permute
 from mechanisms.table_builder.p_table import PTable, Row
 from mechanisms.topdown.decomposition import Decomposition
+from mechanisms.topdown.dhc.answers import Asked, Kept, list_cells
+from mechanisms.topdown.dhc.households import UNITS
+from mechanisms.topdown.dhc.tables import count_figures
 from mechanisms.topdown.estimation import Families, Measurement, estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.information import (
@@ -36,7 +39,7 @@ from mechanisms.topdown.information import (
 from mechanisms.topdown.leaning import lean, measure_spread
 from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
 from mechanisms.topdown.rounding import cheapest_flow
-from mechanisms.topdown.schema import DETAILED, PERSONS
+from mechanisms.topdown.schema import DETAILED, PERSONS, Counts
 
 
 def compile_kernels() -> None:
@@ -56,6 +59,7 @@ def compile_kernels() -> None:
     solve([measured, *coarse], apart)
     cheapest_flow(ones, ones, ones, ones, ones)
     _compile_information()
+    _compile_dhc()
     estimate_averages(2, 1, 1, 1, least=1)
     table = PTable((Row((0,), (1,)), Row((0, 1), (1, 1))))
     table.draw(ones, stream)
@@ -64,6 +68,18 @@ def compile_kernels() -> None:
     sum_of_digests(b"", *text)
     write_lines(text, ones[:, None], [0, 2])
     delimited.form([np.frombuffer(b"0", dtype=np.uint8)], 1, 1)
+
+
+def _compile_dhc() -> None:
+    """A table, and the answers of one place."""
+    one, every = np.arange(1), UNITS.marginal(DETAILED)
+    counts = Counts(one, one, one + 1)
+    count_figures(["H1"], counts, 1)
+    asked = Asked(DETAILED, one, one + 1, list_cells(every, counts, one), one)
+    answers = asked.number(every.size, 0)
+    asked.add_exact(every, counts, answers)
+    stored = one.astype(np.int32)
+    Kept(one, one, one + 1, one, one + 1, stored, stored).pick(asked, whole=True)
 
 
 def _compile_information() -> None:

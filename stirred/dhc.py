@@ -39,9 +39,8 @@ from mechanisms.topdown.dhc.tables import (
     DHC_TABLES,
     MEDIAN_AGES,
     P_L_TABLES,
-    count_redistricting,
+    count_figures,
     find_median_ages,
-    find_population,
 )
 from mechanisms.topdown.dhc.tree import add_answers, add_counts, climb, collect
 from mechanisms.topdown.schema import Counts, Schema
@@ -115,16 +114,13 @@ class Estimated(Draw):
         table or level, or a table of another histogram."""
         places, histograms = self._places[level], self._histograms[level]
         if name in MEDIAN_AGES:
-            population = find_population(name[3:], PERSONS) if name[3:] else None
-            medians = find_median_ages(histograms[PERSONS.name], places, population)
+            medians = find_median_ages(histograms[PERSONS.name], places, name[3:])
             columns = [
                 [None if each is None else float(each) for each in column] for column in zip(*medians, strict=True)
             ]
-        elif name in P_L_TABLES:
-            columns = [*count_redistricting(name, histograms[PERSONS.name], places).T]
         else:
-            table = DHC_TABLES[name]
-            columns = [*table.count(histograms[table.schema.name], places).T]
+            schema = PERSONS if name in P_L_TABLES else DHC_TABLES[name].schema
+            columns = [*count_figures([name], histograms[schema.name], places)[name].T]
         named = {f"{name}_{number:03}N": column for number, column in enumerate(columns, 1)}
         return write_frame(pa.table({"place": np.arange(places), **named}), self._kind)
 

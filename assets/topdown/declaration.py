@@ -112,6 +112,9 @@ class TreeDeclaration(ReleaseDeclaration):
         "other machines can make side by side. The publication is the same. Needs a level State between the root and "
         "the finest level.",
     )
+    processes: int = Field(
+        0, ge=0, le=MOST_PROCESSES, strict=True, description="The number of estimating processes; 0: one per core."
+    )
 
     @property
     @abstractmethod
@@ -168,9 +171,6 @@ class TopDownDeclaration(TreeDeclaration):
         default_factory=list,
         description="What is published besides the spine: tables P1 to P5 and H1, microdata (persons, units), "
         "noisy_measurements, and the statistics that are exact; if empty, everything.",
-    )
-    processes: int = Field(
-        0, ge=0, le=MOST_PROCESSES, strict=True, description="The number of estimating processes; 0: one per core."
     )
 
     replicates: int = Field(

@@ -182,6 +182,11 @@ class TreeRelease(Release):
     def finest(self) -> str:
         return self.levels[-1]
 
+    @property
+    def processes(self) -> int:
+        """How many processes or threads work at the same time: by default one for each core."""
+        return self.declaration.processes or count_cores()
+
 
 @dataclass(frozen=True)
 class TopDownRelease(TreeRelease):
@@ -209,11 +214,6 @@ class TopDownRelease(TreeRelease):
     def products(self) -> tuple[str, ...]:
         """What is published besides the spine: the declared products, by default all that the design allows."""
         return tuple(self.declaration.products) or self._allowed_products
-
-    @property
-    def processes(self) -> int:
-        """How many processes or threads work at the same time: by default one for each core."""
-        return self.declaration.processes or count_cores()
 
     @property
     def _allowed_products(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 import numpy as np
+from numpy.typing import NDArray
 
 from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS
@@ -23,13 +24,13 @@ from assets.topdown.accuracy import (
 )
 from assets.topdown.dhc.levels import list_parents, read_exact
 from assets.topdown.dhc.measurements import Stored
-from assets.topdown.dhc.products import count_figures, describe_table, list_runs, read_estimates, table_names
+from assets.topdown.dhc.products import describe_table, list_runs, read_estimates, table_names
 from assets.topdown.dhc.release import ESTIMATES, HISTOGRAMS, TEXTS, DHCRelease
 from assets.topdown.spine import read_tree
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.levels import plan_levels
-from mechanisms.topdown.dhc.tables import MEDIAN_AGES
+from mechanisms.topdown.dhc.tables import MEDIAN_AGES, list_figures
 from mechanisms.topdown.schema import DETAILED, Counts
 from resources.warehouse import Session
 
@@ -80,8 +81,10 @@ def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
                 own = level.take(first, last)
                 exact = read_exact(session, release, tree, histogram, own)
                 estimates = read_estimates(session, release, histogram, level.name, first, last)
-                for name in tables:
-                    sums[name, POST_PROCESSED].append(_compare_tables(name, exact, estimates, last - first))
+                both = [list_figures(tables, each, last - first) for each in (exact, estimates)] if tables else []
+                for (_, _, truth), (_, _, found) in zip(*both, strict=True):
+                    for name in tables:
+                        sums[name, POST_PROCESSED].append(_compare_tables(name, truth[name], found[name]))
                 stored = Stored(session, release, SCHEMAS[histogram], own, queries)
                 for query in queries:
                     errors = compare_answers(stored, query, exact, estimates)
@@ -97,9 +100,8 @@ Errors = tuple[float, int]
 """The sum of absolute errors, and the number of figures."""
 
 
-def _compare_tables(name: str, exact: Counts, estimates: Counts, places: int) -> Errors:
+def _compare_tables(name: str, truth: NDArray[np.int64], found: NDArray[np.int64]) -> Errors:
     """The errors of a table's figures; of median ages, of those that are in both."""
-    truth, found = (count_figures(name, counts, places) for counts in (exact, estimates))
     if name not in MEDIAN_AGES:
         return int(np.abs(found - truth).sum()), truth.size
     both = (truth >= 0) & (found >= 0)

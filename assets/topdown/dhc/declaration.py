@@ -90,8 +90,6 @@ RECORDS = ("persons", "units")
 MEASURED, FACILITIES = "noisy_measurements", "facilities"
 PRODUCTS = (*TABLES, *RECORDS, MEASURED, FACILITIES)
 
-MOST_PROCESSES = 256
-
 Spine = Annotated[
     Annotated[Literal["production", "puerto_rico"], Tag("production")]
     | Annotated[dict[Level, PlaceCode], Field(min_length=2, max_length=20), Tag("own")],

@@ -19,7 +19,7 @@ from assets.topdown.dhc.declaration import RECORDS
 from assets.topdown.dhc.given import RedistrictingError, facilities_recipe, redistricting_recipes, require_feasible
 from assets.topdown.dhc.intervals import intervals_recipes
 from assets.topdown.dhc.levels import find_wrong_levels
-from assets.topdown.dhc.measurements import read_again
+from assets.topdown.dhc.measurements import find_stored
 from assets.topdown.dhc.products import estimates_recipes, microdata_recipes, place_columns, tables_recipes
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, DHCRelease
 from assets.topdown.dhc.replicates import DHCReplication
@@ -129,7 +129,7 @@ def _check_origin(session: Session, context: Context) -> Iterable[str]:
     if wrong:
         return [f"{scope}: altered, or made from other data" for scope in wrong]
     try:
-        due = read_again(session, context.release)
+        due = find_stored(session, context.release).read
     except GridError as error:
         return [str(error)]
     return [f"{scope}: estimated from other measurements" for scope in due if due[scope] != read[scope]]

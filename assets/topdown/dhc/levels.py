@@ -5,8 +5,8 @@ is a part of the draw: it needs the charge and the draw's key. The stage `noisy_
 answers again, stores them and settles the draw. Everything is a function of the key, of the exact counts and of the
 levels above, so that a new run continues at the level where a killed run stopped, with the same result.
 
-Beside the estimates of a level is an account of how they were made (`Made`), sealed under the custody. It has the
-digests of the answers as they were read. The gate `estimates_as_made` compares them with the settled measurements.
+Beside the estimates of a level is an account of how they were made (`Made`), sealed under the custody. It has digests
+of the answers that were read. The gate `estimates_as_made` compares them with the settled measurements.
 
 In memory are a few families at a time (`Span`), or a single large one, with the counts of their places and of the
 places one level below. Of the levels further below, only the answers to queries with few answers are read. Results go
@@ -15,7 +15,8 @@ the states; the numbers of places, and so the answers, are the same.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -59,9 +60,6 @@ from mechanisms.topdown.dhc.levels import (
     estimate_level,
     hold_units,
     list_coarse,
-    list_families,
-    list_reads,
-    list_siblings,
     plan_levels,
     read_all,
 )
@@ -72,7 +70,6 @@ from mechanisms.topdown.dhc.tree import Held, add_answers, add_counts
 from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
-from resources.machine import count_cores
 from resources.processes import Stopped, in_processes, in_threads
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
@@ -101,7 +98,7 @@ class Made:
 
     Attributes:
         above: the content of the estimates above; "" at the root.
-        read: by histogram, the digest of the answers as they were read, as JSON.
+        answers: the digests of those that were read, as JSON.
         content: the keyed content hash of the table of estimates.
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
         violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
@@ -109,7 +106,7 @@ class Made:
 
     draw_id: str
     above: str
-    read: str
+    answers: str
     content: str
     places: int
     gap: float
@@ -131,15 +128,6 @@ class Given:
     def histogram(self) -> str:
         return self.plan.schema.name
 
-    def list_reads(self) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
-        return list_reads(self.plan, self.level, self.held, self.parents, self.above)
-
-    def list_siblings(self) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
-        return list_siblings(self.plan, self.level, self.held, self.parents, self.above)
-
-    def list_families(self) -> Iterator[tuple[int, int, int, NDArray[np.int64], NDArray[np.int64] | None]]:
-        return list_families(self.plan, self.held, self.parents, self.above)
-
 
 @dataclass(frozen=True)
 class Span:
@@ -158,13 +146,31 @@ class Span:
         return tree.extend_below(self.scope.level, *places)
 
 
+class Digests:
+    """By histogram, level and query, the SHA-256 of answers in order of place and cell, as 64-bit integers."""
+
+    def __init__(self) -> None:
+        self._digests = defaultdict[tuple[str, str, str], Any](sha256)
+
+    def add(self, histogram: str, level: str, query: str, answers: NDArray[np.int64]) -> None:
+        self._digests[histogram, level, query].update(np.ascontiguousarray(answers, dtype="<i8").data)
+
+    def list_all(self) -> list[tuple[str, str, str, str]]:
+        return [(*of, digest.hexdigest()) for of, digest in self._digests.items()]
+
+
+def join_digests(digests: Iterable[Digests]) -> str:
+    """As JSON."""
+    return json.dumps(sorted(each for own in digests for each in own.list_all()))
+
+
 @dataclass(frozen=True)
 class _Digested:
-    """The answers of a level, all of which are added to a digest, SHA-256, in the order in which they are read first; a
-    second pass reads some of them again."""
+    """The answers of a level, all of which are added to a digest in the order in which they are read first; a second
+    pass reads some of them again."""
 
     answers: Answering
-    digest: Any
+    digests: Digests
     seen: set[tuple[str, int, int]] = field(default_factory=set)
 
     @property
@@ -179,16 +185,8 @@ class _Digested:
         found = self.answers.read(query, first, last, cells)
         if (query, first, last) not in self.seen:
             self.seen.add((query, first, last))
-            of = self.level.name, query, self.level.first + first, self.level.first + last
-            self.digest.update(f"{of} {len(cells)}".encode())
-            for values in (cells, found):
-                self.digest.update(np.ascontiguousarray(values, dtype="<i8").data)
+            self.digests.add(self.schema.name, self.level.name, query, found)
         return found
-
-
-def digest_all(answers: Sequence[Answering], digest: Any) -> list[Answering]:
-    """The answers of several levels, which are added to a digest, SHA-256, as they are read."""
-    return [_Digested(each, digest) for each in answers]
 
 
 @dataclass(frozen=True)
@@ -222,15 +220,10 @@ class Inputs:
         schema, counts = SCHEMAS[histogram], self.exact[histogram]
         return [Measuring(schema, *of, key) for of in zip(self.levels[histogram], counts, strict=True)]
 
-    def read(self, answers: Sequence[Answering]) -> Reading:
-        """The answers of these levels as the estimation reads them."""
+    def read(self, histogram: str, key: bytes, digests: Digests) -> Reading:
+        """The answers as the estimation reads them, which are added to digests."""
+        answers = [_Digested(each, digests) for each in self.measure(histogram, key)]
         return read_all(answers, self.parents, self.full)[0]
-
-    def read_again(self, given: Given, answers: Sequence[Answering]) -> None:
-        """Read what the estimation of a histogram read."""
-        reading = self.read(answers)
-        for query, first, last, cells in given.list_reads():
-            reading.read(query, first, last, cells)
 
 
 def list_scopes(release: DHCRelease, states: Sequence[str]) -> list[Scope]:
@@ -314,7 +307,7 @@ def make_level(
             for span in spans:
                 with warehouse.session(reads=zones) as session:
                     inputs = read_inputs(session, release, tree, span)
-                results.add(inputs, _estimate(inputs, drawing.key, results.read))
+                results.add(inputs, _estimate(inputs, drawing.key, results.read, release.processes))
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
             of_draw = method.describe(session, custody).draw_id == draw.draw_id
             if not of_draw or _require_above(session, custody, release, scope, draw.draw_id) != above:
@@ -326,7 +319,7 @@ def make_level(
             made = Made(
                 draw_id=draw.draw_id,
                 above=above,
-                read=json.dumps({name: digest.hexdigest() for name, digest in results.read.items()}),
+                answers=join_digests([results.read]),
                 content=session.sorted_version(table, custody.seal_key()),
                 places=results.places,
                 gap=results.gap,
@@ -339,13 +332,13 @@ def make_level(
 
 
 class _Results:
-    """The estimates of spans, written to a file for each histogram as they come, and by histogram the digest of the
-    answers that were read."""
+    """The estimates of spans, written to a file for each histogram as they come, and the digests of the answers that
+    were read."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = [folder / f"{histogram}.arrow" for histogram in SCHEMAS]
         self._writers = [open_part(path, _ESTIMATES) for path in self.paths]
-        self.read = {histogram: sha256() for histogram in SCHEMAS}
+        self.read = Digests()
         self.places, self.gap, self.violation = 0, 0.0, 0.0
 
     def add(self, inputs: Inputs, found: Mapping[str, Estimated]) -> None:
@@ -361,21 +354,23 @@ class _Results:
 
 
 def read_made(session: Session, custody: Custody, release: DHCRelease, scope: Scope) -> Made | None:
-    """How the stored estimates of a scope were made; None if there are none, or they or their account were altered."""
+    """How the stored estimates of a scope were made; None if there are none, they or their account were altered, or
+    another version of the code made them, whose account has other columns."""
     table, account = scope.tables(release)
     if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
         return None
     (row,) = session.arrow("warehouse/all", source=account).to_pylist()
+    if not set(Made.__annotations__) <= set(row):
+        return None
     made = Made(**{name: row[name] for name in Made.__annotations__})
     return made if session.sorted_version(table, custody.seal_key()) == made.content else None
 
 
 def find_wrong_levels(
     session: Session, custody: Custody, release: DHCRelease, draw_id: str
-) -> tuple[list[Scope], dict[Scope, dict[str, str]]]:
+) -> tuple[list[Scope], dict[Scope, str]]:
     """The scopes whose estimates are missing, were altered, or were not made by this draw from the estimates above; and
-    by scope and histogram, the digests of the answers as they were read. Scopes below one without an account are left
-    out."""
+    by scope, the digests of the answers as they were read. Scopes below one without an account are left out."""
     wrong, known = [], dict[Scope | None, Made]()
     for scope in list_scopes(release, read_partitions(session, release)):
         above = scope.above(release)
@@ -387,7 +382,7 @@ def find_wrong_levels(
             wrong.append(scope)
         if made:
             known[scope] = made
-    return wrong, {scope: json.loads(made.read) for scope, made in known.items() if scope}
+    return wrong, {scope: made.answers for scope, made in known.items() if scope}
 
 
 def read_partitions(session: Session, release: DHCRelease) -> list[str]:
@@ -456,10 +451,9 @@ def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope) 
     return [Span(scope, *places) for places in cut_places(session, above.tables(release)[0], first, last)]
 
 
-def read_inputs(session: Session, release: DHCRelease, tree: Tree, span: Span, *, listing: bool = False) -> Inputs:
-    """What a span is measured and estimated from; for `listing` what it reads, without exact counts and limits, and
-    below the root without what holds. What holds of households is known once their units are estimated; it is 0 until
-    then. `hold_homes` has it."""
+def read_inputs(session: Session, release: DHCRelease, tree: Tree, span: Span, *, counted: bool = True) -> Inputs:
+    """What a span is measured and estimated from, with the exact counts if they are `counted`. What holds of households
+    is known once their units are estimated; it is 0 until then. `hold_homes` has it."""
     design, depth = release.design, release.levels.index(span.scope.level)
     every, ranges = list_parents(tree), span.cut(release, tree)
     ranges = ranges if design.full else ranges[:1]
@@ -473,15 +467,12 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, span: Span, *
         for histogram, allocation in design.allocations.items()
     }
     exact: dict[str, Sequence[Exact]] = {}
-    if not listing:
+    if counted:
         exact = {name: _read_exact(session, release, tree, name, own, parents) for name, own in levels.items()}
     places = len(parents[0])
-    unknown = np.zeros((places, 0), dtype=np.int64)
-    held: dict[str, Held | NDArray[np.int64]] = dict.fromkeys(SCHEMAS, unknown)
-    occupancy, quarters, householders = unknown, None, None
-    if not listing or not depth:
-        persons, occupancy, quarters, householders = _read_held(session, release, tree, span)
-        held = {PERSONS.name: persons, UNITS.name: occupancy, HOUSEHOLDS.name: np.zeros((places, 3), np.int64)}
+    persons, occupancy, quarters, householders = _read_held(session, release, tree, span)
+    held: dict[str, Held | NDArray[np.int64]]
+    held = {PERSONS.name: persons, UNITS.name: occupancy, HOUSEHOLDS.name: np.zeros((places, 3), np.int64)}
     given = {
         histogram: Given(
             design.plans[histogram],
@@ -584,32 +575,32 @@ def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given
     return replace(of_units, held=held), replace(of_households, held=inputs.occupancy[:, :1])
 
 
-def _estimate(inputs: Inputs, key: bytes, digests: Mapping[str, Any]) -> dict[str, Estimated]:
-    """The estimated histograms; the answers are added to digests by histogram. Persons, and units with households after
+def _estimate(inputs: Inputs, key: bytes, digests: Digests, processes: int) -> dict[str, Estimated]:
+    """The estimated histograms; the answers are added to digests. Persons, and units with households after
     them, do not depend on each other: this process reads the answers of both at a time, and others, which have neither
     key nor exact counts, estimate families."""
 
-    processes = count_cores() if inputs.parents[0][-1] else 1
+    if not inputs.parents[0][-1]:
+        processes = 1
 
     def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated]]:
         def perform(work: Callable[[Task], Estimated], tasks: Iterator[Task]) -> Iterator[Estimated]:
             named = (replace(task, parent=task.parent + inputs.span.first) for task in tasks)
             return in_processes(work, takewhile(lambda _: not stopped(), named), processes, attrgetter("bytes"))
 
-        def read(given: Given) -> Reading:
-            measured = inputs.measure(given.histogram, key)
-            return inputs.read(digest_all(measured, digests[given.histogram]))
+        def read(of: str) -> Reading:
+            return inputs.read(of, key, digests)
 
         given = inputs.given[histogram]
         if histogram == PERSONS.name:
             found = estimate_level(
-                given.plan, read(given), given.held, given.parents, given.above, inputs.quarters, perform=perform
+                given.plan, read(histogram), given.held, given.parents, given.above, inputs.quarters, perform=perform
             )
             return [(histogram, found)]
         households = inputs.given[HOUSEHOLDS.name]
         own, others = estimate_homes(
-            read(given),
-            read(households),
+            read(histogram),
+            read(HOUSEHOLDS.name),
             inputs.occupancy,
             given.parents,
             (given.above, households.above),

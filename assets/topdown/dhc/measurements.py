@@ -6,19 +6,19 @@ so that these answers are those of the complete measurement of all cells, of whi
 have the same cells, those of their parent.
 
 The version of measurements is a hash over the digests of all queries of all histograms at all levels. Answers are made,
-written and read for a few families at a time, as `levels` estimates them.
+written and read for some families at a time; threads do so for several levels and histograms.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import sha256
-from itertools import groupby, pairwise, product
-from operator import itemgetter
+from itertools import chain, product, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.topdown.dhc.levels import (
-    Given,
-    Inputs,
+    Digests,
     Span,
-    digest_all,
+    estimates_of,
     hold_homes,
+    join_digests,
     list_parents,
     list_scopes,
     list_spans,
@@ -48,20 +48,22 @@ from assets.topdown.release import SPINE
 from assets.topdown.spine import Tree, read_tree
 from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.noise import DiscreteGaussian
+from mechanisms.topdown.dhc.answers import Asked, Kept, Lists, join_lists, list_cells
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.levels import (
     Level,
-    Listing,
     Measuring,
-    list_coarse,
-    list_nothing,
+    find_read,
+    is_complete,
+    list_families,
     plan_levels,
     reach_cells,
 )
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.schema import Counts, Schema
-from resources.statements import Zone
+from resources.processes import Stopped, in_threads
+from resources.statements import SQL, Zone
 from resources.warehouse import Session, open_part
 
 COLUMNS = {
@@ -79,15 +81,28 @@ _TYPES = (
 )
 SCHEMA = pa.schema(list(zip(COLUMNS, _TYPES, strict=True)))
 
-Answers = Iterator[tuple[str, int, int, NDArray[np.int64], NDArray[np.int64]]]
-"""A query, the first of some places and the one after the last, marginal cells, and the noisy answers, shape (places,
-cells)."""
+Answers = Iterator[tuple[Asked, NDArray[np.int64]]]
+"""What is asked of some siblings at a time, by query and place, and the noisy answers."""
+
+Readers = Mapping[str, NDArray[np.unsignedinteger[Any]]]
+"""By query of a level, shape (places,): the levels whose estimation reads the answers of a place, as bits, the lowest
+for the root's. Levels are read from the root down, and a place's cells are among its parent's, so that its first
+reading has the cells of all others."""
+
+Digest = tuple[str, str, str, str]
+"""A histogram, a level, a query, and the SHA-256 of answers."""
+
+Of = TypeVar("Of")
+
+FindCells = Callable[[str, int, NDArray[np.int64]], tuple[Lists, NDArray[np.int64]]]
+"""The marginal cells of a query that the estimation of a level reads of some families: lists, and whose they are."""
 
 _LARGEST = np.iinfo(np.int32).max
 
-_WRITTEN = 2**18
-"""So many answers are written at once, or those of some siblings to a query if they are more. Of a part written a few
-places at a time, DuckDB needs many times its size to make a table."""
+_PEOPLED = SQL(
+    "dhc/peopled",
+    "SELECT DISTINCT number FROM {{ counts }} WHERE histogram = $histogram AND number >= 0 AND number < $places",
+)
 
 NO_CELLS = np.zeros(0, dtype=np.int64)
 
@@ -99,28 +114,49 @@ class Batch:
     """What is measured of a histogram in the places of a span, which are counted from 0.
 
     Attributes:
-        listing: whose estimation reads which answers.
-        parents: shape (places,): the position of each place's parent among those of the span.
+        families: shape (families + 1,): the first of some siblings, and at the end the number of places.
         exact: the exact counts, if the session reads them.
-        reach: the marginal cells of a query that are read in the estimation of a level of the children of a parent.
+        scopes: by level from the root's, the scope of the places above, and of these.
     """
 
-    listing: Listing
-    parents: NDArray[np.int64]
+    schema: Schema
+    level: Level
+    families: NDArray[np.int64]
     exact: Counts
-    reach: Callable[[str, int, int], NDArray[np.int64]]
+    readers: Readers
+    find_cells: FindCells
+    scopes: Sequence[Scope]
 
     @property
     def label(self) -> tuple[str, str]:
-        return self.listing.schema.name, self.listing.level.name
+        return self.schema.name, self.level.name
 
-    def list_reads(self) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
-        """By query and place: the query, the first of some siblings and the one after the last, and marginal cells."""
-        starts = np.flatnonzero(np.diff(self.parents, prepend=-1, append=-1))
-        for query, readers in sorted(self.listing.readers.items()):
-            for first, last in pairwise(starts.tolist()):
-                if readers[first] >= 0:
-                    yield query, first, last, self.reach(query, int(readers[first]), int(self.parents[first]))
+    def list_measured(self) -> Iterator[Asked]:
+        """By query and place, what is measured: what is read first."""
+        for query, readers in sorted(self.readers.items()):
+            own = readers[self.families[:-1]]
+            lowest = np.log2(np.maximum(own & np.negative(own), 1)).astype(np.int64)
+            yield from self._ask(query, np.where(own > 0, lowest, -1))
+
+    def list_read(self, reader: int) -> Iterator[Asked]:
+        """By query and place, what the estimation of a level reads."""
+        for query, readers in sorted(self.readers.items()):
+            own = readers[self.families[:-1]].astype(np.int64)
+            yield from self._ask(query, np.where(own >> reader & 1, reader, -1))
+
+    def _ask(self, query: str, readers: NDArray[np.int64]) -> Iterator[Asked]:
+        """A query to each family that has a reader."""
+        families = np.flatnonzero(readers >= 0)
+        lists, of_family, begun = list[Lists](), np.zeros(len(families), dtype=np.int64), 0
+        for reader in np.unique(readers[families]).tolist():
+            chosen = readers[families] == reader
+            own, of_chosen = self.find_cells(query, reader, families[chosen])
+            of_family[chosen] = of_chosen + begun
+            begun += len(own)
+            lists.append(own)
+        if lists:
+            first, last = self.families[families], self.families[families + 1]
+            yield from Asked(query, first, last, join_lists(lists), of_family).cut()
 
 
 @dataclass(frozen=True)
@@ -136,53 +172,76 @@ class Drawing:
 
     def compute_version(self) -> str:
         """The version of the measurements; makes them unless that is done, and keeps nothing but hashes."""
-        return self.version or hash_answers(self._make())
+        return self.version or combine_digests(digests for digests, _ in self._make(None))
 
     def in_parts(self, folder: Path) -> "Drawing":
-        with closing(_Parts(folder)) as parts:
-            version = hash_answers((batch, parts.write(batch, answers)) for batch, answers in self._make())
-        return replace(self, version=version, files=tuple(parts.list_files()))
+        digests, files = zip(*self._make(folder), strict=True)
+        return replace(self, version=combine_digests(digests), files=tuple(chain(*files)))
 
-    def _make(self) -> Iterator[tuple[Batch, Answers]]:
-        for batch in list_measured(self.session, self.release):
-            yield batch, make_answers(batch, self.key)
+    def _make(self, folder: Path | None) -> Iterator[tuple[list[Digest], list[Path]]]:
+        """By histogram and level, the digests of the answers, and their files if there is a folder."""
+
+        def make(_: Session, batches: Iterator[Batch]) -> tuple[list[Digest], list[Path]]:
+            with closing(_Parts(folder)) as parts:
+                made = ((batch, parts.write(batch, make_answers(batch, self.key))) for batch in batches)
+                return digest_answers(made), parts.list_files()
+
+        return _in_threads(make, self.session, self.release)
 
 
 def make_answers(batch: Batch, key: bytes) -> Answers:
-    measuring = Measuring(batch.listing.schema, batch.listing.level, batch.exact, key)
-    for query, first, last, cells in batch.list_reads():
-        yield query, first, last, cells, measuring.read(query, first, last, cells)
+    measuring = Measuring(batch.schema, batch.level, batch.exact, key)
+    for asked in batch.list_measured():
+        answers = measuring.draw_noise(asked)
+        asked.add_exact(batch.schema.marginal(asked.query), batch.exact, answers)
+        yield asked, answers
 
 
-def list_measured(session: Session, release: DHCRelease) -> Iterator[Batch]:
-    """By level from the root, by histogram and by span: which answers the estimation reads, and the exact counts, if
-    the session reads them."""
-    tree, states = read_tree(session, release), read_partitions(session, release)
-    listings, roots = session.compute_once(("readers", release.schema), lambda: _list_readers(session, release, tree))
-    scopes = list_scopes(release, states)
-    for (depth, level), histogram in product(enumerate(release.levels), SCHEMAS):
-        for scope in scopes:
-            if scope.level == level:
-                for span in list_spans(session, release, tree, scope):
-                    yield _read_batch(session, release, tree, span, listings[histogram][depth], roots[histogram])
+def _in_threads(
+    work: Callable[[Session, Iterator[Batch]], Of], session: Session, release: DHCRelease
+) -> Generator[Of, None, None]:
+    """The results of work on the batches of a histogram at a level, by level from the root and by histogram. Threads
+    work on several of them at a time, each in a session of its own."""
+
+    def perform(label: tuple[str, str], stopped: Stopped) -> Of:
+        with session.open_sibling() as own:
+            return work(own, takewhile(lambda _: not stopped(), list_measured(own, release, *label)))
+
+    _find_readers(session, release)
+    with closing(in_threads(perform, product(release.levels, SCHEMAS), release.processes)) as found:
+        yield from found
+
+
+def list_measured(session: Session, release: DHCRelease, level: str, histogram: str) -> Iterator[Batch]:
+    """By span: which answers the estimation reads, and the exact counts, if the session reads them."""
+    readers, roots = _find_readers(session, release)
+    tree, depth = read_tree(session, release), release.levels.index(level)
+    for scope in list_scopes(release, read_partitions(session, release)):
+        if scope.level == level:
+            for span in list_spans(session, release, tree, scope):
+                yield _read_batch(session, release, tree, span, readers[histogram][depth], roots[histogram])
 
 
 def _read_batch(
-    session: Session, release: DHCRelease, tree: Tree, span: Span, listing: Listing, root: NDArray[np.int64]
+    session: Session,
+    release: DHCRelease,
+    tree: Tree,
+    span: Span,
+    of_level: tuple[Schema, Level, Readers],
+    root: Mapping[str, NDArray[np.int64]],
 ) -> Batch:
-    schema, level = listing.schema, span.scope.level
-    depth, ((first, last), *_) = release.levels.index(level), span.cut(release, tree)
-    own = listing.take(first, last, depth)
+    (schema, whole, readers), ((first, last), *_) = of_level, span.cut(release, tree)
+    level, depth = whole.take(first, last), release.levels.index(whole.name)
     exact = EMPTY
     if Zone.CONFIDENTIAL in session.zones:
-        exact = read_exact(session, release, tree, schema.name, own.level)
+        exact = read_exact(session, release, tree, schema.name, level)
     parents = list_parents(tree)
-    # The span's parents and all places above them, and what is estimated together with the level below these.
-    ancestors, scope = np.arange(span.first, span.last), span.scope
-    lineage, scopes = dict[int, NDArray[np.int64]](), {depth: scope}
+    families = np.flatnonzero(np.diff(parents[depth][first:last], prepend=-1, append=-1))
+    # The families' parents and all places above them, and what is estimated together with the level below these.
+    ancestors, lineage, scopes = parents[depth][first:last][families[:-1]], dict[int, NDArray[np.int64]](), [span.scope]
     for above in range(depth - 1, -1, -1):
         lineage[above], ancestors = ancestors, parents[above][ancestors]
-        scopes[above] = scope = scope.above(release) or scope
+        scopes.insert(0, scopes[0].above(release) or scopes[0])
 
     @cache
     def read_level(reader: int) -> tuple[int, Counts]:
@@ -192,73 +251,84 @@ def _read_batch(
         assert counts is not None
         return begin, counts
 
-    @lru_cache(maxsize=len(listing.readers))
-    def find_cells(query: str, reader: int, place: int) -> NDArray[np.int64]:
-        if not reader:
-            return reach_cells(schema, listing.level, query, root)
+    def find_cells(query: str, reader: int, chosen: NDArray[np.int64]) -> tuple[Lists, NDArray[np.int64]]:
+        if not reader or is_complete(schema, level, query):
+            cells = np.arange(schema.marginal(query).size) if reader else root[query]
+            return Lists(np.array([0, len(cells)]), cells), np.zeros(len(chosen), dtype=np.int64)
         begin, counts = read_level(reader)
-        of_place = slice(*np.searchsorted(counts.number, [place - begin, place - begin + 1]))
-        return reach_cells(schema, listing.level, query, counts.cell[of_place])
+        places, of_chosen = np.unique(lineage[reader - 1][chosen] - begin, return_inverse=True)
+        return list_cells(schema.marginal(query), counts, places), of_chosen
 
-    def reach(query: str, reader: int, parent: int) -> NDArray[np.int64]:
-        return find_cells(query, reader, int(lineage[reader - 1][parent]) if reader else 0)
+    own = {query: of_query[first:last] for query, of_query in readers.items()}
+    return Batch(schema, level, families, exact, own, find_cells, scopes)
 
-    return Batch(own, parents[depth][first:last] - span.first, exact, reach)
+
+def _find_readers(
+    session: Session, release: DHCRelease
+) -> tuple[dict[str, list[tuple[Schema, Level, Readers]]], dict[str, dict[str, NDArray[np.int64]]]]:
+    """By histogram and level: which answers are read; and by histogram and query, the marginal cells that are read at
+    the root."""
+    return session.compute_once(("readers", release.schema), lambda: _list_readers(session, release))
 
 
 def _list_readers(
-    session: Session, release: DHCRelease, tree: Tree
-) -> tuple[dict[str, list[Listing]], dict[str, NDArray[np.int64]]]:
-    """By histogram and level: which answers the estimation of which level reads first; and by histogram, the cells that
-    are read at the root."""
-    every, roots = list_parents(tree), dict[str, NDArray[np.int64]]()
-    listings = {
-        name: [list_nothing(SCHEMAS[name], level) for level in plan_levels(allocation, every, release.design.complete)]
-        for name, allocation in release.design.allocations.items()
-    }
-    for inputs, of_span in list_inputs(session, release):
-        depth = release.levels.index(inputs.span.scope.level)
-        for given in of_span:
-            if not depth:
-                ((_, _, _, roots[given.histogram], _),) = given.list_families()
-            levels = zip(listings[given.histogram][depth:], inputs.span.cut(release, tree), strict=True)
-            answers = [listing.take(*own, depth) for listing, own in levels][: len(inputs.parents)]
-            reading = inputs.read(answers)
-            for query, first, last, _ in given.list_siblings():
-                reading.read(query, first, last, NO_CELLS)
-    return listings, roots
-
-
-def list_inputs(session: Session, release: DHCRelease) -> Iterator[tuple[Inputs, Sequence[Given]]]:
-    """By level from the root and by span: what it is estimated from, and the same of each histogram."""
+    session: Session, release: DHCRelease
+) -> tuple[dict[str, list[tuple[Schema, Level, Readers]]], dict[str, dict[str, NDArray[np.int64]]]]:
     tree = read_tree(session, release)
     for scope in list_scopes(release, read_partitions(session, release)):
         require_estimated(session, release, scope)
-        for span in list_spans(session, release, tree, scope):
-            inputs = read_inputs(session, release, tree, span, listing=True)
-            homes = inputs.given[UNITS.name], inputs.given[HOUSEHOLDS.name]
-            if scope.above(release) is None:
-                table, _ = scope.tables(release)
-                counts = (
-                    read_counts(session, table, SCHEMAS[each.histogram].size, 0, 1, histogram=each.histogram)
-                    for each in homes
-                )
-                homes = hold_homes(inputs, *counts)
-            yield inputs, (inputs.given[PERSONS.name], *homes)
+    design, every, roots = release.design, list_parents(tree), _find_root_cells(session, release, tree)
+    marginals = dict[str, dict[str, NDArray[np.int64]]]()
+    bits = np.min_scalar_type(2 ** len(every) - 1)
+    found = dict[str, list[tuple[Schema, Level, Readers]]]()
+    for name, schema in SCHEMAS.items():
+        levels = plan_levels(design.allocations[name], every, design.complete)
+        readers = [{query: np.zeros(len(level.runs), bits) for query in level.variances} for level in levels]
+        for reader, above in enumerate([None, *release.levels[:-1]]):
+            if above is None:
+                peopled = np.array([roots[name].size > 0])
+            else:
+                peopled = np.zeros(tree.places(above), dtype=np.bool_)
+                estimates, values = estimates_of(session, release, above), {"histogram": name, "places": len(peopled)}
+                peopled[session.arrow(_PEOPLED, values, counts=estimates)["number"].to_numpy()] = True
+            of_levels = find_read(design.plans[name], levels[reader:], every[reader:], peopled, design.full)
+            for own, read in zip(readers[reader:], of_levels, strict=True):
+                for query, places in read.items():
+                    own[query] |= places.astype(bits) << bits.type(reader)
+        found[name] = [(schema, *each) for each in zip(levels, readers, strict=True)]
+        marginals[name] = {query: reach_cells(schema, levels[0], query, roots[name]) for query in levels[0].variances}
+    return found, marginals
 
 
-def hash_answers(answers: Iterable[tuple[Batch, Answers]]) -> str:
-    """The version of all answers, which are read to the end."""
+def _find_root_cells(session: Session, release: DHCRelease, tree: Tree) -> dict[str, NDArray[np.int64]]:
+    """By histogram, the cells that are read at the root."""
+    scope = list_scopes(release, [])[0]
+    inputs, (table, _) = read_inputs(session, release, tree, Span(scope, 0, 1), counted=False), scope.tables(release)
+    homes = (
+        read_counts(session, table, SCHEMAS[name].size, 0, 1, histogram=name) for name in (UNITS.name, HOUSEHOLDS.name)
+    )
+    given = inputs.given[PERSONS.name], *hold_homes(inputs, *homes)
+    families = (list_families(each.plan, each.held, each.parents, each.above) for each in given)
+    return {name: cells for name, ((_, _, _, cells, _),) in zip(SCHEMAS, families, strict=True)}
+
+
+def digest_answers(answers: Iterable[tuple[Batch, Answers]]) -> list[Digest]:
+    """The digests of the answers of batches, which are read to the end."""
     digests = dict[tuple[str, str, str], Any]()
     for batch, of_batch in answers:
-        begin = batch.listing.level.first
-        for query, first, last, cells, values in of_batch:
-            digest = digests.setdefault((*batch.label, query), sha256())
-            digest.update(f"{begin + first} {begin + last} {len(cells)}".encode())
-            for numbers in (cells, values):
-                digest.update(np.ascontiguousarray(numbers, dtype="<i8").data)
-    of_queries = [[*of, digest.hexdigest()] for of, digest in sorted(digests.items())]
-    return sha256(json.dumps(of_queries).encode()).hexdigest()
+        begin = batch.level.first
+        for asked, values in of_batch:
+            digest = digests.setdefault((*batch.label, asked.query), sha256())
+            for first, last, cells, own in asked.list_families():
+                digest.update(f"{begin + first} {begin + last} {len(cells)}".encode())
+                for numbers in (cells, values[own]):
+                    digest.update(np.ascontiguousarray(numbers, dtype="<i8").data)
+    return [(*of, digest.hexdigest()) for of, digest in digests.items()]
+
+
+def combine_digests(digests: Iterable[list[Digest]]) -> str:
+    """The version of all answers."""
+    return sha256(json.dumps(sorted(chain(*digests))).encode()).hexdigest()
 
 
 class Stored:
@@ -279,85 +349,97 @@ class Stored:
         lists = [rows[name].combine_chunks() for name in ("cells", "answers")]
         if any(each.type != pa.list_(pa.int32()) or each.null_count or each.flatten().null_count for each in lists):
             raise self.wrong
-        self._starts = [each.offsets.to_numpy() for each in lists]
-        self._numbers = [each.values.to_numpy() for each in lists]
-        numbers = (number - level.first for number in rows["number"].to_pylist())
-        keys = zip(rows["query"].to_pylist(), numbers, strict=True)
-        self._place = {key: position for position, key in enumerate(keys)}
-        if len(self._place) != len(rows):
-            raise self.wrong
+        starts = [each.offsets.to_numpy() for each in lists]
+        numbers = [each.values.to_numpy() for each in lists]
+        number = rows["number"].to_numpy() - level.first
+        queried = rows["query"].combine_chunks().dictionary_encode()
+        self._rows, self._kept = len(rows), dict[str, Kept]()
+        for position, query in enumerate(queried.dictionary.to_pylist()):
+            own = np.flatnonzero(queried.indices.to_numpy() == position)
+            own = own[np.argsort(number[own], kind="stable")]
+            if np.any(np.diff(number[own]) == 0):
+                raise self.wrong
+            bounds = (start[own + step] for start in starts for step in (0, 1))
+            self._kept[query] = Kept(number[own], *bounds, *numbers)
 
     def __len__(self) -> int:
-        return len(self._place)
+        return self._rows
 
     def places(self, query: str) -> list[int]:
         """Those with answers to the query. Estimation may read none of siblings without anybody."""
-        return [number for of, number in self._place if of == query]
+        return self._kept[query].place.tolist() if query in self._kept else []
 
     def find(self, query: str, number: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The cells of a place, and its answers."""
-        at = self._place.get((query, number), -1)
-        cells, answers = (
-            each[start[at] : start[at + 1]] for each, start in zip(self._numbers, self._starts, strict=True)
-        )
-        if at < 0 or len(cells) != len(answers):
-            raise self.wrong
-        return cells, answers
+        """The cells of a place with answers to the query, and these."""
+        return self._kept[query].find(number)
 
-    def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        found = np.empty((last - first, len(cells)), dtype=np.int64)
-        for number in range(first, last):
-            own, answers = self.find(query, number)
-            position = np.searchsorted(own, cells)
-            if not len(own) or not np.array_equal(own[np.minimum(position, len(own) - 1)], cells):
-                raise self.wrong
-            found[number - first] = answers[position]
-        return found
+    def read(self, asked: Asked, *, whole: bool) -> NDArray[np.int64]:
+        """The answers that are asked for. Raises GridError if one of them is not stored; with `whole`, also if others
+        are stored of one of the places."""
+        kept = self._kept.get(asked.query)
+        answers = kept.pick(asked, whole=whole) if kept else None
+        if answers is None:
+            raise self.wrong
+        return answers
 
 
 def read_answers(session: Session, release: DHCRelease, batch: Batch) -> Answers:
     """The stored answers of a batch, in the order in which they are made. Raises GridError unless every place has the
     answers that are read once, and no others."""
-    stored, read = Stored(session, release, batch.listing.schema, batch.listing.level), 0
-    for query, first, last, cells in batch.list_reads():
-        found = list[NDArray[np.int32]]()
-        for number in range(first, last):
-            own, answers = stored.find(query, number)
-            if not np.array_equal(own, cells):
-                raise stored.wrong
-            found.append(answers)
-        read += last - first
-        yield query, first, last, cells, np.array(found, dtype=np.int64)
+    return _read_whole(Stored(session, release, batch.schema, batch.level), batch)
+
+
+def _read_whole(stored: Stored, batch: Batch) -> Answers:
+    read = 0
+    for asked in batch.list_measured():
+        yield asked, stored.read(asked, whole=True)
+        read += len(asked.places)
     if read != len(stored):
         raise stored.wrong
 
 
+@dataclass(frozen=True)
+class Found:
+    """What all stored answers are: their version, and by scope, the digests of those that its estimation reads."""
+
+    version: str
+    read: Mapping[Scope, str]
+
+
+def find_stored(session: Session, release: DHCRelease) -> Found:
+    """Raises GridError as `read_answers`."""
+    return session.compute_once(("stored answers", release.schema), lambda: _find_stored(session, release))
+
+
+def _find_stored(session: Session, release: DHCRelease) -> Found:
+    def find(own: Session, batches: Iterator[Batch]) -> tuple[list[Digest], dict[Scope, Digests]]:
+        read = defaultdict[Scope, Digests](Digests)
+
+        def read_batches() -> Iterator[tuple[Batch, Answers]]:
+            for batch in batches:
+                stored = Stored(own, release, batch.schema, batch.level)
+                yield batch, _read_whole(stored, batch)
+                for reader, scope in enumerate(batch.scopes):
+                    for asked in batch.list_read(reader):
+                        read[scope].add(*batch.label, asked.query, stored.read(asked, whole=False))
+
+        return digest_answers(read_batches()), read
+
+    found = list(_in_threads(find, session, release))
+    scopes = list_scopes(release, read_partitions(session, release))
+    read = {scope: join_digests(own[scope] for _, own in found) for scope in scopes}
+    return Found(combine_digests(digests for digests, _ in found), read)
+
+
 def compute_stored_version(session: Session, release: DHCRelease) -> str:
     """Raises GridError as `read_answers`."""
-    return session.compute_once(("stored answers", release.schema), lambda: _hash_stored(session, release))
-
-
-def _hash_stored(session: Session, release: DHCRelease) -> str:
-    return hash_answers((batch, read_answers(session, release, batch)) for batch in list_measured(session, release))
-
-
-def read_again(session: Session, release: DHCRelease) -> dict[Scope, dict[str, str]]:
-    """By scope and histogram, the digest of the stored answers, read as the estimation reads them."""
-    digests = dict[Scope, dict[str, Any]]()
-    for inputs, of_span in list_inputs(session, release):
-        own = digests.setdefault(inputs.span.scope, {histogram: sha256() for histogram in SCHEMAS})
-        for given in of_span:
-            schema, levels = given.plan.schema, inputs.levels[given.histogram]
-            queries = [(), (), *(list_coarse(schema, level) for level in levels[2:])]
-            stored = [Stored(session, release, schema, *each) for each in zip(levels, queries, strict=False)]
-            inputs.read_again(given, digest_all(stored, own[given.histogram]))
-    return {scope: {name: digest.hexdigest() for name, digest in own.items()} for scope, own in digests.items()}
+    return find_stored(session, release).version
 
 
 def find_unmeasured(session: Session, release: DHCRelease) -> list[str]:
     """The problems if not every place is measured once in exactly the cells that its parent has."""
     try:
-        compute_stored_version(session, release)
+        find_stored(session, release)
     except GridError as error:
         return [str(error)]
     due = {"histograms": list(SCHEMAS)}
@@ -369,77 +451,63 @@ def find_unmeasured(session: Session, release: DHCRelease) -> list[str]:
 def find_wrong_noise(session: Session, release: DHCRelease) -> tuple[list[str], str]:
     """The queries whose noise does not fit the declared distribution, and the version of the measurements read. At a
     level, queries of places with the budgets of only children below them are queries of their own."""
-    noise: dict[str, BinCounts] = {}
 
-    def bin_noise(batch: Batch) -> Answers:
-        listing = batch.listing
-        for query, first, last, cells, answers in read_answers(session, release, batch):
-            marginal, runs = listing.schema.marginal(query), listing.level.runs[first:last]
-            differences = answers - batch.exact.answer_cells(marginal, first, last, cells)
-            for run in np.unique(runs).tolist():
-                label = f"{' '.join(batch.label)} {query}" + (f", {run} only children" if run else "")
-                variance = listing.level.variances[query] / listing.level.scales[run]
-                own = bin_draws(differences[runs == run].ravel(), DiscreteGaussian(variance))
-                noise[label] = noise[label] + own if label in noise else own
-            yield query, first, last, cells, answers
+    def bin_noise(own: Session, batches: Iterator[Batch]) -> tuple[list[Digest], dict[str, BinCounts]]:
+        noise = dict[str, BinCounts]()
 
-    version = hash_answers((batch, bin_noise(batch)) for batch in list_measured(session, release))
-    return find_misfits(noise), version
+        def bin_batch(batch: Batch) -> Answers:
+            for asked, answers in read_answers(own, release, batch):
+                differences, runs = answers.copy(), batch.level.runs[asked.places]
+                asked.add_exact(batch.schema.marginal(asked.query), batch.exact, differences, sign=-1)
+                for run in np.unique(runs).tolist():
+                    label = f"{' '.join(batch.label)} {asked.query}" + (f", {run} only children" if run else "")
+                    variance = batch.level.variances[asked.query] / batch.level.scales[run]
+                    of_run = differences[np.repeat(runs == run, np.diff(asked.ends))]
+                    binned = bin_draws(of_run, DiscreteGaussian(variance))
+                    noise[label] = noise[label] + binned if label in noise else binned
+                yield asked, answers
+
+        return digest_answers((batch, bin_batch(batch)) for batch in batches), noise
+
+    digests, noise = zip(*_in_threads(bin_noise, session, release), strict=True)
+    return find_misfits({label: bins for own in noise for label, bins in own.items()}), combine_digests(digests)
 
 
 class _Parts:
-    """The files of answers, one for each query of a histogram at a level, of which those of one level are open."""
+    """The files of the answers of a histogram at a level, one for each query; none without a folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._writers = folder, dict[str, pa.RecordBatchFileWriter]()
-        self._files = dict[tuple[str, str], dict[str, Path]]()
+    def __init__(self, folder: Path | None) -> None:
+        self._folder, self._files, self._writers = folder, dict[str, Path](), dict[str, pa.RecordBatchFileWriter]()
 
     def write(self, batch: Batch, answers: Answers) -> Answers:
-        """Write the answers of a batch as they are made. Those of a histogram at a level follow each other."""
-        if batch.label not in self._files:
-            self.close()
-        of_label = self._files.setdefault(batch.label, {})
-        for query, of_query in groupby(answers, itemgetter(0)):
-            if query not in self._writers:
-                of_label[query] = self._folder / f"{len(self._files)}_{len(of_label)}.arrow"
-                self._writers[query] = open_part(of_label[query], SCHEMA)
-            rows, size = list[pa.Table](), 0
-            for _, first, last, cells, values in of_query:
+        """Write the answers of a batch as they are made."""
+        for asked, values in answers:
+            if self._folder:
+                if asked.query not in self._writers:
+                    name = " ".join((*batch.label, str(len(self._files))))
+                    self._files[asked.query] = path = self._folder / f"{name}.arrow"
+                    self._writers[asked.query] = open_part(path, SCHEMA)
                 if np.abs(values).max(initial=0) > _LARGEST:
-                    raise GridError(f"{' '.join(batch.label)} {query}: answers beyond 2^31")
-                rows.append(_to_rows(batch, query, first, last, cells, values))
-                size += values.size
-                if size >= _WRITTEN:
-                    self._writers[query].write_table(pa.concat_tables(rows).combine_chunks())
-                    rows, size = [], 0
-                yield query, first, last, cells, values
-            if rows:
-                self._writers[query].write_table(pa.concat_tables(rows).combine_chunks())
+                    raise GridError(f"{' '.join(batch.label)} {asked.query}: answers beyond 2^31")
+                self._writers[asked.query].write_table(_to_rows(batch, asked, values))
+            yield asked, values
 
     def list_files(self) -> list[Path]:
-        """Those of each histogram at a level in order of queries."""
-        return [of_label[query] for of_label in self._files.values() for query in sorted(of_label)]
+        """In order of queries."""
+        return [self._files[query] for query in sorted(self._files)]
 
     def close(self) -> None:
         for writer in self._writers.values():
             writer.close()
-        self._writers = {}
 
 
-def _to_rows(
-    batch: Batch, query: str, first: int, last: int, cells: NDArray[np.int64], values: NDArray[np.int64]
-) -> pa.Table:
-    places, begin = last - first, batch.listing.level.first
-    offsets = pa.array(np.arange(places + 1, dtype=np.int32) * len(cells))
-    lists = (np.tile(cells, places), values.ravel())
+def _to_rows(batch: Batch, asked: Asked, values: NDArray[np.int64]) -> pa.Table:
+    names = {"histogram": batch.label[0], "level": batch.label[1], "query": asked.query}
+    offsets = pa.array(asked.ends.astype(np.int32))
+    lists = {"cells": asked.repeat_cells(), "answers": values}
     columns = {
-        "histogram": pa.repeat(batch.label[0], places),
-        "level": pa.repeat(batch.label[1], places),
-        "query": pa.repeat(query, places),
-        "number": np.arange(begin + first, begin + last),
-        **{
-            name: pa.ListArray.from_arrays(offsets, pa.array(own.astype(np.int32)))
-            for name, own in zip(("cells", "answers"), lists, strict=True)
-        },
+        **{name: pa.repeat(value, len(asked.places)) for name, value in names.items()},
+        "number": batch.level.first + asked.places,
+        **{name: pa.ListArray.from_arrays(offsets, pa.array(own.astype(np.int32))) for name, own in lists.items()},
     }
     return pa.table(columns, schema=SCHEMA)

@@ -36,9 +36,7 @@ from mechanisms.topdown.dhc.tables import (
     ITERATIONS,
     MEDIAN_AGES,
     P_L_TABLES,
-    count_redistricting,
-    find_population,
-    round_median_ages,
+    count_figures,
 )
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import Counts, Schema
@@ -58,7 +56,6 @@ ESTIMATE_COLUMNS = {
 
 _PLACE_NAMES = pa.schema({"geoid": pa.string(), "name": pa.string()})
 _AGE = pa.decimal128(4, 1)
-_PLACES_AT_A_TIME = 2048
 
 
 def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
@@ -247,30 +244,15 @@ def cell_names(name: str) -> list[str]:
 
 def count_cells(name: str, counts: Counts, places: int) -> list[pa.Array]:
     """The cells of a table, each for all places."""
-    figures = np.ascontiguousarray(count_figures(name, counts, places).T)
-    return list(map(_to_ages if name in MEDIAN_AGES else pa.array, figures))
+    return to_columns(name, count_figures([name], counts, places)[name])
+
+
+def to_columns(name: str, figures: Numbers) -> list[pa.Array]:
+    """The figures of a table, shape (places, cells), cell by cell."""
+    return list(map(_to_ages if name in MEDIAN_AGES else pa.array, np.ascontiguousarray(figures.T)))
 
 
 def _to_ages(tenths: Numbers) -> pa.Array:
     """A decimal has 128 bits, of which the upper half of a small number is 0."""
     known, halves = pa.array(tenths >= 0), np.column_stack([np.maximum(tenths, 0), np.zeros_like(tenths)])
     return pa.Array.from_buffers(_AGE, len(tenths), [known.buffers()[1], pa.py_buffer(halves)])
-
-
-def count_figures(name: str, counts: Counts, places: int) -> Numbers:
-    """The figures of a table, shape (places, cells); median ages in tenths of a year, and -1 where there is nobody."""
-    parts = []
-    for first in range(0, places, _PLACES_AT_A_TIME):
-        last = min(first + _PLACES_AT_A_TIME, places)
-        own = slice(*np.searchsorted(counts.number, [first, last]))
-        of_places = Counts(counts.number[own] - first, counts.cell[own], counts.count[own])
-        parts.append(_count_figures(name, of_places, last - first))
-    return np.concatenate(parts)
-
-
-def _count_figures(name: str, counts: Counts, places: int) -> Numbers:
-    if name in MEDIAN_AGES:
-        return round_median_ages(counts, places, find_population(name[3:], PERSONS) if name[3:] else None)
-    if name in P_L_TABLES:
-        return count_redistricting(name, counts, places)
-    return DHC_TABLES[name].count(counts, places)

@@ -39,7 +39,6 @@ from mechanisms.topdown.dhc.replicates import estimate_finest
 from mechanisms.topdown.dhc.tree import Held, collect
 from mechanisms.topdown.schema import Counts
 from resources.custody import Custody
-from resources.machine import count_cores
 from resources.processes import in_processes
 from resources.statements import Table
 from resources.warehouse import Session
@@ -122,7 +121,7 @@ class DHCReplication(Replication[DHCRelease]):
         return replace(task, persons=persons, occupancy=occupancy)
 
     def perform(self, tasks: Iterator[Task], number: int) -> Generator[Replicate, None, None]:
-        yield from in_processes(make_replicate, tasks, min(count_cores(), number))
+        yield from in_processes(make_replicate, tasks, min(self.release.processes, number))
 
     def _read_before(self, session: Session, counts: Table, places: int, replicate: int = 0) -> tuple[Held, Numbers]:
         """Persons by group and units by occupancy of the redistricting release, by place of our own finest level."""

@@ -16,7 +16,6 @@ from assets.release.stage import LazyRecipes, Recipes, store_rows
 from assets.tabulation.asset import build_tables
 from assets.topdown.dhc.products import (
     cell_names,
-    count_figures,
     describe_table,
     keep_few,
     list_runs,
@@ -29,7 +28,7 @@ from assets.topdown.release import REPLICATES, SPINE, SUMMARY, UNCERTAINTY
 from assets.topdown.spine import Tree, read_tree
 from assets.topdown.uncertainty import COLUMNS, Summary, list_errors, preview_summary, uncertainty_table
 from mechanisms.topdown.dhc.design import SCHEMAS
-from mechanisms.topdown.dhc.tables import MEDIAN_AGES
+from mechanisms.topdown.dhc.tables import MEDIAN_AGES, count_figures
 from mechanisms.topdown.replicates import Moments, add_deviations
 from mechanisms.topdown.schema import Counts
 from resources.statements import Table
@@ -106,7 +105,7 @@ def _read_counts(
 def _find_moments(name: str, counts: Sequence[Counts], places: int) -> Moments:
     """The moments of a table's cells, from the published counts and those of each replicate. Median ages are in tenths;
     those that are missing somewhere are 0 everywhere."""
-    figures = [count_figures(name, each, places) for each in counts]
+    figures = [count_figures([name], each, places)[name] for each in counts]
     if name in MEDIAN_AGES:
         known = np.all([each >= 0 for each in figures], axis=0)
         figures = [np.where(known, each, 0) for each in figures]

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.dhc.allocation import LEVELS
+from mechanisms.topdown.dhc.answers import Asked
 from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.householders import Householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, TENURE, UNITS
@@ -157,9 +158,7 @@ class Measuring:
         marginal, ascending. Raises ValueError if one of the places is not measured."""
         marginal = self.schema.marginal(query)
         runs = self.level.runs[first:last]
-        if (runs < 0).any():
-            place = self.level.first + first + int(runs.argmin())
-            raise ValueError(f"{self.level.name}: the place {place} is an only child, which is not measured")
+        self._require_measured(runs, np.arange(first, last))
         answers = self._exact.answer_cells(marginal, first, last, cells)
         for run in np.unique(runs).tolist():
             places = np.flatnonzero(runs == run)
@@ -167,37 +166,20 @@ class Measuring:
             answers[places] += self._noise[run].at(query, numbers.ravel()).reshape(numbers.shape)
         return answers
 
+    def draw_noise(self, asked: Asked) -> NDArray[np.int64]:
+        """The noise of all answers that are asked for. Raises ValueError if one of the places is not measured."""
+        marginal, runs = self.schema.marginal(asked.query), self.level.runs[asked.places]
+        self._require_measured(runs, asked.places)
+        numbers, noise = asked.number(marginal.size, self.level.first), np.empty(asked.ends[-1], dtype=np.int64)
+        for run in np.unique(runs).tolist():
+            own = np.repeat(runs == run, np.diff(asked.ends))
+            noise[own] = self._noise[run].at(asked.query, numbers[own])
+        return noise
 
-@dataclass(frozen=True)
-class Listing:
-    """Which answers of a level are read, without answers, all of which are 0: for each place, by query, the level whose
-    estimation reads them first, counted from the root as 0; -1 if none does. Levels are read from the root down, and a
-    place's cells are among its parent's, so that its first reading has the cells of all others.
-
-    Attributes:
-        readers: by query, shape (places,).
-        reader: the level that is estimated.
-    """
-
-    schema: Schema
-    level: Level
-    readers: Mapping[str, NDArray[np.int8]]
-    reader: int = 0
-
-    def take(self, first: int, last: int, reader: int) -> "Listing":
-        """The places from `first` up to `last`, for the estimation of a level; what is read is noted here too."""
-        own = {query: readers[first:last] for query, readers in self.readers.items()}
-        return Listing(self.schema, self.level.take(first, last), own, reader)
-
-    def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        readers = self.readers[query][first:last]
-        readers[readers < 0] = self.reader
-        return np.zeros((last - first, len(cells)), dtype=np.int64)
-
-
-def list_nothing(schema: Schema, level: Level) -> Listing:
-    unread = {query: np.full(len(level.runs), -1, dtype=np.int8) for query in level.variances}
-    return Listing(schema, level, unread)
+    def _require_measured(self, runs: NDArray[np.int64], places: NDArray[np.int64]) -> None:
+        if (runs < 0).any():
+            place = self.level.first + int(places[runs.argmin()])
+            raise ValueError(f"{self.level.name}: the place {place} is an only child, which is not measured")
 
 
 class Reading:
@@ -230,7 +212,7 @@ class Reading:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """As `Measuring.read`, with the precisions, shape (places,)."""
         if depth is None:
-            depth = len(LEVELS) if self.measuring.schema.marginal(query).size <= COMPLETE_SIZE else 1
+            depth = find_depth(self.measuring.schema, query)
         every, combine = self.precisions(query, depth)
         precisions = every[first:last]
         own, answers = self._own[query][first:last], np.zeros((last - first, len(cells)))
@@ -477,12 +459,9 @@ def _read(
 
 def list_cells(plan: Plan, level: Level, own: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """What is read of siblings whose parent has some cells: each query with its marginal cells, ascending."""
-    for query in _list_read(plan, level, own):
-        yield query, reach_cells(plan.schema, level, query, own)
-
-
-def _list_read(plan: Plan, level: Level, own: NDArray[np.int64]) -> list[str]:
-    return [query for query in list_queries(plan) if own.size or is_complete(plan.schema, level, query)]
+    for query in list_queries(plan):
+        if own.size or is_complete(plan.schema, level, query):
+            yield query, reach_cells(plan.schema, level, query, own)
 
 
 def is_complete(schema: Schema, level: Level, query: str) -> bool:
@@ -496,24 +475,49 @@ def reach_cells(schema: Schema, level: Level, query: str, own: NDArray[np.int64]
     return np.arange(marginal.size) if is_complete(schema, level, query) else marginal.reach(own)
 
 
-def list_reads(
-    plan: Plan, level: Level, held: Held | NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
-) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
-    """What estimation reads of the own answers of a level, in order: a query, the first of some siblings and the one
-    after the last, and marginal cells, ascending. These follow from the level above, and at the root from what is
-    held."""
-    for query, first, last, own in list_siblings(plan, level, held, parents, above):
-        yield query, first, last, reach_cells(plan.schema, level, query, own)
+@dataclass(frozen=True)
+class _Planned:
+    """A level of which it is only asked what is read."""
+
+    schema: Schema
+    level: Level
+
+    def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        raise NotImplementedError
 
 
-def list_siblings(
-    plan: Plan, level: Level, held: Held | NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
-) -> Iterator[tuple[str, int, int, NDArray[np.int64]]]:
-    """As `list_reads`, with the cells of the parent's histogram in place of the marginal cells that they add up to."""
-    for _, first, last, own, _ in list_families(plan, held, parents, above):
-        if (level.runs[first:last] >= 0).all():
-            for query in _list_read(plan, level, own):
-                yield query, first, last, own
+def find_read(
+    plan: Plan,
+    levels: Sequence[Level],
+    parents: Sequence[NDArray[np.int64]],
+    peopled: NDArray[np.bool_],
+    full: bool,
+) -> list[dict[str, NDArray[np.bool_]]]:
+    """By level, from the one that is estimated, and by query: of which places it reads the answers.
+
+    Args:
+        parents: by level, the position of each place's parent in the level above.
+        peopled: whether a place of the level above has any cells.
+    """
+    planned = [_Planned(plan.schema, level) for level in levels]
+    readings, own = read_all(planned, parents, full), levels[0]
+    read = [dict[str, NDArray[np.bool_]]() for _ in levels]
+    for query in list_queries(plan):
+        reached = (own.runs >= 0) & (peopled[parents[0]] | is_complete(plan.schema, own, query))
+        deepest = find_depth(plan.schema, query)
+        for depth, (reading, of_level) in enumerate(zip(readings, read, strict=True)):
+            if depth:
+                _, combined = readings[depth - 1].precisions(query, deepest - depth + 1)
+                reached = (reached & combined)[parents[depth]]
+            if not reached.any():
+                break
+            of_level[query] = reached & (reading.level.runs >= 0)
+    return read
+
+
+def find_depth(schema: Schema, query: str) -> int:
+    """How many levels below are read."""
+    return len(LEVELS) if schema.marginal(query).size <= COMPLETE_SIZE else 1
 
 
 def list_families(

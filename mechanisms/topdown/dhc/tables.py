@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.races import SIX_RACES
+from mechanisms.topdown.dhc.counting import Leaves, Tally
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, TYPES, UNITS, Couple, HouseholdType
 from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, OLDEST, PERSONS, QUARTERS, REDISTRICTING
 from mechanisms.topdown.redistricting import REDISTRICTING as REDISTRICTING_TABLES
-from mechanisms.topdown.schema import Counts, Schema, Sums
+from mechanisms.topdown.schema import Counts, Schema
 
 Where = Mapping[str, Sequence[int]]
 """By attribute, the codes that count; all codes of other attributes do."""
@@ -54,16 +55,11 @@ class Table:
 
     def count(self, counts: Counts, places: int) -> NDArray[np.int64]:
         """The counts of all cells, shape (places, cells)."""
-        classes, sums = self._leaves
-        leaf = np.zeros(len(counts.cell), dtype=np.int64)
-        for name, of_code in classes.items():
-            leaf = leaf * (int(of_code.max()) + 1) + of_code[self.schema.marginal(name).find(counts.cell)]
-        return sums.of(Counts(counts.number, leaf, counts.count), 0, places)
+        return count_figures([self.name], counts, places)[self.name]
 
     @cached_property
-    def _leaves(self) -> tuple[dict[str, NDArray[np.int64]], Sums]:
-        """By attribute, the class of each code: codes of one class are counted by the same cells. And the cells as sums
-        of combinations of classes."""
+    def leaves(self) -> Leaves:
+        """Codes of one class are counted by the same cells."""
         classes, members = dict[str, NDArray[np.int64]](), np.ones((1, len(self.cells)), dtype=np.bool_)
         for part in self.schema.attributes:
             if any(part.name in cell.where for cell in self.cells):
@@ -73,51 +69,81 @@ class Table:
                 own, of_code = np.unique(of_cells, axis=0, return_inverse=True)
                 classes[part.name] = of_code.ravel()
                 members = (members[:, None] & own).reshape(-1, len(self.cells))
-        return classes, Sums(members.T)
+        return Leaves(classes, members)
 
 
 P_L_TABLES = ("P8", "P9", "P10", "P11")
-
-
-def count_redistricting(name: str, counts: Counts, places: int) -> NDArray[np.int64]:
-    """A table of `P_L_TABLES`, which are the redistricting data's P1 to P4, cell by cell, shape (places, cells)."""
-    cell = PERSONS.marginal(REDISTRICTING).find(counts.cell).astype(np.int64)
-    return _sum_redistricting(name).of(Counts(counts.number, cell, counts.count), 0, places)
-
-
-@cache
-def _sum_redistricting(name: str) -> Sums:
-    return Sums(np.array([cell.counted for cell in REDISTRICTING_TABLES[f"P{int(name[1:]) - 7}"].cells]))
+"""The redistricting data's P1 to P4."""
 
 
 MEDIAN_AGES = ("P13", *(f"P13{letter}" for letter in "ABCDEFGHI"))
 """Both sexes, male, female; and its iterations by race and origin."""
 
 
-def find_median_ages(counts: Counts, places: int, where: Where | None = None) -> list[tuple[Fraction | None, ...]]:
-    """By place, the median age of both sexes, of men and of women; None where there is nobody. Within the year of age
-    that holds the middle person, persons are spread evenly."""
-    numerators, denominators = (part.tolist() for part in _find_median_ages(counts, places, where))
+def list_figures(
+    names: Sequence[str], counts: Counts, places: int
+) -> Iterator[tuple[int, int, dict[str, NDArray[np.int64]]]]:
+    """Of some places at a time: the first, the one after the last, and the figures of tables of one histogram by name,
+    shape (places, cells). Median ages are in tenths of a year, and -1 where there is nobody; halves are rounded up."""
+    tally = _plan_tally(tuple(names))
+    for first, last, figures in tally.count(counts, places):
+        of_tables = zip(names, np.split(figures, tally.cells[1:-1], axis=1), strict=True)
+        yield first, last, {name: _round_median_ages(own) if name in MEDIAN_AGES else own for name, own in of_tables}
+
+
+def count_figures(names: Sequence[str], counts: Counts, places: int) -> dict[str, NDArray[np.int64]]:
+    """The same of all places."""
+    parts = [figures for _, _, figures in list_figures(names, counts, places)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+
+@cache
+def _plan_tally(names: tuple[str, ...]) -> Tally:
+    found = [_find_leaves(name) for name in names]
+    return Tally(found[0][0], [leaves for _, leaves in found])
+
+
+def _find_leaves(name: str) -> tuple[Schema, Leaves]:
+    """What a table counts; of median ages, persons by sex and year of age."""
+    if name in P_L_TABLES:
+        attributes = {PERSONS.marginal(part.name).parts[0].step: part.name for part in PERSONS.attributes}
+        parts = PERSONS.marginal(REDISTRICTING).parts
+        classes = {attributes[part.step]: part.code(np.arange(part.size) * part.step) for part in parts}
+        cells = REDISTRICTING_TABLES[f"P{int(name[1:]) - 7}"].cells
+        return PERSONS, Leaves(classes, np.array([cell.counted for cell in cells]).T)
+    if name in MEDIAN_AGES:
+        classes = {"sex": np.arange(2), "age": np.arange(OLDEST + 1)}
+        ages = np.eye(2 * (OLDEST + 1), dtype=np.bool_)
+        for attribute, codes in (find_population(name[3:], PERSONS) if name[3:] else {}).items():
+            size = PERSONS.marginal(attribute).size
+            classes = {attribute: np.isin(np.arange(size), codes).astype(np.int64), **classes}
+            ages = np.concatenate([np.zeros_like(ages), ages])
+        return PERSONS, Leaves(classes, ages)
+    return DHC_TABLES[name].schema, DHC_TABLES[name].leaves
+
+
+def find_median_ages(counts: Counts, places: int, iteration: str = "") -> list[tuple[Fraction | None, ...]]:
+    """By place, the median age of both sexes, of men and of women, all or those of an iteration; None where there is
+    nobody. Within the year of age that holds the middle person, persons are spread evenly."""
+    parts = [figures for _, _, figures in _plan_tally((f"P13{iteration}",)).count(counts, places)]
+    numerators, denominators = (part.tolist() for part in _find_median_ages(np.concatenate(parts)))
     return [
         tuple(Fraction(*parts) if parts[1] else None for parts in zip(*of_place, strict=True))
         for of_place in zip(numerators, denominators, strict=True)
     ]
 
 
-def round_median_ages(counts: Counts, places: int, where: Where | None = None) -> NDArray[np.int64]:
+def _round_median_ages(by_sex_and_age: NDArray[np.int64]) -> NDArray[np.int64]:
     """The median ages in tenths of a year, shape (places, 3); halves are rounded up. It is -1 where there is nobody."""
-    numerators, denominators = _find_median_ages(counts, places, where)
+    numerators, denominators = _find_median_ages(by_sex_and_age)
     some = np.maximum(denominators, 1)
     return np.where(denominators > 0, (20 * numerators + some) // (2 * some), -1)
 
 
-def _find_median_ages(counts: Counts, places: int, where: Where | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The median ages as fractions, both of the shape (places, 3); the denominator is 0 where there is nobody."""
-    chosen = np.ones(len(counts.cell), dtype=np.bool_)
-    for name, codes in (where or {}).items():
-        chosen &= np.isin(PERSONS.marginal(name).find(counts.cell), codes)
-    some = Counts(counts.number[chosen], counts.cell[chosen], counts.count[chosen])
-    by_sex = some.answer(PERSONS.marginal("sex * age"), 0, places).reshape(places, 2, OLDEST + 1)
+def _find_median_ages(by_sex_and_age: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """From persons by place, and by sex and year of age, the median ages as fractions, both of the shape (places, 3);
+    the denominator is 0 where there is nobody."""
+    by_sex = by_sex_and_age.reshape(-1, 2, OLDEST + 1)
     persons = np.concatenate([by_sex.sum(axis=1, keepdims=True), by_sex], axis=1)
     until = persons.cumsum(axis=2)
     total = until[..., -1]

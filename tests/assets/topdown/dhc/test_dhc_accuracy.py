@@ -10,7 +10,7 @@ from assets.topdown.dhc.accuracy import compare_answers
 from assets.topdown.dhc.measurements import Stored
 from mechanisms.topdown.dhc.allocation import UNIT_ALLOCATION
 from mechanisms.topdown.dhc.households import UNITS
-from mechanisms.topdown.dhc.levels import list_reads, plan_levels
+from mechanisms.topdown.dhc.levels import find_read, plan_levels
 from mechanisms.topdown.dhc.passes import UNIT_PLAN
 from mechanisms.topdown.schema import DETAILED, Counts
 from tests.mechanisms.topdown.dhc.country import count
@@ -23,10 +23,16 @@ def test_siblings_whose_parent_is_empty_are_not_compared() -> None:
     level = plan_levels(lower_levels(UNIT_ALLOCATION, 3), parents)[-1]
     exact = count(UNITS, np.array([0, 1]), np.array([0, 4]))
     above = Counts(np.zeros(2, np.int64), np.array([0, 4]), np.ones(2, np.int64))
+    (read,) = find_read(UNIT_PLAN, [level], parents[-1:], np.array([True, False]), True)
     rows = [
-        {"query": query, "number": place, "cells": cells, "answers": [3 + int(cell == 4 * place) for cell in cells]}
-        for query, first, last, cells in list_reads(UNIT_PLAN, level, np.zeros((4, 26), np.int64), parents[-1], above)
-        for place in range(first, last)
+        {
+            "query": query,
+            "number": place,
+            "cells": above.cell,
+            "answers": [3 + int(cell == 4 * place) for cell in (0, 4)],
+        }
+        for query, places in read.items()
+        for place in np.flatnonzero(places).tolist()
     ]
     assert [row["number"] for row in rows] == [0, 1]
     kinds = pa.schema(

@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,14 +26,13 @@ from assets.publication.withdrawal import withdraw
 from assets.topdown import histograms
 from assets.topdown.dhc import gates, levels
 from assets.topdown.dhc.intervals import read_shared
-from assets.topdown.dhc.measurements import list_measured, read_answers
+from assets.topdown.dhc.measurements import Batch, list_measured, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.recount import list_microdata
 from assets.topdown.release import SpineError
 from assets.topdown.spine import read_tree
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
-from mechanisms.topdown.dhc.levels import Listing
 from mechanisms.topdown.dhc.quarters import GROUPS
 from orchestration.components import DHC, Retabulation, TopDown
 from orchestration.components.dataset import Dataset
@@ -160,33 +160,36 @@ def test_the_published_answers_are_those_of_a_complete_draw_cell_by_cell(publish
         commitment = published.context.ledger.read().find_reservation(draw.draw_id).commitment  # type: ignore[union-attr]
         key = published.context.custody.open_key(draw.draw_id, published.release.custody, commitment)
         measured = {}
-        for batch in list_measured(session, published.release):
-            listing, exact = batch.listing, batch.exact
+        levels_and_histograms = product(published.release.levels, SCHEMAS)
+        for batch in chain.from_iterable(
+            list_measured(session, published.release, *each) for each in levels_and_histograms
+        ):
             stored = list(read_answers(session, published.release, batch))
             measured[batch.label] = len(stored)
-            small = [each for each in stored if count_cells(listing, each[0]) < MANY_CELLS]
+            small = [each for each in stored if count_cells(batch, each[0].query) < MANY_CELLS]
             assert small or not stored
-            for query, first, last, cells, answers in small[:2]:
-                complete = draw_completely(listing, query, key)[first:last]
-                whole = exact.answer(listing.schema.marginal(query), first, last)
-                assert np.array_equal((whole + complete)[:, cells], answers)
+            for asked, answers in small[:2]:
+                complete = draw_completely(batch, asked.query, key)
+                whole = complete + batch.exact.answer(batch.schema.marginal(asked.query), 0, len(complete))
+                for first, last, cells, own in asked.list_families():
+                    assert np.array_equal(whole[first:last, cells], answers[own].reshape(last - first, -1))
         assert not any(measured[histogram, "County"] for histogram in SCHEMAS), "an only child is not measured"
         assert all(measured[histogram, level] for histogram in SCHEMAS for level in ("State", "Block"))
 
 
-def draw_completely(listing: Listing, query: str, key: bytes) -> np.ndarray:
+def draw_completely(batch: Batch, query: str, key: bytes) -> np.ndarray:
     """The noise of all cells of all places, in one go."""
-    schema, level = listing.schema, listing.level
+    schema, level = batch.schema, batch.level
     places = len(level.runs)
     times = 2 if level.name == "State" else 1
     noise = {name: DiscreteGaussian(variance / times) for name, variance in level.variances.items()}
     drawn = NumberedNoise(f"DHC {schema.name} {level.name}", noise, key)
-    return drawn.at(query, np.arange(count_cells(listing, query))).reshape(places, -1)
+    return drawn.at(query, np.arange(count_cells(batch, query))).reshape(places, -1)
 
 
-def count_cells(listing: Listing, query: str) -> int:
+def count_cells(batch: Batch, query: str) -> int:
     """The cells of a query in all places of a level."""
-    return len(listing.level.runs) * listing.schema.marginal(query).size
+    return len(batch.level.runs) * batch.schema.marginal(query).size
 
 
 MANY_CELLS = 1_000_000

@@ -13,10 +13,8 @@ from mechanisms.topdown.dhc.tables import (
     DHC_TABLES,
     ITERATIONS,
     P_L_TABLES,
-    count_redistricting,
+    count_figures,
     find_median_ages,
-    find_population,
-    round_median_ages,
 )
 from mechanisms.topdown.schema import Counts, Schema
 from tests.mechanisms.topdown.dhc.country import count
@@ -155,8 +153,9 @@ def test_units_are_occupied_vacant_or_no_housing() -> None:
 
 def test_tables_of_the_redistricting_data_count_the_same_persons() -> None:
     counts, number, codes = draw(PERSONS, 300, 2)
-    assert [count_redistricting(name, counts, 2).shape[1] for name in P_L_TABLES] == [71, 73, 71, 73]
-    adults = count_redistricting("P11", counts, 2)
+    found = count_figures(P_L_TABLES, counts, 2)
+    assert [found[name].shape[1] for name in P_L_TABLES] == [71, 73, 71, 73]
+    adults = found["P11"]
     chosen = (codes["age"] >= 18) & (codes["hispanic"] == 1)
     assert adults[:, 1].tolist() == np.bincount(number[chosen], minlength=2).tolist()
 
@@ -172,10 +171,10 @@ def test_median_ages_lie_within_the_year_of_the_middle_person(ages: list[int], m
     counts = count(PERSONS, np.zeros(len(cells), dtype=np.int64), np.array(cells))
     ((both, men, women),) = find_median_ages(counts, 1)
     assert (men, women) == (median, Fraction(181, 2))
-    ((white, _, nobody),) = find_median_ages(counts, 1, find_population("A", PERSONS))
+    ((white, _, nobody),) = find_median_ages(counts, 1, "A")
     assert (white, nobody) == (median, None)
     tenths = [-1 if each is None else floor(10 * each + Fraction(1, 2)) for each in (both, men, women)]
-    assert round_median_ages(counts, 1).tolist() == [tenths]
+    assert count_figures(["P13"], counts, 1)["P13"].tolist() == [tenths]
     assert both is not None
     if median is not None:
         assert both >= median

@@ -1,0 +1,206 @@
+"""The own answers of a level to a query, of many siblings at a time, in compiled loops.
+
+Siblings are asked about the same cells. Their answers are in one array: place by place, and of a place, cell by cell.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mechanisms.topdown.dhc.counting import read_only
+from mechanisms.topdown.schema import Counts, Marginal
+
+Numbers = NDArray[np.int64]
+
+_AT_ONCE = 2**20
+"""So many answers, or those of some siblings to a query if they are more, are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Lists of marginal cells, ascending; one begins at each of the `starts` but the last, which ends the last one."""
+
+    starts: Numbers
+    cells: Numbers
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+
+def join_lists(lists: Sequence[Lists]) -> Lists:
+    """Lists one after the other."""
+    if len(lists) == 1:
+        return lists[0]
+    begun = np.cumsum([0, *(len(each.cells) for each in lists)])
+    starts = [each.starts[:-1] + begin for each, begin in zip(lists, begun, strict=False)]
+    return Lists(np.append(np.concatenate(starts), begun[-1]), np.concatenate([each.cells for each in lists]))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of some places of a level: all marginal cells of a list of each of several families.
+
+    Attributes:
+        first, last: shape (families,): the first of some siblings and the one after the last, in ascending order.
+        lists, of_family: the lists, and which of them is that of a family.
+    """
+
+    query: str
+    first: Numbers
+    last: Numbers
+    lists: Lists
+    of_family: Numbers
+
+    def cut(self) -> Iterator["Asked"]:
+        """The same in parts that are in memory at a time."""
+        ends = np.cumsum(self.sizes * (self.last - self.first))
+        runs = np.maximum(ends - 1, 0) // _AT_ONCE
+        for own in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(runs)) + 1):
+            if own.size:
+                yield Asked(self.query, self.first[own], self.last[own], self.lists, self.of_family[own])
+
+    @property
+    def sizes(self) -> Numbers:
+        """Shape (families,): the number of cells of each."""
+        return np.diff(self.lists.starts)[self.of_family]
+
+    @cached_property
+    def places(self) -> Numbers:
+        """All places, in order."""
+        children = self.last - self.first
+        within = np.arange(children.sum()) - np.repeat(np.cumsum(children) - children, children)
+        return np.repeat(self.first, children) + within
+
+    @cached_property
+    def ends(self) -> Numbers:
+        """Shape (places + 1,): where the answers of each place begin, and where those of the last one end."""
+        return np.append(0, np.cumsum(np.repeat(self.sizes, self.last - self.first)))
+
+    @property
+    def _of_place(self) -> Numbers:
+        return np.repeat(self.of_family, self.last - self.first)
+
+    def list_families(self) -> Iterator[tuple[int, int, Numbers, slice]]:
+        """By family: the first place and the one after the last, the cells, and where the answers are."""
+        lists = zip(self.lists.starts[self.of_family].tolist(), self.sizes.tolist(), strict=True)
+        begin = 0
+        for first, last, (start, size) in zip(self.first.tolist(), self.last.tolist(), lists, strict=True):
+            end = begin + (last - first) * size
+            yield first, last, self.lists.cells[start : start + size], slice(begin, end)
+            begin = end
+
+    def repeat_cells(self) -> Numbers:
+        """The marginal cell of each answer."""
+        cells = np.empty(self.ends[-1], dtype=np.int64)
+        _repeat(self.lists.starts, self.lists.cells, self._of_place, self.ends, cells)
+        return cells
+
+    def number(self, size: int, first: int) -> Numbers:
+        """The number of each answer among all of a query with so many cells, if places are counted from the first."""
+        return np.repeat((self.places + first) * size, np.diff(self.ends)) + self.repeat_cells()
+
+    def add_exact(self, marginal: Marginal, counts: Counts, answers: Numbers, sign: int = 1) -> None:
+        """Add the exact answers, or with the sign -1 subtract them."""
+        first, last = (np.searchsorted(counts.number, self.places + step) for step in (0, 1))
+        found = marginal.find(counts.cell)
+        lists = self.lists.starts, self.lists.cells, self._of_place
+        _add_exact(*lists, self.ends, first, last, found, read_only(counts.count), sign, answers)
+
+
+def list_cells(marginal: Marginal, counts: Counts, places: Numbers) -> Lists:
+    """For each of some places, the marginal cells that its counts add up to."""
+    first, last = (np.searchsorted(counts.number, places + step) for step in (0, 1))
+    cells = np.empty((last - first).sum(), dtype=np.int64)
+    starts = np.zeros(len(places) + 1, dtype=np.int64)
+    _list_cells(marginal.find(counts.cell), first, last, starts, cells)
+    return Lists(starts, cells[: starts[-1]])
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Answers that are stored: by place, ascending, where its cells and its answers begin and end in two arrays."""
+
+    place: Numbers
+    first_cell: Numbers
+    last_cell: Numbers
+    first_answer: Numbers
+    last_answer: Numbers
+    cells: NDArray[np.int32]
+    answers: NDArray[np.int32]
+
+    def find(self, place: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The cells of a place, and its answers."""
+        own = int(np.searchsorted(self.place, place))
+        return (
+            self.cells[self.first_cell[own] : self.last_cell[own]],
+            self.answers[self.first_answer[own] : self.last_answer[own]],
+        )
+
+    def pick(self, asked: Asked, *, whole: bool) -> Numbers | None:
+        """The answers that are asked for; None if one of them is not kept, or with `whole`, another one of a place."""
+        position = np.minimum(np.searchsorted(self.place, asked.places), max(0, len(self.place) - 1))
+        picked = np.empty(asked.ends[-1], dtype=np.int64)
+        if not len(position):
+            return picked
+        if not len(self.place) or np.any(self.place[position] != asked.places):
+            return None
+        bounds = self.first_cell, self.last_cell, self.first_answer, self.last_answer
+        bounds_of_places = np.array([bound[position] for bound in bounds], dtype=np.int64)
+        lists = asked.lists.starts, asked.lists.cells, asked._of_place
+        kept = read_only(self.cells), read_only(self.answers)
+        return picked if _pick(*lists, asked.ends, bounds_of_places, *kept, whole, picked) else None
+
+
+@njit(cache=True, nogil=True)
+def _list_cells(found, first, last, starts, cells):  # type: ignore[no-untyped-def]
+    end = 0
+    for place in range(len(first)):
+        previous = -1
+        for cell in np.sort(found[first[place] : last[place]]):
+            if cell != previous:
+                cells[end] = cell
+                end += 1
+                previous = cell
+        starts[place + 1] = end
+
+
+@njit(cache=True, nogil=True)
+def _repeat(starts, listed, of_place, ends, cells):  # type: ignore[no-untyped-def]
+    for place in range(len(of_place)):
+        own = starts[of_place[place]]
+        for position in range(ends[place], ends[place + 1]):
+            cells[position] = listed[own + position - ends[place]]
+
+
+@njit(cache=True, nogil=True)
+def _add_exact(starts, listed, of_place, ends, first, last, found, count, sign, answers):  # type: ignore[no-untyped-def]
+    for place in range(len(of_place)):
+        begin, end = starts[of_place[place]], starts[of_place[place] + 1]
+        for each in range(first[place], last[place]):
+            position = begin + np.searchsorted(listed[begin:end], found[each])
+            if position < end and listed[position] == found[each]:
+                answers[ends[place] + position - begin] += sign * count[each]
+
+
+@njit(cache=True, nogil=True)
+def _pick(starts, listed, of_place, ends, bounds, cells, answers, whole, picked):  # type: ignore[no-untyped-def]
+    """Cells of both are ascending, or the cell that is looked for is not found."""
+    for place in range(len(of_place)):
+        begin, end = starts[of_place[place]], starts[of_place[place] + 1]
+        first_cell, last_cell, first_answer, last_answer = bounds[:, place]
+        kept = last_cell - first_cell
+        if kept != last_answer - first_answer or kept < end - begin or (whole and kept > end - begin):
+            return False
+        own = 0
+        for position in range(begin, end):
+            while own < kept and cells[first_cell + own] != listed[position]:
+                own += 1
+            if own == kept:
+                return False
+            picked[ends[place] + position - begin] = answers[first_answer + own]
+            own += 1
+    return True
