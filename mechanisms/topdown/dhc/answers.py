@@ -81,7 +81,8 @@ class Asked:
         return np.append(0, np.cumsum(np.repeat(self.sizes, self.last - self.first)))
 
     @property
-    def _of_place(self) -> Numbers:
+    def of_place(self) -> Numbers:
+        """The list of each place."""
         return np.repeat(self.of_family, self.last - self.first)
 
     def list_families(self) -> Iterator[tuple[int, int, Numbers, slice]]:
@@ -96,7 +97,7 @@ class Asked:
     def repeat_cells(self) -> Numbers:
         """The marginal cell of each answer."""
         cells = np.empty(self.ends[-1], dtype=np.int64)
-        _repeat(self.lists.starts, self.lists.cells, self._of_place, self.ends, cells)
+        _repeat(self.lists.starts, self.lists.cells, self.of_place, self.ends, cells)
         return cells
 
     def number(self, size: int, first: int) -> Numbers:
@@ -107,7 +108,7 @@ class Asked:
         """Add the exact answers, or with the sign -1 subtract them."""
         first, last = (np.searchsorted(counts.number, self.places + step) for step in (0, 1))
         found = marginal.find(counts.cell)
-        lists = self.lists.starts, self.lists.cells, self._of_place
+        lists = self.lists.starts, self.lists.cells, self.of_place
         _add_exact(*lists, self.ends, first, last, found, read_only(counts.count), sign, answers)
 
 
@@ -149,10 +150,10 @@ class Kept:
         if not len(self.place) or np.any(self.place[position] != asked.places):
             return None
         bounds = self.first_cell, self.last_cell, self.first_answer, self.last_answer
-        bounds_of_places = np.array([bound[position] for bound in bounds], dtype=np.int64)
-        lists = asked.lists.starts, asked.lists.cells, asked._of_place
+        boundsof_places = np.array([bound[position] for bound in bounds], dtype=np.int64)
+        lists = asked.lists.starts, asked.lists.cells, asked.of_place
         kept = read_only(self.cells), read_only(self.answers)
-        return picked if _pick(*lists, asked.ends, bounds_of_places, *kept, whole, picked) else None
+        return picked if _pick(*lists, asked.ends, boundsof_places, *kept, whole, picked) else None
 
 
 @njit(cache=True, nogil=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from mechanisms.topdown.schema import Counts, Schema
@@ -71,13 +70,16 @@ class Tally:
     def count(self, counts: Counts, places: int) -> Iterator[tuple[int, int, Numbers]]:
         """Of some places at a time: the first, the one after the last, and the figures of all tables, shape (places,
         figures)."""
+        # What only names tables does not wait for numba.
+        from mechanisms.topdown.dhc.kernels import tally
+
         step = max(1, _FIGURES_AT_A_TIME // self.cells[-1])
         for first in range(0, places, step):
             last = min(first + step, places)
             own = slice(*np.searchsorted(counts.number, [first, last]))
             figures = np.zeros((last - first, self.cells[-1]), dtype=np.int64)
             columns = counts.number[own] - first, read_only(counts.cell[own]), read_only(counts.count[own])
-            _tally(columns, self._plan, figures)
+            tally(columns, self._plan, figures)
             yield first, last, figures
 
 
@@ -86,22 +88,3 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-@njit(cache=True, nogil=True)
-def _tally(columns, plan, figures):  # type: ignore[no-untyped-def]
-    number, cell, count = columns
-    steps, first, of_table, offsets, attributes, added, starts, counting = plan
-    codes = np.empty(len(steps), dtype=np.int64)
-    for each in range(len(cell)):
-        rest = cell[each]
-        for attribute in range(len(steps)):
-            codes[attribute] = rest // steps[attribute]
-            rest -= codes[attribute] * steps[attribute]
-        of_place = figures[number[each]]
-        for table in range(len(first)):
-            leaf = first[table]
-            for entry in range(of_table[table], of_table[table + 1]):
-                leaf += added[offsets[entry] + codes[attributes[entry]]]
-            for position in range(starts[leaf], starts[leaf + 1]):
-                of_place[counting[position]] += count[each]
