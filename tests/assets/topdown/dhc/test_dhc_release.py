@@ -307,7 +307,7 @@ def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(published: 
     assert killed.again == 1, "the county alone"
     with published.opened() as connection:
         account = [name for name, *_ in connection.execute("DESCRIBE level_state_made").fetchall()]
-        assert account == ["draw_id", "above", "read", "content", "places", "gap", "violation"], (
+        assert account == ["draw_id", "above", "answers", "content", "places", "gap", "violation"], (
             "no time: of exact counts"
         )
         assert connection.execute("FROM level_state ORDER BY ALL").fetchall() == killed.level
