@@ -16,7 +16,7 @@ from mechanisms.pair_swapping.pairing import Households, Places, swap_pairs
 from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.row_digests import sum_of_digests
 from mechanisms.row_texts import write_lines
-from mechanisms.sampling.goodness import bin_draws
+from mechanisms.sampling.goodness import bin_answers, bin_draws
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, count_cells, permute
@@ -44,8 +44,9 @@ from mechanisms.topdown.schema import DETAILED, PERSONS, Counts
 
 def compile_kernels() -> None:
     stream = RandomStream(bytes(32), "compilation")
-    bin_draws(DiscreteGaussian(Fraction(1)).sample(2, stream), DiscreteGaussian(Fraction(1)))
     zeros, codes, ones = np.zeros(2, dtype=np.int32), np.arange(2, dtype=np.int32), np.ones(2, dtype=np.int64)
+    bin_draws(DiscreteGaussian(Fraction(1)).sample(2, stream), DiscreteGaussian(Fraction(1)))
+    bin_answers(zeros, ones, ones, DiscreteGaussian(Fraction(1)))
     permute(Contingency(stratum=zeros, holding=codes, swap=codes, count=ones), Fraction(1, 2), stream)
     count_cells(ones.copy())
     swap_pairs(Households(codes, zeros, codes, Places(np.zeros((4, 2), dtype=np.int32))), Fraction(1), stream)

@@ -34,7 +34,7 @@ from assets.topdown.release import TopDownRelease
 from assets.topdown.spine import read_codes, stage_ancestry
 from assets.topdown.sums import SCHEMA as SUMS_SCHEMA
 from assets.topdown.sums import SUMS, Adding, Summed, SumsAccount, find_summed
-from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
+from mechanisms.sampling.goodness import BinCounts, bin_answers, find_misfits
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import Counts
@@ -129,8 +129,8 @@ def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[st
                 digests.add(answers)
                 for stream, noisy in answers.items():
                     query = stream.measured
-                    noise = noisy - counted.exact.answer(query.marginal, first, last)
-                    of_batch = bin_draws(noise.ravel(), query.noise)
+                    exact = counted.exact.locate(query.marginal, first, last)
+                    of_batch = bin_answers(noisy.ravel(), *exact, query.noise)
                     bins[query.label] = bins[query.label] + of_batch if query.label in bins else of_batch
         return bins, digests.by_label()
 

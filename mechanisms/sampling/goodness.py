@@ -60,9 +60,23 @@ def bin_draws(values: NDArray[np.int64], distribution: Distribution) -> BinCount
     from mechanisms.sampling.kernels import count_by_bin
 
     edges, probabilities = _cut(distribution)
-    observed = count_by_bin(values, edges, BINS)
+    observed = count_by_bin(values, edges)
     beyond = np.count_nonzero(np.abs(values) > distribution.cap) if isinstance(distribution, CappedLaplace) else 0
     return BinCounts(observed.astype(np.float64), len(values) * probabilities, int(beyond))
+
+
+def bin_answers(
+    noisy: NDArray[np.int32], positions: NDArray[np.int64], counts: NDArray[np.int64], distribution: DiscreteGaussian
+) -> BinCounts:
+    """As `bin_draws`, of the noise of answers. The exact answers are the sums of counts at these positions of `noisy`,
+    and 0 at all others."""
+    from mechanisms.sampling.kernels import count_differences_by_bin
+
+    edges, probabilities = _cut(distribution)
+    # Integers of one type are compared several at a time.
+    own = noisy.dtype if np.array_equal(edges, edges.astype(noisy.dtype)) else edges.dtype
+    observed = count_differences_by_bin(noisy.astype(own, copy=False), positions, counts, edges.astype(own))
+    return BinCounts(observed.astype(np.float64), len(noisy) * probabilities)
 
 
 def find_misfits(draws: Mapping[str, BinCounts]) -> list[str]:

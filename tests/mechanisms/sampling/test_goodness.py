@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2
 
 from mechanisms.sampling import goodness
-from mechanisms.sampling.goodness import FALSE_ALARM, Fit, bin_draws, find_misfits, fit
+from mechanisms.sampling.goodness import FALSE_ALARM, Fit, bin_answers, bin_draws, find_misfits, fit
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 
@@ -49,6 +49,23 @@ def test_the_bins_of_wide_noise_are_those_of_its_table(
     goodness._cut.cache_clear()
     assert np.array_equal(wide.observed, tabulated.observed)
     assert np.abs(wide.expected - tabulated.expected).max() < 3e-8 * len(values) + len(values) / 2**17
+
+
+@pytest.mark.parametrize("variance", [92_402, 10**20])
+def test_the_noise_of_answers_is_binned_as_the_differences_of_exact_and_noisy_ones(variance: int) -> None:
+    """Also of answers that several counts add up to, that differ by zero, and beyond whose integers the edges are."""
+    noise, random = DiscreteGaussian(Fraction(variance)), np.random.default_rng(33)
+    positions, counts = random.integers(0, 5_000, 3_000), random.integers(1, 900, 3_000)
+    positions[:2], counts[:2] = 4_999, [7, -7]
+    exact = np.zeros(9_000, dtype=np.int64)
+    np.add.at(exact, positions, counts)
+    noisy = (exact + np.rint(random.normal(0, 300, exact.size)).astype(np.int64)).astype(np.int32)
+    noisy[:2] = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+    found, due = bin_answers(noisy, positions, counts, noise), bin_draws(noisy - exact, noise)
+    edges, _ = goodness._cut(noise)
+    assert np.array_equal(due.observed, np.bincount(np.searchsorted(edges, noisy - exact), minlength=10))
+    assert np.array_equal(found.observed, due.observed)
+    assert np.array_equal(found.expected, due.expected)
 
 
 @pytest.mark.parametrize("wrong", ["no noise", "one sign", "half the scale", "shifted", "another distribution"])
