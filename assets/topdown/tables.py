@@ -5,7 +5,7 @@ cells, which decode the measurements. `mechanisms.topdown.schema` defines the hi
 `mechanisms.topdown.redistricting` what each cell of a redistricting table counts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import pairwise
 
@@ -68,8 +68,7 @@ ATTRIBUTE_WORDS = {
 
 PLACES = 18
 PLACES_AT_A_TIME = 100_000
-"""The places whose redistricting tables are made at a time, because DuckDB does not spill what a pivot needs: about two
-kilobytes for a place."""
+"""The places whose redistricting tables are in memory at a time, with about two kilobytes each."""
 
 PLACES_SHOWN = 2
 """How many places of the second level the asset's page shows beside the root."""
@@ -201,24 +200,30 @@ def _count_tables(
     named = release.dataset.place_names
     rows = pa.table({"geoid": list(named), "name": list(named.values())}, schema=_PLACE_NAMES)
     place_names = session.register("place_names", rows)
+    names = {"spine": release.public(SPINE), "places": places, "names": place_names}
+
+    def list_rows(table: RedistrictingTable) -> Iterator[pa.Table]:
+        for piece in pieces:
+            described = session.arrow("topdown/places_tabulated", piece, **names)
+            counted = session.arrow("topdown/counts_tabulated", piece, counts=counts[table.schema.name], places=places)
+            yield _add_cells(table, described, counted)
+
     recipes: dict[str, Recipe] = {}
     for table in tables:
-        cells = np.flatnonzero(table.leaf_of >= 0)
-        leaves = pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
-        recipes[table.name] = (
-            "topdown/redistricting",
-            pieces,
-            {
-                "counts": counts[table.schema.name],
-                "spine": release.public(SPINE),
-                "places": places,
-                "names": place_names,
-                "leaf_of": session.register(f"leaves_of_{table.name}", leaves),
-                "leaves": len(table.leaves),
-                "cells": [(cell.name, table.parts(cell)) for cell in table.cells],
-            },
-        )
+        values, rows = session.register_in_turn(f"rows_of_{table.name}", list_rows(table))
+        recipes[table.name] = ("warehouse/all", values, {"source": rows})
     return recipes
+
+
+def _add_cells(table: RedistrictingTable, places: pa.Table, counted: pa.Table) -> pa.Table:
+    """Places with the cells of a table, from counts by position of the place and by cell of the histogram."""
+    position, cell, count = (counted[name].to_numpy() for name in ("position", "cell", "count"))
+    leaf, leaves = table.leaf_of[cell], np.zeros((len(table.leaves), len(places)), dtype=np.int64)
+    is_counted = leaf >= 0
+    np.add.at(leaves, (leaf[is_counted], position[is_counted]), count[is_counted])
+    for each in table.cells:
+        places = places.append_column(each.name, pa.array(leaves[list(table.parts(each))].sum(axis=0)))
+    return places
 
 
 def exact_products(release: TopDownRelease) -> tuple[str, ...]:
