@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import dagster as dg
@@ -177,5 +178,7 @@ def _define(case: Case) -> Iterator[dg.Definitions]:
 
 
 @dg.definitions
+@cache
 def defs() -> dg.Definitions:
+    """Dagster asks for them several times, and gets the same ones, as from `orchestration.datasets`."""
     return dg.Definitions.merge(*_define(Case(**json.loads(os.environ[CASE]))))

@@ -194,8 +194,9 @@ class _Group:
         Raises ValueError if DuckDB takes other rows for those of the group, as forged statistics of a table could make
         it do.
         """
-        bound = {f"value_{number}": value for number, value in enumerate(self.values)}
-        names = {"table": table, "columns": [*columns, *self.columns], "group": self.columns, "order": order}
+        bound = {f"value_{number}": value for number, value in enumerate(self.values) if value is not None}
+        group_by = list(zip(self.columns, self.values, strict=True))
+        names = {"table": table, "columns": [*columns, *self.columns], "group": group_by, "order": order}
         for batch in session.batches("publication/rows_of_group", rows, bound, **names):
             own, group = batch.columns[: len(columns)], batch.columns[len(columns) :]
             for column, value in zip(group, self.values, strict=True):
@@ -209,28 +210,41 @@ _WHOLE = _Group()
 
 def _is_in_order(session: Session, table: Table, group: _Group, columns: Sequence[PublishedColumn]) -> bool:
     """Whether the rows of a group are stored in strict order of some columns, without NULL in them."""
-    if not session.compute_once(("keeps order", table), lambda: session.keeps_order(table)):
+    if not _keeps_order(session, table):
         return False
-    totals = {column.total for column in columns if column.total}
-    names = [name for column in columns for name in (column.total, column.name) if name]
-    before: pa.RecordBatch | None = None
+    names, before = _name_keys(columns), None
     for batch in group.read(session, table, names, ROWS_HASHED):
-        if any(column.null_count for column in batch.columns):
-            return False
-        rows = batch if before is None else pa.concat_batches([before, batch])
-        first, second = rows.slice(0, len(rows) - 1), rows.slice(1)
-        less, equal = np.zeros(len(first), dtype=bool), np.ones(len(first), dtype=bool)
-        for name, one, other in zip(names, first.columns, second.columns, strict=True):
-            # Totals come first.
-            one, other = (other, one) if name in totals else (one, other)
-            if pa.types.is_boolean(one.type):
-                one, other = one.cast(pa.int8()), other.cast(pa.int8())
-            less |= equal & pc.less(one, other).to_numpy(zero_copy_only=False)
-            equal &= pc.equal(one, other).to_numpy(zero_copy_only=False)
-        if not less.all():
+        if not _ascends(before, batch, columns):
             return False
         before = batch.slice(len(batch) - 1)
     return True
+
+
+def _name_keys(columns: Sequence[PublishedColumn]) -> list[str]:
+    return [name for column in columns for name in (column.total, column.name) if name]
+
+
+def _keeps_order(session: Session, table: Table) -> bool:
+    return session.compute_once(("keeps order", table), lambda: session.keeps_order(table))
+
+
+def _ascends(before: pa.RecordBatch | None, batch: pa.RecordBatch, columns: Sequence[PublishedColumn]) -> bool:
+    """Whether rows, after the last row of those before, are in strict order of some columns, without NULL in them."""
+    totals = {column.total for column in columns if column.total}
+    batch = batch.select(_name_keys(columns))
+    if any(column.null_count for column in batch.columns):
+        return False
+    rows = batch if before is None else pa.concat_batches([before.select(batch.schema.names), batch])
+    first, second = rows.slice(0, len(rows) - 1), rows.slice(1)
+    less, equal = np.zeros(len(first), dtype=bool), np.ones(len(first), dtype=bool)
+    for name, one, other in zip(batch.schema.names, first.columns, second.columns, strict=True):
+        # Totals come first.
+        one, other = (other, one) if name in totals else (one, other)
+        if pa.types.is_boolean(one.type):
+            one, other = one.cast(pa.int8()), other.cast(pa.int8())
+        less |= equal & pc.less(one, other).to_numpy(zero_copy_only=False)
+        equal &= pc.equal(one, other).to_numpy(zero_copy_only=False)
+    return bool(less.all())
 
 
 def _sort_keys(columns: Sequence[PublishedColumn]) -> list[tuple[str, str]]:
@@ -409,35 +423,52 @@ def _parquet_columns(session: Session, published: PublishedTable) -> list[str | 
 def _write_lists(session: Session, folder: Path, published: PublishedTable, rows: int) -> DataFile:
     """Write a table with lists, ordered by its primary key, without having more than a few row groups in memory.
 
-    Rows that differ only in the key's last column are a group. Groups that are stored in order, as they are unless
-    somebody copied the table, are read as they are stored: lists take long to sort.
+    Rows that differ only in the key's last column are a group. Groups are read as they are stored, because lists take
+    long to sort; if one of them turns out not to be in order, as after somebody copied the table, all are sorted.
     """
     path = folder / f"{published.name}.parquet"
-    columns = _parquet_columns(session, published)
-    *grouped, last = published.primary_key
-    lists = [column.name for column in published.columns if column.type == LIST]
-    schema = session.arrow(_NO_ROWS, table=published.table, columns=columns).schema
+    *grouped, _ = published.primary_key
     groups = [_WHOLE]
     if grouped:
         values = session.rows(_GROUPS, {"most": None}, table=published.table, columns=grouped)
         groups = [_Group(grouped, own) for own in values]
-    last_column = [column for column in published.columns if column.name == last]
+    written = _write_groups(session, path, published, groups) if _keeps_order(session, published.table) else None
+    if written is None:
+        written = _write_groups(session, path, published, groups, is_sorted=True)
+    if written != rows:
+        raise ValueError(f"product {published.name}: {written or 0:,} of {rows:,} rows were written")
+    return describe_file(published, path, rows, None)
+
+
+def _write_groups(
+    session: Session, path: Path, published: PublishedTable, groups: Sequence[_Group], *, is_sorted: bool = False
+) -> int | None:
+    """Write groups of rows of a table with lists, as they are stored or sorted by the last column of the primary key.
+
+    Returns the number of rows; None if stored rows are not in strict order of that column.
+    """
+    columns, last = _parquet_columns(session, published), published.primary_key[-1]
+    lists = [column.name for column in published.columns if column.type == LIST]
+    key = [column for column in published.columns if column.name == last]
+    schema = session.arrow(_NO_ROWS, table=published.table, columns=columns).schema
     written = 0
     with _writer(path, schema, lists) as writer, ThreadPoolExecutor(1) as writing:
+        under_way = deque[Future[None]]()
         for group in groups:
-            in_order = _is_in_order(session, published.table, group, last_column)
-            under_way = deque[Future[None]]()
-            batches = group.read(session, published.table, columns, _ROWS_READ, [] if in_order else [last])
+            batches = group.read(session, published.table, columns, _ROWS_READ, [last] if is_sorted else [])
+            before: pa.RecordBatch | None = None
             for rows_together in _row_groups(batches, lists):
+                (keys,) = rows_together.select([last]).combine_chunks().to_batches()
+                if not is_sorted and not _ascends(before, keys, key):
+                    return None
+                before = keys.slice(len(keys) - 1)
                 under_way.append(writing.submit(writer.write_table, rows_together))
                 written += rows_together.num_rows
                 if len(under_way) > 1:
                     under_way.popleft().result()
             for future in under_way:
                 future.result()
-    if written != rows:
-        raise ValueError(f"product {published.name}: {written:,} of {rows:,} rows were written")
-    return describe_file(published, path, rows, None)
+    return written
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], lists: Sequence[str]) -> Iterator[pa.Table]:
