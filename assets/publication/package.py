@@ -253,18 +253,20 @@ def _sort_keys(columns: Sequence[PublishedColumn]) -> list[tuple[str, str]]:
 
 def _write_rows(session: Session, folder: Path, published: PublishedTable, rows: int) -> Iterator[DataFile]:
     """Write a table as CSV and as Parquet. DuckDB sorts many rows on disk, so those in order are not sorted; few are
-    sorted in less time than they take through Arrow."""
-    groups = _find_groups(session, published) if rows > _FEW_ROWS else None
+    sorted in less time than they take through Arrow, unless they have many columns."""
+    is_large, is_wide = rows > _FEW_ROWS, len(published.columns) >= _MANY_COLUMNS
+    groups = _find_groups(session, published) if is_large or is_wide else None
     missing = _missing_marker(session, published)
     if published.numbers:
         yield from _write_numbers(session, folder, published, groups, rows, missing)
         return
-    order = () if groups else _order_rows(session, published, rows)
     for marker in (missing, None):
+        # Parquet row groups would end where those of storage do.
+        is_direct = groups == [_WHOLE] and marker is not None
+        order = () if groups and (is_large or is_direct) else _order_rows(session, published, rows)
         with session.open_sibling() as reading:
             source = published.source
-            # Parquet row groups would end where those of storage do.
-            if groups and (groups != [_WHOLE] or marker is None):
+            if groups and not order and not is_direct:
                 columns = [column.name for column in published.columns]
                 source = session.register("rows", _read_groups(reading, published, groups, columns))
             yield _write_file(session, folder, published, source, order, rows, marker)
@@ -556,7 +558,7 @@ def _missing_marker(session: Session, published: PublishedTable) -> str:
     """A text for missing values that occurs in no text column: CSV readers treat "" as an empty field."""
     texts = [column.name for column in published.columns if column.type == "string"]
     marker = ""
-    while session.row("publication/count_text", {"text": marker}, table=published.table, columns=texts)[0]:
+    while texts and session.row("publication/count_text", {"text": marker}, table=published.table, columns=texts)[0]:
         marker = f"{marker}_" if marker else "NULL"
     return marker
 

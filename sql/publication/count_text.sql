@@ -1,3 +1,4 @@
 SELECT count(*)
 FROM {{ table }}
-WHERE list_contains([{{ columns | ids }}]::VARCHAR[], $text)
+WHERE {% for name in columns %}{% if not loop.first %} OR {% endif %}{{ name | id }} = $text{% endfor %}
+
