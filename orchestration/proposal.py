@@ -486,13 +486,19 @@ def propose_suppression(dataset: DatasetDeclaration, name: str) -> Proposal:
         )
     words = title_columns(found.columns)
     tables = {"_by_".join(reversed(variables)): variables} | {column: [column] for column in variables}
+
+    def describe(named: Sequence[str]) -> str:
+        places = [column for column in named if column in found.places]
+        others = [column for column in named if column not in found.places]
+        kinds = {"geography": places, "dimensions": others}
+        return "".join(f"      {kind}: {_list(columns)}\n" for kind, columns in kinds.items() if columns)
+
     products = "".join(
         f"""\
     - name: {propose_name(table)}
       title: {_quote(propose_title(" by ".join(words[column] for column in reversed(named))))}
       of: {found.counted}
-      dimensions: {_list(named)}
-"""
+{describe(named)}"""
         for table, named in tables.items()
     )
     return Proposal(

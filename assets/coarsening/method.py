@@ -36,6 +36,9 @@ PROSE = Prose(Path(__file__).with_name("statement.md"))
 
 COUNT = PublishedColumn("count", "integer", "Number of records")
 
+REST = "the rest of the place above"
+"""What an empty place stands for."""
+
 Context = ReleaseContext[CoarseningRelease]
 
 
@@ -168,10 +171,9 @@ class Coarsening(UnperturbedCounts[CoarseningRelease]):
         )
 
     def _describe(self, names: Sequence[str]) -> list[PublishedColumn]:
+        places = self.release.design.geography
         columns = [describe_column(name, self.release.variables[name]) for name in names]
-        return [
-            replace(one, required=one.required and one.name not in self.release.design.geography) for one in columns
-        ]
+        return [replace(one, required=False, empty=REST) if one.name in places else one for one in columns]
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         design = self.release.design

@@ -582,6 +582,7 @@ def _resource(published: PublishedTable, file: DataFile) -> dict[str, Any]:
         "title": published.title,
         "description": published.description,
         **({"interval": {"confidence": CONFIDENCE, "method": published.interval}} if published.interval else {}),
+        **({"geography": list(published.geography)} if published.geography else {}),
         "path": file.path,
         "format": _PARQUET_FORMAT if file.format == "parquet" else file.format,
         "bytes": file.bytes,
@@ -590,7 +591,7 @@ def _resource(published: PublishedTable, file: DataFile) -> dict[str, Any]:
     described |= {"$schema": f"{_PROFILES}/dataresource.json", "mediatype": _MEDIA_TYPES[file.format]}
     if file.format != "csv":
         described |= {"name": f"{file.product}-{file.format}"}
-        return described | ({"schema": _schema(published)} if published.has_lists else {})
+        return described | ({"schema": _schema(published, file.missing)} if published.has_lists else {})
     return described | {
         "name": file.product,
         "type": "table",
@@ -602,18 +603,18 @@ def _resource(published: PublishedTable, file: DataFile) -> dict[str, Any]:
             "doubleQuote": True,
             "header": True,
         },
-        "schema": _schema(published) | {"missingValues": [file.missing]},
+        "schema": _schema(published, file.missing) | {"missingValues": [file.missing]},
     }
 
 
-def _schema(published: PublishedTable) -> dict[str, Any]:
+def _schema(published: PublishedTable, missing: str | None) -> dict[str, Any]:
     return {
-        "fields": [_field(column) for column in published.columns],
+        "fields": [_field(column, missing) for column in published.columns],
         "primaryKey": list(published.primary_key),
     }
 
 
-def _field(column: PublishedColumn) -> dict[str, Any]:
+def _field(column: PublishedColumn, missing: str | None) -> dict[str, Any]:
     described: dict[str, Any] = {"name": column.name, "type": FIELD_TYPES[column.type][0]}
     if column.type == LIST:
         described["arrayItem"] = {"type": "integer"}
@@ -621,6 +622,8 @@ def _field(column: PublishedColumn) -> dict[str, Any]:
         described["title"] = column.title
     if column.description:
         described["description"] = column.description
+    if column.empty and missing is not None:
+        described["missingValues"] = [{"value": missing, "label": column.empty}]
     constraints: dict[str, Any] = {"required": True} if column.required else {}
     if column.values:
         constraints["enum"] = [_plain(value) for value in column.values]

@@ -82,6 +82,7 @@ class PublishedColumn:
         unit: what its figures count or add up, such as households; "" if it has no figures.
         error_of: the column of figures whose error or bias it has, in the same unit; "" if it has none.
         names: the column whose codes it puts into words; "" if it does not.
+        empty: what an empty value stands for, in words; "" for no value.
     """
 
     name: str
@@ -94,6 +95,7 @@ class PublishedColumn:
     unit: str = ""
     error_of: str = ""
     names: str = ""
+    empty: str = ""
 
     @property
     def has_figures(self) -> bool:

@@ -239,6 +239,7 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
             self.release.public(product.table),
             (*columns, count, *total, PublishedColumn(SUPPRESSED, "boolean", "Whether the count is not published")),
             tuple(sorted(product.columns)),
+            geography=tuple(product.geography),
         )
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:

@@ -39,7 +39,8 @@ _NAMED_BY = {"region_id": "region", "geoid": "name", "iteration_code": "iteratio
 """By column of codes, the column that has their names in words."""
 _LEVELS = {"region_id": "region_type", "geoid": "level"}
 """By column of places, the column with the level of a place."""
-_COUNT = "count"
+_COUNTS = ("count", TOTAL)
+"""The columns of a count, and of a total of a magnitude."""
 _MOST_COLUMNS = 8
 """Tables that are identified by more columns than this are for computing, and shown as lists."""
 _BOUND = Fragment("value_")
@@ -76,7 +77,7 @@ class Product:
         level: the column with the level of a place; "" if there is none.
         place, groups: the columns that identify the place and the group of a row.
         wide: the columns of numbers, if a row has the numbers of several groups side by side.
-        numbers: the columns of numbers of a long table: the four of the convention, or the count.
+        numbers: the columns of numbers of a long table: the four of the convention, or the count and the total.
         interval: the method of the errors; "" if the dictionary names none.
         linear: the file with the linear estimates of its numbers and their intervals; None if there is none.
     """
@@ -101,9 +102,14 @@ class Product:
         return ESTIMATE in self.numbers
 
     @property
+    def choices(self) -> tuple[str, ...]:
+        """The columns of numbers to choose from."""
+        return self.wide or (self.numbers[:1] if self.has_errors else self.numbers)
+
+    @property
     def is_counted(self) -> bool:
         """Whether it has numbers about places, and is not a list of something else."""
-        return bool(self.place and (self.numbers or self.wide))
+        return bool(self.place and self.choices)
 
     def find_total_flag(self, group: str) -> str:
         """The column that marks totals over a group; "" if there are none."""
@@ -152,18 +158,19 @@ class Product:
         """The places among rows with the given values: their codes joined by /, each with a name of its own."""
         columns = [*self.place, *self.find_names(self.place)]
         rows = self._list_values(columns, {**equal, **self.exclude_totals(self.place)})
-        coded = [row for row in rows if None not in [row[column] for column in self.place]]
+        unknown = {column for column in self.place if NO_VALUE not in self.fields[column].labels}
+        coded = [row for row in rows if None not in [row[column] for column in unknown]]
         return distinguish({self.code_place(row): self.name_place(row) for row in coded})
 
     def code_place(self, row: Mapping[str, Any]) -> str:
-        return "/".join(str(row[column]) for column in self.place)
+        return "/".join(as_option(row[column]) for column in self.place)
 
     def name_place(self, row: Mapping[str, Any]) -> str:
         parts = []
         for code in self.place:
             name, field = row.get(_NAMED_BY.get(code, "")), self.fields[code]
             label = str(name or self.label(code, row[code]))
-            alone = name or field.labels or len(self.place) == 1
+            alone = name or as_option(row[code]) in field.labels or len(self.place) == 1
             parts.append(label if alone else f"{field.words} {label}")
         return ", ".join(parts)
 
@@ -180,7 +187,11 @@ class Product:
         return self._ask("explorer/rows", most, list(columns), equal, source)
 
     def read_first(self, most: int) -> list[dict[str, Any]]:
-        return self._ask(_FIRST, most, (), {})
+        """Its first rows, in which words stand for empty values."""
+        rows = self._ask(_FIRST, most, (), {})
+        return [
+            {name: self.label(name, None) if value is None else value for name, value in row.items()} for row in rows
+        ]
 
     def _list_values(self, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
         return self._ask("explorer/values", MOST_VALUES, columns, equal)
@@ -270,7 +281,11 @@ def _read_product(release: str, folder: Path, name: str, resources: Sequence[Map
     schema = described.get("schema", {})
     fields = {field.name: field for field in map(_read_field, schema.get("fields", ()))}
     files = tuple(folder / resource["path"] for resource in resources)
+    geography = tuple(column for column in described.get("geography", ()) if column in fields)
     key = [column for column in schema.get("primaryKey", ()) if column in fields]
+    if geography and not key:
+        # The place may be empty, which no column of a primary key is.
+        key = [column for column in fields if column not in _COUNTS]
     place = tuple(code for code in _LEVELS if code in fields)[:1]
     level = _LEVELS[place[0]] if place and _LEVELS[place[0]] in fields else ""
     identifying = [column for column in key if fields[column].type != "boolean"]
@@ -279,9 +294,10 @@ def _read_product(release: str, folder: Path, name: str, resources: Sequence[Map
         identifying = [
             column for column in fields if f"{column}_total" in fields or (column not in key and fields[column].labels)
         ]
-    place = place or _guess_place(fields, identifying)
+    place = place or geography or _guess_place(fields, identifying)
     numbers = tuple(column for column in ERRORS if column in fields) if ESTIMATE in fields else ()
-    numbers = numbers or ((_COUNT,) if _COUNT in fields and len(identifying) <= _MOST_COLUMNS else ())
+    if not numbers and _COUNTS[0] in fields and len(identifying) <= _MOST_COLUMNS:
+        numbers = tuple(column for column in _COUNTS if column in fields)
     integers = (field.name for field in fields.values() if field.type == "integer")
     return Product(
         release=release,
@@ -304,6 +320,8 @@ def _read_field(described: Mapping[str, Any]) -> Field:
     labels = {str(value): str(value) for value in described.get("constraints", {}).get("enum", ())}
     for category in described.get("categories", ()):
         labels[str(category["value"])] = join_levels(str(category["label"]))
+    for missing in described.get("missingValues", ()):
+        labels[NO_VALUE] = str(missing["label"])
     title, description = described.get("title", ""), described.get("description", "")
     return Field(described["name"], described.get("type", "string"), title, description, labels)
 

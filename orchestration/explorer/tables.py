@@ -16,6 +16,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from assets.release.published import SUPPRESSED
 from orchestration.explorer.display import (
     COLORS,
     choose,
@@ -150,12 +151,12 @@ def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: d
     views = list(_VIEWS)
     first = read_link("view", views, RANKED)
     link["view"] = view = st.radio("View", views, views.index(first), horizontal=True, key=f"{scope}view")
-    if product.wide:
-        columns = {column: join_levels(product.fields[column].description) or column for column in product.wide}
+    number, title = product.choices[0], product.title
+    if len(product.choices) > 1:
+        fields = [product.fields[column] for column in product.choices]
+        columns = {each.name: (product.wide and join_levels(each.description)) or each.words for each in fields}
         number = choose("What is counted", columns, link, "number", scope)
         title = f"{product.title}: {columns[number]}"
-    else:
-        number, title = product.numbers[0], product.title
     varying = ""
     if view in (PLACE, TWO) and product.groups:
         words = {group: product.fields[group].words for group in product.groups}
@@ -186,6 +187,8 @@ def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: d
         picture.caption(_OF_LINEAR)
     else:
         picture.caption("No error is published for the numbers of this table: they are counts of the published data.")
+    if SUPPRESSED in product.fields:
+        picture.caption("Suppressed numbers are not published, and are left out here.")
     with places:
         _VIEWS[view](Choice(picture, product, scope, link, number, equal, varying, greatest, by_error, title))
 

@@ -117,6 +117,26 @@ def test_a_table_is_understood_from_its_dictionary(published: Path) -> None:
     assert [row["estimate"] for row in totals] == [330.0], "a total is not mixed with its parts, and rows are limited"
 
 
+def test_places_and_what_an_empty_one_stands_for_are_those_of_the_dictionary(published: Path) -> None:
+    """Told apart from: a guess, by which codes of sectors are places too, and rows of the rest of a place left out."""
+    rows = {"state": ["1", "1"], "town": ["A", None], "sector": ["x", "x"], "count": [5, 7], "total": [50, None]}
+    pq.write_table(pa.table(rows), published / "firms.parquet")
+    fields: list[dict[str, object]] = [{"name": name, "type": "string"} for name in ("state", "town", "sector")]
+    fields[1]["missingValues"] = [{"value": "", "label": "the rest"}]
+    fields += [{"name": name, "type": "integer"} for name in ("count", "total")]
+    schema = {"fields": fields, "primaryKey": []}
+    firms = {"path": "firms.parquet", "title": "Firms", "schema": schema, "geography": ["state", "town"]}
+    (published / "datapackage.json").write_text(json.dumps({"title": "Village", "resources": [firms]}))
+    ((product,),) = [each.products for each in list_publications()]
+    assert (product.place, product.groups, product.choices) == (("state", "town"), ("sector",), ("count", "total"))
+    places = product.list_places({})
+    assert list(places.values()) == ["State 1, Town A", "State 1, the rest"]
+    (rest,) = [code for code, name in places.items() if "rest" in name]
+    found = product.read_rows("count", product.match(dict(zip(product.place, rest.split("/"), strict=True))), 9)
+    assert [row["count"] for row in found] == [7]
+    assert product.read_first(2)[1]["town"] == "the rest"
+
+
 def test_records_without_a_value_are_not_those_of_a_category_called_none_or_null(published: Path) -> None:
     """Wrong program: one that shows both as None, or leaves out the records without a value."""
     tenures, estimates = [None, "None", "null"], [1.0, 2.0, 3.0]
