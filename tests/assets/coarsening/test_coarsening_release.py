@@ -36,6 +36,11 @@ def test_records_and_tables_are_published_add_up_and_state_what_is_not_guarantee
     table = csv.DictReader(files["size_by_county.csv"].decode().splitlines())
     assert {(row["region"], row["county"], row["size"]): int(row["count"]) for row in table} == sums
     assert min(sums.values()) >= 8
+    resources = {each["path"]: each for each in json.loads(files["datapackage.json"])["resources"]}
+    described = resources["size_by_county.csv"]
+    assert described["geography"] == ["region", "county"]
+    empty = [field["name"] for field in described["schema"]["fields"] if "missingValues" in field]
+    assert empty == ["region", "county"], "readers learn what an empty place stands for"
     certificate = json.loads(files["certificate.json"])
     (limits,) = (one for one in certificate["mechanism"]["parameters"] if one["label"] == "Not guaranteed")
     assert len(limits["value"]) == 4
