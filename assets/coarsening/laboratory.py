@@ -55,7 +55,8 @@ class Coarsened(Point):
         exact = self.publish(tract, published[of_block], None)
         totals = np.broadcast_to(published.sum(axis=0), exact.counts.shape)
         moves = None if self.by_race else partial(move_small_combinations, least=self.least)
-        return Draw(replace(exact, totals=totals, places=of_block, moves=moves), np.zeros(0), None)
+        coarse, units = replace(exact, totals=totals, places=of_block, moves=moves), tract.count_units()
+        return Draw(replace(coarse, units=None if units is None else coarse.add_up(units)), np.zeros(0), None)
 
 
 class Thresholds(Part):

@@ -168,6 +168,11 @@ class Truth:
         return None if whole is None else whole.tier.tabulate(whole.count())
 
     @cached_property
+    def units(self) -> Counts | None:
+        """The counts of the tier's tables of units."""
+        return self.tract.count_units()
+
+    @cached_property
     def determined(self) -> NDArray[np.bool_]:
         """By block, whether no other records have its exact tables."""
         only = np.zeros(len(self.counts), dtype=np.bool_)
@@ -264,7 +269,7 @@ def measure_gain(
     yield from _measure_targets(truth, targets, attack, GAIN, gains)
 
 
-_PUBLISHED = ("counts", "places", "around", "published")
+_PUBLISHED = ("counts", "places", "around", "published", "units")
 """All of a publication that depends on the records of a method without randomness."""
 
 

@@ -113,6 +113,10 @@ _OF_TABLES: Mapping[str, str] = {
     "of one race": "share of rows with persons that have a single count which is not 0: who is known to be in the row "
     "has this race",
     "not additive": "share of blocks in which the totals of P1 and P2 differ",
+    "no occupied unit": "share of blocks with persons outside group quarters (P1 above P5) but no occupied unit (H1)",
+    "empty household types": "share of the types of households in a block (all, families, owners and renters, by the "
+    "householder's race or ethnicity) with persons but no household, or a household but no persons, among those with "
+    "either; in T4-households",
     "first block group": "1 if the same block group has the greatest share of persons who are not of the tract's most "
     "frequent category",
     "deviation of districts": "mean of |published − true| / true persons of four districts of blocks, grouped at "

@@ -111,11 +111,13 @@ class Point(ABC):
         """The exact tables of the tier."""
         whole = tract.whole
         around = None if whole is None else whole.tier.tabulate(whole.count())
-        return self.publish(tract, tract.tier.tabulate(tract.count()), None, around)
+        published = self.publish(tract, tract.tier.tabulate(tract.count()), None, around)
+        return replace(published, units=tract.count_units())
 
     def publish(self, tract: Tract, counts: Counts, law: Law | None, around: Counts | None = None) -> Publication:
         """Counts of all types, from which tables follow, or of the cells of all tables; a law changed each of them, or
-        they are exact for some records. `around` has those of the tables of the tract, shape (1, cells)."""
+        they are exact for some records. `around` has those of the tables of the tract, shape (1, cells). Tables of
+        units are left out."""
         totals = tract.add_up(counts)
         of_tract = None if around is None else np.broadcast_to(around, (tract.blocks, around.shape[1]))
         named = tract.tier.name, self.method, self.parameters
@@ -213,8 +215,9 @@ class Rounded(Point):
         return f"to {self.base}"
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        law = RoundedLaw(self.base)
-        return Draw(self.publish(tract, law.round(count_cells(tract)), law), None, None)
+        law, units = RoundedLaw(self.base), tract.count_units()
+        published = self.publish(tract, law.round(count_cells(tract)), law)
+        return Draw(replace(published, units=None if units is None else law.round(units)), None, None)
 
 
 class RoundingGrid(Grid):

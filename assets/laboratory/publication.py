@@ -63,7 +63,7 @@ class Swaps:
         return 1 - np.where(rare, self.rare_rate or self.rate, self.rate)
 
 
-_OF_BLOCKS = ("counts", "totals", "blocks", "around", "published")
+_OF_BLOCKS = ("counts", "totals", "blocks", "around", "published", "units")
 """What a publication has in a row for each block."""
 
 
@@ -88,6 +88,8 @@ class Publication:
         published: which cells are published of each block, shape (blocks, cells); None if all are. Others are 0.
         choice: how it was chosen which cells are published, if from noisy totals.
         swaps: how many households were swapped between blocks; None if none were.
+        units: the counts of the cells of the tier's tables of units, for each block, shape (blocks, cells); None in a
+            tier without such tables.
     """
 
     tier_name: str
@@ -104,6 +106,7 @@ class Publication:
     published: NDArray[np.bool_] | None = None
     choice: Choice | None = None
     swaps: Swaps | None = None
+    units: Counts | None = None
 
     @property
     def tier(self) -> Tier:
@@ -148,13 +151,13 @@ class Publication:
         np.add.at(sums, self.places, counts)
         return np.asarray(sums[self.places])
 
-    @property
-    def estimates(self) -> NDArray[Any]:
-        """The counts of blocks, as a reader takes them: those of a place in equal parts."""
+    def share(self, counts: Counts) -> NDArray[Any]:
+        """Of published counts, shape (blocks, …), those of blocks, as a reader takes them: those of a place in equal
+        parts."""
         if self.places is None:
-            return self.counts
+            return counts
         blocks = np.bincount(self.places)[self.places]
-        return np.asarray(self.counts / blocks[:, None, None])
+        return np.asarray(counts / blocks.reshape(-1, *(1,) * (counts.ndim - 1)))
 
     def take(self, blocks: Sequence[int] | NDArray[np.int64]) -> "Publication":
         """What is published of some blocks."""

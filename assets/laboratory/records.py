@@ -42,10 +42,11 @@ class Tract:
     Attributes:
         block: by household, its block; shape (households,).
         block_group, tract: by block, its block group, and the tract of a county; ascending; shape (blocks,).
-        quarters: by household, whether it is group quarters.
+        quarters: by household, 0 for a housing unit, otherwise the type of group quarters, from 1; shape (households,).
         household: by person, the household; shape (persons,).
         adult: by person, whether 18 or older; the adults, if records are households.
         frame, category: by person, as the tier numbers them.
+        vacant: by block, the housing units without persons; shape (blocks,). None if the tier counts no units.
     """
 
     tier: Tier
@@ -53,11 +54,12 @@ class Tract:
     block: Codes
     block_group: Codes
     tract: Codes
-    quarters: NDArray[np.bool_]
+    quarters: Codes
     household: Codes
     adult: NDArray[Any]
     frame: Codes
     category: Codes
+    vacant: Counts | None = None
 
     @cached_property
     def sizes(self) -> Counts:
@@ -105,6 +107,21 @@ class Tract:
         counted = np.bincount(types, minlength=self.blocks * frames * categories)
         return counted.reshape(self.blocks, frames, categories)
 
+    def count_units(self) -> Counts | None:
+        """The cells of the tier's tables of units, shape (blocks, cells): the persons of each type of group quarters,
+        and the occupied and the vacant housing units. A unit that its last person leaves is vacant. None if the tier
+        counts no units."""
+        if self.vacant is None:
+            return None
+        kinds, housing = len(self.tier.of_units["P5"]), self.quarters == 0
+        persons = np.zeros((self.blocks, kinds + 1), dtype=np.int64)
+        np.add.at(persons, (self.block, self.quarters), self.sizes)
+        occupied, empty = (
+            np.bincount(self.block[housing & there], minlength=self.blocks)
+            for there in (self.sizes > 0, self.sizes == 0)
+        )
+        return np.column_stack([persons[:, 1:], occupied, self.vacant + empty])
+
     def add_up(self, counts: Counts) -> Counts:
         """Of counts of blocks, shape (blocks, …), those of the tract of each block."""
         if not self.is_county:
@@ -115,13 +132,13 @@ class Tract:
 
     def with_records(self, counts: Counts) -> "Tract":
         """The same blocks with other records, from their counts, shape (blocks, frames, categories): each person is a
-        household by itself."""
+        household by itself, and no units are counted."""
         types = np.repeat(np.arange(counts.size), counts.ravel())
         block, frame, category = np.unravel_index(types, counts.shape)
         adult = self.tier.tables["P3"][frame, 0] != OUTSIDE
-        alone, nobody = np.arange(len(types)), np.zeros(len(types), dtype=np.bool_)
+        alone, none = np.arange(len(types)), np.zeros(len(types), dtype=np.int64)
         found = {"household": alone, "adult": adult, "frame": frame, "category": category}
-        return replace(self, block=block, quarters=nobody, **found)
+        return replace(self, block=block, quarters=none, vacant=None, **found)
 
     def without(self, person: int) -> "Tract":
         """The same tract in the world where one person has not taken part. The household is smaller, or empty."""
@@ -157,7 +174,8 @@ def read_tract(
         none = len(tier.categories) - 1
         read = read.set_column(read.column_names.index("category"), "category", pc.fill_null(read["category"], none))
     else:
-        read = session.arrow("laboratory/persons", values, sex=by_sex, of_tract="tract" in values, **tables)
+        asked = {"sex": by_sex, "of_units": bool(tier.of_units), "of_tract": "tract" in values}
+        read = session.arrow("laboratory/persons", values, **asked, **tables)
     column = {name: read[name].to_numpy().astype(np.int64) for name in read.column_names}
     adult = column["age"] >= 18
     starts = AGES.get(tier.name, AGE_STARTS)
@@ -171,11 +189,12 @@ def read_tract(
         column["block"][first],
         column["block_group"][first_of_block],
         column["tract"][first_of_block] if "tract" in column else np.zeros_like(blocks),
-        column["quarters"][first] == 1,
+        column["quarters"][first],
         column["unit"],
         adult,
         frame,
         column["category"] if tier is DETAILED_GROUPS else column["hispanic"] * RACES + column["race"],
+        column["vacant"][first_of_block] if tier.of_units else None,
     )
 
 
@@ -189,7 +208,7 @@ def _read_households(read: pa.Table) -> Tract:
         column["block"],
         column["block_group"][np.unique(column["block"], return_index=True)[1]],
         np.zeros(blocks, dtype=np.int64),
-        np.zeros(len(persons), dtype=np.bool_),
+        np.zeros(len(persons), dtype=np.int64),
         np.arange(len(persons)),
         persons - minors,
         number_household(persons, minors, column["tenure"]),

@@ -55,7 +55,7 @@ _KINDS_OF_SUBSETS: Mapping[str, str] = {
     r"cells of the tract's tables, not 0": "cells of the tables of the tract whose true count is not 0",
     r"cells of a .*": "cells of P1 to P4, or in T4 of all tables, with this true count in a place of this level",
     r".* of a .*, not 0": "cells of this table whose true count in a place of this level is not 0",
-    r"blocks": "all blocks of a tract",
+    r"blocks": "blocks of a tract",
     r"pairs": "pairs of worlds that differ by an exchange of two records",
 }
 """By pattern, what the subsets of tables, pairs and kinds of records are."""

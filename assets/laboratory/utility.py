@@ -3,7 +3,7 @@
 Attacks, and what they learn, are compared in `evaluation`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from assets.laboratory.publication import Publication, split_frames
 from assets.laboratory.records import Tract
 from mechanisms.risk.microdata import Kinds, compare_distances, find_special_uniques, measure_keys
 from mechanisms.risk.posterior import GaussianLaw, LaplaceLaw, Law
-from mechanisms.risk.tiers import RACES, REDISTRICTING, Counts, Shares, Tier
+from mechanisms.risk.tiers import HOUSEHOLDS, RACES, REDISTRICTING, TENURES, Counts, Shares, Tier
 from mechanisms.sampling.stream import RandomStream
 
 _CELL_SIZES = (0, 1, 3, 10, 100, 1000)
@@ -36,7 +36,7 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
     """The errors of what is published: of tables, those of P1 to P4 by the true size of the cell, and of each by
     itself; of types, the same tables as sums."""
     tier, true, offered = truth.tract.tier, truth.counts, publication.published
-    published = tier.tabulate(publication.estimates) if publication.by_type else publication.counts
+    published = tier.tabulate(publication.share(publication.counts)) if publication.by_type else publication.counts
     exact, names = tier.tabulate(true), list(tier.tables)
     tables = np.isin(tier.table_of_cell, [names.index(name) for name in ("P1", "P2", "P3", "P4") if name in names])
     tables = tables if tables.any() else np.ones_like(tables)
@@ -62,6 +62,8 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
             difference = _shares(persons[0][None]) - _shares(persons[1][None])
             error = float(np.abs(difference).sum())
             yield Measure(TABLES, subset, ANY_SIZE, "error of shares", error, int(persons[1].sum()))
+    if publication.units is not None and truth.units is not None:
+        yield from _measure_units(publication, published, truth.units, levels)
     if publication.around is not None and truth.around is not None:
         subset, ours = "cells of the tract's tables, not 0", publication.around[:1]
         yield from _measure_errors(subset, ours, truth.around, truth.around > 0)
@@ -71,6 +73,8 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
         errors = publication.counts - (true if publication.by_type else exact)
         shown = np.ones(errors.shape, dtype=np.bool_) if offered is None else offered
         yield from _measure_intervals_of_law(publication.law, errors, shown)
+    if tier is HOUSEHOLDS:
+        yield _find_empty_types(publication, published)
     if "P1" not in tier.tables:
         return
     margins = _margin(tier.table_of_cell, names, published)
@@ -91,6 +95,39 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
     values["deviation of districts"] = _measure_districts(of_p1, persons)
     for name, value in values.items():
         yield Measure(TABLES, "blocks", ANY_SIZE, name, value, int(persons.sum()))
+
+
+def _measure_units(
+    publication: Publication, counts: NDArray[Any], exact: Counts, levels: Mapping[str, NDArray[np.int64]]
+) -> Iterator[Measure]:
+    """The errors of tables of units, and whether people live where these have nobody; `counts` are those of persons."""
+    assert publication.units is not None
+    tier, published = publication.tier, publication.share(publication.units)
+    for level, place in levels.items():
+        ours, theirs = (_add_up(of_blocks, place) for of_blocks in (published, exact))
+        for number, name in enumerate(tier.of_units):
+            of_table = (tier.table_of_units == number) & (theirs > 0)
+            yield from _measure_errors(f"{name} of a {level}, not 0", ours, theirs, of_table)
+    in_quarters, units = (published[:, tier.table_of_units == list(tier.of_units).index(name)] for name in ("P5", "H1"))
+    in_households = publication.table("P1", counts).sum(axis=1) - in_quarters.sum(axis=1)
+    contradicts = (in_households > _EQUAL) & (units[:, 0] <= _EQUAL)
+    yield Measure(TABLES, "blocks", ANY_SIZE, "no occupied unit", float(contradicts.mean()), len(contradicts))
+
+
+def _find_empty_types(publication: Publication, counts: NDArray[Any]) -> Measure:
+    """Types of households, each as a table of their persons and one of the households has it."""
+    persons, households = [], []
+    for code in ("*", "A-G", "H,I"):
+        for run, whole in (("PH1_num", "PH1_denom"), ("PH4", "PH5_denom")):
+            ages = (publication.table(f"{run}, {each} {code}", counts) for each in ("under 18", "18 and over"))
+            persons.append(sum(ages))
+            households.append(publication.table(f"{whole} {code}", counts))
+        mortgage, free, rented = np.split(publication.table(f"PH7 {code}", counts), len(TENURES), axis=1)
+        persons.append(np.hstack([mortgage + free, rented]))
+        households.append(publication.table(f"PH8_denom {code}", counts))
+    has_persons, has_households = (np.hstack(each) > 0 for each in (persons, households))
+    differs, either = (has_persons ^ has_households).sum(), (has_persons | has_households).sum()
+    return Measure(TABLES, "blocks", ANY_SIZE, "empty household types", float(differs / max(1, either)), int(either))
 
 
 def _find_relative_errors(published: NDArray[Any], exact: Counts) -> NDArray[np.float64]:

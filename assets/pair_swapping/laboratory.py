@@ -46,7 +46,7 @@ class PairSwapped(Changing):
 
         # Words belong to households, so that a person who is left out leaves the others' words alone.
         words = RandomStream(key, "pairs").words(len(tract.block))
-        occupied = np.flatnonzero((tract.sizes > 0) & ~tract.quarters)
+        occupied = np.flatnonzero((tract.sizes > 0) & (tract.quarters == 0))
         members = occupied[np.argsort(tract.block[occupied], kind="stable")]
         group = np.unique(np.stack([tract.sizes, tract.adults], axis=1)[members], axis=0, return_inverse=True)[1]
         above = np.zeros((4, tract.blocks), dtype=np.int32)

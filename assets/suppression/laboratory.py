@@ -1,7 +1,7 @@
 """Suppression in the laboratory: the tables of each block without the cells that are small or give small ones away."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -34,7 +34,11 @@ class Suppressed(Point):
         law = SuppressedLaw(self.threshold)
         blocks = tract.tier.tabulate(tract.count())
         counts = np.stack([_suppress(tract.tier.name, self, block.tobytes()) for block in blocks])
-        return Draw(self.publish(tract, np.where(counts < 0, law.suppressed, counts), law), np.zeros(0), None)
+        published, units = self.publish(tract, np.where(counts < 0, law.suppressed, counts), law), tract.count_units()
+        if units is not None:
+            # No published total has cells of P5 or H1 in it, so that nothing else gives them away.
+            units = np.where((units > 0) & (units < self.threshold), law.suppressed, units)
+        return Draw(replace(published, units=units), np.zeros(0), None)
 
 
 @lru_cache(maxsize=2000)

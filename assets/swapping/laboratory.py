@@ -89,7 +89,7 @@ class Swapped(Changing):
         by_name = {"persons": tract.sizes, "adults": tract.adults}
         matched = np.stack([within, *(by_name[name] for name in self.match)], axis=1)
         # Group quarters stay where they are, and a household of nobody is a vacant unit.
-        occupied = np.flatnonzero((tract.sizes > 0) & ~tract.quarters)
+        occupied = np.flatnonzero((tract.sizes > 0) & (tract.quarters == 0))
         strata, stratum = np.unique(matched[occupied], axis=0, return_inverse=True)
         ratios, losses = [np.zeros(0)], [0.0]
         for number, values in enumerate(strata.tolist()):

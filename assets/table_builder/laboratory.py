@@ -1,7 +1,7 @@
 """The table builder in the laboratory: hypercubes of block, age, race and ethnicity, and p-tables."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -57,7 +57,18 @@ class NoisyHypercube(Point):
         )
         assert noisy is not None
         law = LaplaceLaw(float(tables / self.epsilon))
-        return Draw(self.publish(tract, noisy, law, around), None, tables * float(design.bounded))
+        units = self._publish_units(tract, key)
+        published = replace(self.publish(tract, noisy, law, around), units=units)
+        return Draw(published, None, tables * float(design.bounded))
+
+    def _publish_units(self, tract: Tract, key: bytes) -> Counts | None:
+        """Further tables of one cell for each person or housing unit, each with an ε of its own."""
+        units = tract.count_units()
+        if units is None:
+            return None
+        design = Hypercube({"block": 1, "cell": units.shape[1]}, self.epsilon)
+        noise = Noise(MECHANISM, {"units": design.distribution(design.inner)}, key)
+        return units + noise.of_next("units", units.size).reshape(units.shape)
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,12 @@ class PerturbedCounts(Point):
                 for row in self.table.rows
             ]
         )
-        return Draw(self.publish(tract, self._perturb(tract, key), TabulatedLaw(changes), around), None, None)
+        published = self.publish(tract, self._perturb(tract, key), TabulatedLaw(changes), around)
+        units = tract.count_units()
+        if units is not None:
+            # As if no cell of these tables had the records of another one.
+            units = self.table.draw(units.ravel(), RandomStream(key, f"{MECHANISM} units")).reshape(units.shape)
+        return Draw(replace(published, units=units), None, None)
 
     def _perturb(self, tract: Tract, key: bytes) -> Counts:
         exact = count_cells(tract)

@@ -5,6 +5,11 @@ A tract or county is taken by itself: levels above it, and their part of ρ, are
 the widest.
 The histogram has what T1 tells apart: voting age, ethnicity and race. Queries of group quarters are left out, and the
 others have the shares of the 2020 Census among themselves.
+
+Tables of units are estimated beside it: persons by type of group quarters from the query `hhgq`, with its share in
+addition, among as many persons as the microdata have; and occupied and vacant units with the budget of units, times as
+much as that of persons. As in production, each block's number of housing units and its types of group quarters are
+invariant.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,12 +28,15 @@ from assets.release.numbers import Rho
 from mechanisms.risk.tiers import RACES, Counts
 from mechanisms.sampling.noise import DiscreteGaussian, Noise
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.topdown.allocation import PERSON_ALLOCATION
+from mechanisms.topdown.allocation import PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.design import MECHANISM
-from mechanisms.topdown.schema import Attribute, Schema
+from mechanisms.topdown.schema import HOUSEHOLDS, TOTAL, UNITS_BY_OCCUPANCY, Attribute, Schema
 
 SCHEMA = Schema("persons", (Attribute("votingage", 2), Attribute("hispanic", 2), Attribute("cenrace", RACES)))
 """Its cells are the types of T1, in their order."""
+
+QUARTERS = Schema("quarters", (Attribute("hhgq", 8),), bounded="hhgq", rounding=(TOTAL, "hhgq"))
+"""Persons in households, and in each type of group quarters."""
 
 _PAIRS = 500
 
@@ -56,15 +64,45 @@ class TopDown(Point):
     def draw(self, tract: Tract, key: bytes) -> Draw:
         measured = self.measure(tract, key)
         compared = self.compare(tract, measured, choose_pairs(tract, key)) if self.measurements else np.zeros(0)
-        return Draw(self._publish(tract, measured), compared, None)
+        return Draw(self._publish(tract, measured, key), compared, None)
 
     def publish_without(self, tract: Tract, person: int, key: bytes) -> Publication:
         without = tract.without(person)
-        return self._publish(without, self.measure(without, key))
+        return self._publish(without, self.measure(without, key), key)
 
-    def _publish(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> Publication:
-        published = self.publish(tract, self.estimate(tract, measured), None)
+    def _publish(self, tract: Tract, measured: dict[tuple[str, str], Counts], key: bytes) -> Publication:
+        estimates = self.estimate(tract, measured)
+        units = self._estimate_units(tract, estimates.sum(axis=(1, 2)), key)
+        published = replace(self.publish(tract, estimates, None), units=units)
         return replace(published, measured=tuple(self.describe(tract, measured))) if self.measurements else published
+
+    def _estimate_units(self, tract: Tract, persons: Counts, key: bytes) -> Counts | None:
+        """The tables of units, shape (blocks, cells), with so many persons in each block; None if there are none."""
+        exact = tract.count_units()
+        if exact is None:
+            return None
+        in_quarters, units = np.split(exact, [QUARTERS.size - 1], axis=1)
+        types = np.zeros((tract.blocks, QUARTERS.size), dtype=np.bool_)
+        types[tract.block, tract.quarters] = True
+        # Persons of a block of nothing but group quarters live in these.
+        types[:, HOUSEHOLDS] = units.any(axis=1) | ~types.any(axis=1)
+        in_households = tract.count().sum(axis=(1, 2)) - in_quarters.sum(axis=1)
+        by_type, occupancy = np.column_stack([in_households, in_quarters]), units.sum(axis=1)
+        variances = [self.find_variances_of_units(level) for level in list_places(tract)]
+        of_quarters, of_units = zip(*variances, strict=True)
+        found = [
+            estimate_down(tract, key, QUARTERS, by_type, np.where(types, persons[:, None], 0), persons, of_quarters),
+            estimate_down(tract, key, UNITS_BY_OCCUPANCY, units, np.tile(occupancy, (2, 1)).T, occupancy, of_units),
+        ]
+        return np.hstack([np.delete(found[0], HOUSEHOLDS, axis=1), found[1]])
+
+    def find_variances_of_units(self, level: str) -> tuple[Fraction, Fraction]:
+        """σ² of the counts of persons by type of group quarters, and of units."""
+        queries = PERSON_ALLOCATION.queries[level]
+        whole = sum(share for query, share in queries.items() if "hh" not in query)
+        quarters = self.rho * PERSON_ALLOCATION.levels[level] * queries["hhgq"] / whole
+        units = self.rho / PERSON_ALLOCATION.loss.rho * UNIT_ALLOCATION.of_level(level).rho
+        return 1 / quarters, 1 / units
 
     def find_intervals(self, tract: Tract, published: Publication, key: bytes) -> tuple[Counts, Counts]:
         return make_intervals(self.draw, tract, published, key)
@@ -135,6 +173,48 @@ def make_intervals(
     return found.lower, found.upper
 
 
+def estimate_down(
+    tract: Tract,
+    key: bytes,
+    schema: Schema,
+    exact: Counts,
+    most: Counts,
+    totals: Counts,
+    variances: Sequence[Fraction],
+) -> Counts:
+    """The counts of blocks by a single attribute, shape (blocks, cells), estimated from noisy ones of all levels, which
+    have these σ².
+
+    Args:
+        exact, most: the true counts of blocks, and the greatest that are possible; same shape.
+        totals: those that are held in each block, shape (blocks,).
+    """
+    from mechanisms.topdown.estimation import Measurement, estimate
+    from mechanisms.topdown.feasibility import propagate
+
+    places, parents, query = list_places(tract), list_parents(tract), schema.attributes[0].name
+    limits = propagate(
+        list(places), list(parents.values())[1:], np.zeros_like(most), most, [*[None] * (len(places) - 1), totals]
+    )
+    counts = {level: np.zeros((len(parent), schema.size), dtype=np.int64) for level, parent in parents.items()}
+    for level, place in places.items():
+        np.add.at(counts[level], place, exact)
+    labels = [f"{level} {schema.name}" for level in places]
+    noise = _draw_noise(
+        MECHANISM, key, tuple(zip(labels, variances, (each.size for each in counts.values()), strict=True))
+    )
+    above: Counts | None = None
+    for (level, parent), own, variance, limit in zip(parents.items(), noise, variances, limits, strict=True):
+        answers, found = counts[level] + own.reshape(counts[level].shape), np.zeros_like(counts[level])
+        for number in range(int(parent.max()) + 1):
+            first, last = np.searchsorted(parent, [number, number + 1])
+            family = [Measurement(query, variance, answers[first:last])], limit.between(first, last)
+            found[first:last] = estimate(schema, *family, None if above is None else above[number]).histograms
+        above = found
+    assert above is not None
+    return above
+
+
 def choose_pairs(tract: Tract, key: bytes) -> NDArray[np.int64]:
     """Random pairs of persons of different categories, shape (2, pairs)."""
     persons = len(tract.household)
@@ -161,7 +241,7 @@ def measure_levels(
     }
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _draw_noise(mechanism: str, key: bytes, queries: tuple[tuple[str, Fraction, int], ...]) -> list[Counts]:
     """The noise of the answers of each query, from its name, σ² and number of answers. It is kept for the worlds
     without one person, which have the same."""

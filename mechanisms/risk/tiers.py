@@ -55,6 +55,8 @@ class Tier:
         sizes: by frame, the persons of a record; 1 if it is left out.
         thresholds: if the tables have the same content in more and more detail, of which one is published of each
             category: the least totals of all but the first.
+        of_units: tables of group quarters and housing units, which no record of the tier tells of: by name, the values,
+            in words, of their cells.
         of_types: whether tables of a block count many types together, and leave open which; its records may then be
             households, and linear estimates take the place of reconstruction.
     """
@@ -69,6 +71,7 @@ class Tier:
     possible: NDArray[np.bool_] | None = None
     sizes: Counts | None = None
     thresholds: tuple[int, ...] = ()
+    of_units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     of_types: bool = False
 
     def __reduce__(self) -> Any:
@@ -89,6 +92,11 @@ class Tier:
     def table_of_cell(self) -> NDArray[np.int64]:
         """The position of each cell's table, shape (cells,)."""
         return np.repeat(np.arange(len(self.tables)), [int(cells.max()) + 1 for cells in self.tables.values()])
+
+    @cached_property
+    def table_of_units(self) -> NDArray[np.int64]:
+        """The position of the table of each cell of `of_units`, shape (cells,)."""
+        return np.repeat(np.arange(len(self.of_units)), [len(cells) for cells in self.of_units.values()])
 
     @cached_property
     def rows_by_race(self) -> NDArray[np.int64]:
@@ -249,8 +257,22 @@ def _summarize(name: str, title: str, ages: tuple[int, ...], of_tract: TractTabl
     return Tier(name, title, _name_frames(ages), tables, of_tract)
 
 
-REDISTRICTING = Tier("T1", "redistricting tables", ("under 18", "18 or older"), _redistricting(np.array([False, True])))
-"""P1 to P4 of a block, which together determine how many persons of each type it has."""
+REDISTRICTING = Tier(
+    "T1",
+    "redistricting tables",
+    ("under 18", "18 or older"),
+    _redistricting(np.array([False, True])),
+    of_units={
+        "P5": (
+            *("correctional facilities for adults", "juvenile facilities", "nursing facilities"),
+            *("other institutional facilities", "college housing", "military quarters"),
+            "other noninstitutional facilities",
+        ),
+        "H1": ("occupied", "vacant"),
+    },
+)
+"""P1 to P4 of a block, which together determine how many persons of each type it has; the persons of each type of group
+quarters (P5), and the occupied and vacant housing units (H1)."""
 
 SUMMARY_FILE = _summarize("T2", "tables of Summary File 1 by sex and age", AGE_STARTS)
 """The tables of T1, P12, P12A to P12I and P14 of a block."""

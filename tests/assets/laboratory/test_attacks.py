@@ -51,10 +51,10 @@ def make_truth(tier: Tier, households: int = 240, blocks: int = 8) -> Truth:
     age = np.where(adult, 18, 0) + rng.integers(0, 18, len(adult))
     frame = adult.astype(np.int64) if tier is REDISTRICTING else age
     category = np.where(rng.random(len(household)) < 0.9, race[household], rng.integers(0, 12, len(household)))
-    nobody = np.zeros(households, dtype=bool)
+    none = np.zeros(households, dtype=np.int64)
     block, groups = rng.integers(0, blocks, households), np.arange(blocks) // 4
-    tract = np.zeros_like(groups)
-    return Truth(Tract(tier, blocks, block, groups, tract, nobody, household, adult, frame, category))
+    tract, vacant = np.zeros_like(groups), np.arange(blocks) % 3 if tier.of_units else None
+    return Truth(Tract(tier, blocks, block, groups, tract, none, household, adult, frame, category, vacant))
 
 
 def find(measures: Iterable[Measure], subset: str, measure: str) -> float:

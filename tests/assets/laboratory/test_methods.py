@@ -608,6 +608,103 @@ def test_intervals_are_made_of_replicates_of_the_published_microdata(t1: Truth) 
     assert 0 < width < find(rows, "cells of a block, not 0", "width of 90% intervals")
 
 
+def make_tract_with_quarters() -> Tract:
+    """Block 0: households of 2 and of 1, and a vacant unit. Block 1: 3 students in college housing. Block 2: somebody
+    alone, and a nursing facility of 2."""
+    household = np.repeat(np.arange(5), [2, 1, 3, 1, 2])
+    adult, three = np.ones(9, dtype=np.int64), np.zeros(3, dtype=np.int64)
+    block, quarters = np.array([0, 0, 1, 2, 2]), np.array([0, 0, 5, 0, 3])
+    return Tract(
+        REDISTRICTING, 3, block, three, three, quarters, household, adult, adult, 0 * adult, np.array([1, 0, 0])
+    )
+
+
+def test_group_quarters_and_units_are_counted_beside_the_records() -> None:
+    """Fails for: quarters that are units or whose facilities are counted in place of persons, a unit that leaves with
+    its last person, and students without a unit among those who should have one."""
+    tract = make_tract_with_quarters()
+    exact = np.zeros((3, 9), dtype=np.int64)
+    exact[0, 7:], exact[1, 4], exact[2, [2, 7]] = (2, 1), 3, (2, 1)
+    assert np.array_equal(tract.count_units(), exact)
+    assert np.array_equal(tract.without(2).count_units() - exact, [[0] * 7 + [-1, 1], [0] * 9, [0] * 9])
+    assert np.array_equal(tract.without(3).count_units() - exact, [[0] * 9, [0, 0, 0, 0, -1, 0, 0, 0, 0], [0] * 9])
+    truth, published = Truth(tract), Exact().draw(tract, KEY).publication
+    assert published.units is not None
+    assert find(measure_utility(truth, published), "blocks", "no occupied unit") == 0
+    changed = exact + np.array([[0] * 7 + [-2, 3], [0] * 9, [0, 0, 0, 0, 0, 0, 1, 0, 0]])
+    rows = list(measure_utility(truth, replace(published, units=changed)))
+    assert find(rows, "blocks", "no occupied unit") == 1 / 3
+    assert find(rows, "P5 of a block, not 0", "mean absolute error") == 0, "but where there are quarters"
+    assert find(rows, "H1 of a block, not 0", "mean absolute error") == pytest.approx(5 / 3)
+    assert find(rows, "H1 of a tract, not 0", "mean error") == 1 / 2
+    in_one = replace(published, units=np.tile([0] * 7 + [1, 0], (3, 1)), places=np.zeros(3, dtype=np.int64))
+    assert find(measure_utility(truth, in_one), "H1 of a block, not 0", "mean absolute error") == pytest.approx(10 / 9)
+
+
+def test_every_method_of_the_redistricting_tables_publishes_group_quarters_and_units(t1: Truth) -> None:
+    """Fails for: exact counts beside noisy ones, units that are swapped, facilities where there are none, more persons
+    in quarters than in the block, or units that come and go."""
+    quarters = np.where(np.arange(240) % 20 == 7, 1 + np.arange(240) % 7, 0)
+    tract = replace(t1.tract, quarters=quarters)
+    exact, by_place = tract.count_units(), np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    assert exact is not None
+    published = {
+        point.key: point.draw(tract, KEY).publication
+        for point in (
+            Exact(), *MOVING, NoisyHypercube(Fraction(1)), PerturbedCounts("made", TABLE), Rounded(4), Suppressed(4, 2),
+            Coarsened(300, 3, by_race=False), TopDown(Fraction(10**6), measurements=False),
+            TopDown(Fraction(256, 100), measurements=True),
+        )
+    }  # fmt: skip
+    *swapped, noisy, keyed, rounded, suppressed, coarse, much, topdown = (each.units for each in published.values())
+    assert all(np.array_equal(each, exact) for each in (*swapped, much))
+    assert np.abs(noisy - exact).mean() == pytest.approx(1 / np.sinh(1), abs=0.3)
+    assert set(np.abs(keyed - exact)[exact > 0]) == {1}
+    assert not keyed[exact == 0].any()
+    assert not (rounded % 4).any()
+    assert np.abs(rounded - exact).max() == 2
+    assert set(suppressed[(exact > 0) & (exact < 4)]) == {2}
+    assert np.array_equal(suppressed[exact > 3], exact[exact > 3])
+    assert np.array_equal(published["coarsening-places-of-300-combinations-of-3"].places, by_place)
+    assert np.array_equal(coarse[[0, 4]], [exact[:4].sum(axis=0), exact[4:].sum(axis=0)])
+    assert not topdown[:, :7][exact[:, :7] == 0].any()
+    assert (topdown[:, :7] != exact[:, :7]).any()
+    assert np.array_equal(topdown[:, 7:].sum(axis=1), exact[:, 7:].sum(axis=1))
+    assert (topdown[:, 7] != exact[:, 7]).any()
+    persons = list(published.values())[-1].counts.sum(axis=(1, 2))
+    assert (topdown[:, :7].sum(axis=1) <= persons).all()
+    of_quarters, of_units = TopDown(Fraction(542, 339) ** 2, measurements=True).find_variances_of_units("Block")
+    assert of_units == 1 / (Fraction(3379, 12343) ** 2 * Fraction(495, 4100))
+    assert of_quarters == 1 / (Fraction(542, 339) ** 2 * Fraction(165, 4099) * Fraction(5, 4097 - 10))
+
+
+def test_types_of_households_are_empty_that_one_of_two_tables_has_alone() -> None:
+    """Fails for: households that are looked for without persons alone, or the other way round, tenures of PH7 that are
+    not those of PH8, and types that neither table has among those that one could have."""
+    truth = make_truth_of_types(HOUSEHOLDS)
+    published = Exact().draw(truth.tract, KEY).publication
+    number = {name: place for place, name in enumerate(HOUSEHOLDS.tables)}
+
+    def measure(table: str, counts: Sequence[int]) -> tuple[float, int]:
+        changed = published.counts.copy()
+        changed[0, HOUSEHOLDS.table_of_cell == number[table]] = counts
+        rows = measure_utility(truth, replace(published, counts=changed))
+        (row,) = (row for row in rows if row.measure == "empty household types")
+        return row.value, row.persons
+
+    persons = published.table("PH7 *", published.counts)[0]
+    nothing, types = measure("PH7 *", persons.tolist())
+    assert nothing == 0
+    assert (persons > 0).all()
+    assert measure("PH8_denom *", [0, 5]) == (1 / types, types)
+    assert measure("PH7 *", [0, 0, 7]) == (1 / types, types), "both kinds of owners are gone"
+    assert measure("PH7 *", [0, 3, 7]) == (0, types)
+    races = published.table("PH1_denom A-G", published.counts)[0]
+    assert races[6] == 0
+    assert measure("PH1_denom A-G", [*races[:6].tolist(), 2]) == (1 / (types + 1), types + 1)
+    assert measure("PH1_denom A-G", [*races[:6].tolist(), -2]) == (0, types)
+
+
 def test_rows_of_one_race_are_those_of_races_that_exclude_each_other(t2: Truth) -> None:
     """Fails for: rows that P12H and P12I are in, of which each person is in two, and rows without persons."""
     tract = t2.tract
