@@ -221,6 +221,8 @@ def _kept_verdicts(release: Published) -> Path:
     here = deployment(root, release.name)
     find_verdicts(here.context.method, here.context.custody)
     in_child(lambda: keep_verdicts(here, every=True))
+    # Some methods keep none.
+    (root / "custody" / VERDICTS).mkdir(mode=0o700, exist_ok=True)
     return Path(shutil.copytree(root / "custody" / VERDICTS, kept))
 
 
