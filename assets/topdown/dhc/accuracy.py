@@ -112,10 +112,10 @@ def compare_answers(stored: Stored, query: str, exact: Counts, estimates: Counts
     """The errors of measurements and of estimates in the cells that were measured."""
     marginal = stored.schema.marginal(query)
     sums, answers = np.zeros(2, dtype=np.int64), 0
-    for place in stored.places(query):
-        cells, noisy = stored.find(query, place)
-        truth = exact.answer(marginal, place, place + 1)[0, cells]
-        for source, own in enumerate((noisy, estimates.answer(marginal, place, place + 1)[0, cells])):
-            sums[source] += np.abs(own - truth).sum()
-        answers += len(cells)
+    for asked, noisy in stored.list_kept(query):
+        truth, estimated = np.zeros_like(noisy), np.zeros_like(noisy)
+        asked.add_exact(marginal, exact, truth)
+        asked.add_exact(marginal, estimates, estimated)
+        sums += [np.abs(own - truth).sum() for own in (noisy, estimated)]
+        answers += len(noisy)
     return [(each, answers) for each in sums.tolist()]

@@ -365,13 +365,11 @@ class Stored:
     def __len__(self) -> int:
         return self._rows
 
-    def places(self, query: str) -> list[int]:
-        """Those with answers to the query. Estimation may read none of siblings without anybody."""
-        return self._kept[query].place.tolist() if query in self._kept else []
-
-    def find(self, query: str, number: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The cells of a place with answers to the query, and these."""
-        return self._kept[query].find(number)
+    def list_kept(self, query: str) -> Iterator[tuple[Asked, NDArray[np.int64]]]:
+        """All answers to a query. Estimation may read none of siblings without anybody."""
+        if kept := self._kept.get(query):
+            for asked in kept.ask(query).cut():
+                yield asked, self.read(asked, whole=True)
 
     def read(self, asked: Asked, *, whole: bool) -> NDArray[np.int64]:
         """The answers that are asked for. Raises GridError if one of them is not stored; with `whole`, also if others

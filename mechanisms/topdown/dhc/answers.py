@@ -133,13 +133,13 @@ class Kept:
     cells: NDArray[np.int32]
     answers: NDArray[np.int32]
 
-    def find(self, place: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The cells of a place, and its answers."""
-        own = int(np.searchsorted(self.place, place))
-        return (
-            self.cells[self.first_cell[own] : self.last_cell[own]],
-            self.answers[self.first_answer[own] : self.last_answer[own]],
-        )
+    def ask(self, query: str) -> Asked:
+        """What asks for all of these answers to a query."""
+        sizes = self.last_cell - self.first_cell
+        starts = np.append(0, np.cumsum(sizes, dtype=np.int64))
+        own = np.repeat(self.first_cell - starts[:-1], sizes) + np.arange(starts[-1])
+        lists = Lists(starts, self.cells[own].astype(np.int64))
+        return Asked(query, self.place, self.place + 1, lists, np.arange(len(self.place)))
 
     def pick(self, asked: Asked, *, whole: bool) -> Numbers | None:
         """The answers that are asked for; None if one of them is not kept, or with `whole`, another one of a place."""
