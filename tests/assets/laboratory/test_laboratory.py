@@ -403,15 +403,17 @@ def test_what_cannot_be_compared_is_refused_by_name(changes: Mapping[str, Any], 
 
 def test_only_synthetic_records_with_the_columns_of_the_tier_are_taken(tmp_path: Path) -> None:
     """Told apart from: a laboratory that takes confidential or public records of real people."""
-    methods = {"swapping": METHODS["swapping"]}
+    methods, village = {"swapping": METHODS["swapping"]}, small_dataset(tmp_path, synthetic=True, name="town")
     declare(tier="T2", methods=methods).dataset({"town": town()})
     for dataset, says in (
         (town(synthetic=False), "is not declared synthetic"),
-        (small_dataset(tmp_path, synthetic=True, name="town"), "has no CENHISP"),
+        (village, "has no CENHISP"),
         (synthetic_census(SyntheticPopulation(households=9, states=["01"]), name="town", cap=1), "has no QSEX"),
     ):
         with pytest.raises(DeclarationError, match=says):
             declare(tier="T2", methods=methods).dataset({"town": dataset})
+    with pytest.raises(DeclarationError, match=r"has no .*, GQTYPE, .*, which tier T1 needs"):
+        declare().dataset({"town": village})
     with pytest.raises(DeclarationError, match=r"has no QRACE1, .*, which tier T4-groups needs"):
         declare(tier="T4-groups", methods=methods).dataset({"town": dataset})
     declare(tier="T4-households", methods=methods).dataset({"town": dataset})

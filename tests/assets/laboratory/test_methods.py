@@ -742,7 +742,7 @@ def test_the_attackers_file_closes_the_intervals_of_suppressed_counts(t2: Truth)
 @pytest.mark.deep
 def test_methods_without_randomness_are_known_by_difference(t1: Truth, t2: Truth) -> None:
     """Told apart from: an attacker who tries the true category alone, and so always names it."""
-    targets = np.arange(9)
+    targets = np.arange(5)
 
     def differ(truth: Truth, point: Point) -> float:
         published = point.draw(truth.tract, KEY).publication
