@@ -382,7 +382,10 @@ def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> 
         }
     if not np.any(found.variability == NONE):
         shares["solution variability"] = float((found.variability * persons).sum() / max(1, number))
-        shares["determined"] = float(persons[found.variability == 0].sum() / max(1, number))
+        for size, of_size in truth.block_sizes.items():
+            if of_class := int(persons[of_size].sum()):
+                share = float(persons[of_size & (found.variability == 0)].sum() / of_class)
+                yield Measure(attack, ALL, size, "determined", share, of_class)
     if not np.any(found.provable == NONE):
         shares[PROVABLE] = float(found.provable.sum() / max(1, number))
     for name, value in shares.items():

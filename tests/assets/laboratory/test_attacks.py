@@ -466,7 +466,14 @@ def test_confident_records_match_more_often_than_those_of_a_guesser_and_all_that
     """Told apart from: a ranking by what is frequent, and one reconstruction, in which all have confidence 1."""
     truth = make_truth(SUMMARY_FILE, 70, 6)
     found = reconstruct(Exact().draw(truth.tract, KEY).publication, certain=True)
-    ranks = {row.subset: row for row in measure_reconstruction(truth, "", found) if row.measure == MATCH_RATE}
+    measures = list(measure_reconstruction(truth, "", found))
+    ranks = {row.subset: row for row in measures if row.measure == MATCH_RATE}
+    determined = {row.block_size: row for row in measures if row.measure == "determined"}
+    for size, row in determined.items():
+        of_size = truth.block_sizes[size][truth.tract.place]
+        assert row.value == truth.determined[truth.tract.place][of_size].mean()
+        assert row.persons == of_size.sum()
+    assert 0 < determined["10 to 49"].value < 1
     guesser = {row.subset: row.value for row in measure_holdout(truth, [make_truth(SUMMARY_FILE, 50, 6)])}
     assert ranks["first 10%"].value == ranks["confidence 1"].value == 1
     assert ranks["confidence 0 to 0.5"].value < ranks["confidence 0.8 to 1"].value
