@@ -468,15 +468,15 @@ def _write_groups(
                 written += rows_together.num_rows
                 if len(under_way) > 1:
                     under_way.popleft().result()
-            for future in under_way:
-                future.result()
+        for future in under_way:
+            future.result()
     return written
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], lists: Sequence[str]) -> Iterator[pa.Table]:
     group: list[pa.RecordBatch] = []
     rows = integers = 0
-    for batch in batches:
+    for batch in filter(len, batches):
         group.append(batch)
         rows += batch.num_rows
         integers += sum(len(batch[name].flatten()) for name in lists)
