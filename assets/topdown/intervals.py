@@ -26,7 +26,6 @@ from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
 from assets.topdown.information import Accounts, hash_regions, list_parts, read_accounts
 from assets.topdown.reading import (
-    PLACES_AT_A_TIME,
     Reading,
     Scope,
     StateLimits,
@@ -73,6 +72,9 @@ _STORED = pa.schema([("level", pa.string()), ("geoid", pa.string()), *_LISTS.ite
 """The columns of a stored table, whose lists have the numbers of all cells."""
 
 _ROWS_READ = 4096
+
+_ROWS_WRITTEN = 500
+"""The rows that are written together, whose numbers a processor's cache can hold."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +284,7 @@ _Cells = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 
 
 class _Rows:
-    """The rows of all tables, which are written and hashed a few thousand at a time."""
+    """The rows of all tables, which are written and hashed a few hundred at a time."""
 
     def __init__(
         self, tables: Mapping[str, Sequence[RedistrictingTable]], writers: Mapping[str, pa.RecordBatchFileWriter]
@@ -298,7 +300,7 @@ class _Rows:
         self._codes += codes.chunks
         for histogram, own in cells.items():
             self._cells[histogram].append(own)
-        if sum(map(len, self._levels)) >= PLACES_AT_A_TIME:
+        if sum(map(len, self._levels)) >= _ROWS_WRITTEN:
             self.write()
 
     def write(self) -> None:

@@ -132,8 +132,7 @@ def inform(
         variance, estimate = _sum_kinds(children, *of_parent, len(starts) - 1)
         present = np.logical_or.reduceat(split.find_present(below.limits.upper), starts[:-1], axis=0)
     else:
-        primed = fix_totals(information, fixed)
-        variance, estimate = _sum_children(primed.estimate, primed.variance, starts)
+        variance, estimate = _sum_all_children(fix_totals(information, fixed), starts)
         present = np.logical_or.reduceat(information.present, starts[:-1], axis=0)
     precision = split.add_precisions((each.query, each.precision) for each in measurements)
     own = 0.0 * estimate
@@ -165,13 +164,14 @@ def finish_root(information: Information, families: Families) -> Information:
 
 def descend(above: Information, families: Families, information: Information) -> Information:
     """The linear estimates, with their covariances, of all children of some families, from the parents' and from the
-    information about the children; `inform_finest` has that of the finest level."""
+    information about the children, in whose place they are; `inform_finest` has that of the finest level."""
     split, starts = Decomposition(families.schema), families.starts
-    primed = fix_totals(information, _to_totals(families.limits.totals))
-    of_parents = _sum_children(primed.estimate, primed.variance, starts)
+    _fix_totals(information.estimate, information.variance, _to_totals(families.limits.totals))
+    of_parents = _sum_all_children(information, starts)
     of_above = above.present, above.estimate, above.variance
-    _descend(of_above, of_parents, starts, split.divisors, split.spread, (primed.estimate, primed.variance))
-    return primed
+    of_children = information.present, information.estimate, information.variance
+    _descend(of_above, of_parents, starts, split.divisors, split.spread, of_children)
+    return information
 
 
 class CellSums(NamedTuple):
@@ -238,7 +238,9 @@ def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[N
     0 and at `most`, the upper end of the place above; or if there are none, the nearest integer that is not cut off.
     Counts that follow from invariants, and have no error, are not cut at an end above that misses the truth."""
     ends = np.empty((2, estimate.size), dtype=np.int64)
-    estimates, variances, above = (np.array(each, np.float64).ravel() for each in (estimate, variance, most))
+    estimates, variances, above = (
+        np.require(each, np.float64, ["C", "W"]).ravel() for each in (estimate, variance, most)
+    )
     _round_intervals(estimates, variances, above, ends)
     lower, upper = ends.reshape(2, *estimate.shape)
     return lower, upper
@@ -279,7 +281,7 @@ def _lift_union(family: Families, information: Information, weights: Floats) -> 
     the children give to the estimate and to the covariance of the union."""
     split = Decomposition(family.schema)
     primed = fix_totals(information, _to_totals(family.limits.totals))
-    sums = _sum_children(primed.estimate, primed.variance, family.starts)
+    sums = _sum_all_children(primed, family.starts)
     parents, estimate, variance = _lift(
         (primed.estimate, primed.variance), weights, sums, family.starts, split.divisors, split.spread
     )
@@ -332,7 +334,8 @@ def _inform_alone(
     firsts, number = _number_patterns(present)
     inverses = _invert_precisions(precision, present[firsts])
     weighted = _weigh(split, measurements, present)
-    estimate = np.zeros_like(weighted)
+    # The pages of what places cannot have are never touched.
+    estimate = np.zeros(weighted.shape)
     _solve(inverses, number, present, weighted, split.divisors, split.spread, estimate)
     return Information(present, estimate, inverses[number])
 
@@ -356,24 +359,22 @@ def _weigh(
 ) -> Floats:
     """The weighted answers b of each place: every answer over σ², added to all cells that it counts and that the place
     can have."""
-    marginals = [split.schema.marginal(each.query) for each in measurements]
-    offsets = np.cumsum([0, *(marginal.size for marginal in marginals)])
-    maps = np.array([own.cells + offset for own, offset in zip(marginals, offsets, strict=False)], dtype=np.int64)
-    weights = np.array([each.precision for each in measurements])
-    every = np.concatenate([each.answers for each in measurements], axis=1)
-    weighted = np.zeros((len(every), split.kept.size, split.summed.size))
-    kept, summed = (marginal.cells.astype(np.int64) for marginal in (split.kept, split.summed))
-    _add_answers(every, maps.reshape(len(marginals), split.schema.size), weights, present, kept, summed, weighted)
+    cell = split.arrange(np.arange(split.schema.size, dtype=np.float64)[None])[0].astype(np.int64)
+    weighted = np.zeros((len(present), *cell.shape))
+    for each in measurements:
+        counted = split.schema.marginal(each.query).cells.astype(np.int64)[cell]
+        _add_answers(np.ascontiguousarray(each.answers), counted, each.precision, present, weighted)
     return weighted
 
 
 @njit(cache=True, nogil=True)
-def _add_answers(answers, maps, weights, present, kept, summed, weighted):  # type: ignore[no-untyped-def]
+def _add_answers(answers, counted, precision, present, weighted):  # type: ignore[no-untyped-def]
+    """Add the answers to a query, by the marginal cell of each kept and summed combination."""
     for place in range(answers.shape[0]):
-        for cell in range(kept.size):
-            if present[place, kept[cell]]:
-                for query in range(weights.size):
-                    weighted[place, kept[cell], summed[cell]] += weights[query] * answers[place, maps[query, cell]]
+        for kept in range(counted.shape[0]):
+            if present[place, kept]:
+                for summed in range(counted.shape[1]):
+                    weighted[place, kept, summed] += precision * answers[place, counted[kept, summed]]
 
 
 @njit(cache=True, nogil=True)
@@ -423,20 +424,29 @@ def _fix_totals(estimate, variance, totals):  # type: ignore[no-untyped-def]
                 variance[place, 0, i, j] -= along[i] * along[j] / every
 
 
+def _sum_all_children(children: Information, starts: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """The variances and the estimates of all children of each parent, added up."""
+    return _sum_children(children.present, children.estimate, children.variance, starts)
+
+
 @njit(cache=True, nogil=True)
-def _sum_children(estimate, variance, starts):  # type: ignore[no-untyped-def]
+def _sum_children(present, estimate, variance, starts):  # type: ignore[no-untyped-def]
     parents = starts.size - 1
     of_variance, of_estimate = np.zeros((parents, *variance.shape[1:])), np.zeros((parents, *estimate.shape[1:]))
     for parent in range(parents):
         for child in range(starts[parent], starts[parent + 1]):
-            of_variance[parent] += variance[child]
-            of_estimate[parent] += estimate[child]
+            rows = list_present(present[child])
+            for i in rows:
+                of_estimate[parent, i] += estimate[child, i]
+                for own in range(variance.shape[1]):
+                    for j in rows:
+                        of_variance[parent, own, i, j] += variance[child, own, i, j]
     return of_variance, of_estimate
 
 
 def _sum_kinds(children: Information, parents: NDArray[np.int64], counts: Floats, size: int) -> tuple[Floats, Floats]:
     starts = np.searchsorted(parents, np.arange(size + 1))
-    return _sum_children(children.estimate, children.variance * counts[:, None, None, None], starts)
+    return _sum_children(children.present, children.estimate, children.variance * counts[:, None, None, None], starts)
 
 
 @njit(cache=True, nogil=True)
@@ -466,27 +476,31 @@ def _descend(above, sums, starts, divisors, spread, children):  # type: ignore[n
     """Change the z' and V' of all children into x and W."""
     above_present, above_estimate, above_variance = above
     sum_variance, sum_estimate = sums
-    estimate, variance = children
+    present, estimate, variance = children
     sets = divisors.size
     for parent in range(starts.size - 1):
         rows = list_present(above_present[parent])
         n = rows.size
-        inverses, changes = np.empty((sets, n, n)), np.empty((sets, n, n))
+        inverses, changes = np.empty((sets, n, n)), np.zeros(variance.shape[1:])
         for own in range(sets):
             of_children = take(sum_variance[parent, own], rows)
             inverses[own], _, _ = invert_covariance(of_children, 0.0, False)
             lacking = of_children - take(above_variance[parent, own], rows)
-            changes[own] = product(product(inverses[own], lacking), inverses[own])
+            change = product(product(inverses[own], lacking), inverses[own])
+            for i in range(n):
+                for j in range(n):
+                    changes[own, rows[i], rows[j]] = change[i, j]
         shift = np.zeros_like(sum_estimate[parent])
         difference = above_estimate[parent] - sum_estimate[parent]
         add_product(to_terms(inverses, divisors), rows, difference, spread, shift)
         for child in range(starts[parent], starts[parent + 1]):
+            rows = list_present(present[child])
             add_product(to_terms(take_all(variance[child], rows), divisors), rows, shift, spread, estimate[child])
             for own in range(sets):
                 of_child = take(variance[child, own], rows)
-                change = product(product(of_child, changes[own]), of_child)
-                for i in range(n):
-                    for j in range(n):
+                change = product(product(of_child, take(changes[own], rows)), of_child)
+                for i in range(rows.size):
+                    for j in range(rows.size):
                         variance[child, own, rows[i], rows[j]] -= 0.5 * (change[i, j] + change[j, i])
 
 
@@ -540,7 +554,7 @@ def _sum_cells(present, order, estimate, variance, of_place, contained, begins, 
         # Many siblings can have the same, and then have the same covariance.
         alike = place - 1
         while alike >= max(place - _LOOK_BACK, 0) and not (
-            np.array_equal(present[alike], present[place]) and np.array_equal(variance[alike], variance[place])
+            np.array_equal(present[alike], present[place]) and _are_equal(variance[alike], variance[place], rows)
         ):
             alike -= 1
         if alike >= max(place - _LOOK_BACK, 0):
@@ -552,6 +566,17 @@ def _sum_cells(present, order, estimate, variance, of_place, contained, begins, 
                     for j in rows:
                         variances[place, number] += variance[place, of_set, i, j] * squares[number, of_set, i, j]
     return estimates, variances
+
+
+@njit(cache=True, nogil=True)
+def _are_equal(first, second, rows):  # type: ignore[no-untyped-def]
+    """Whether two places that can have the same have the same covariance."""
+    for own in range(first.shape[0]):
+        for i in rows:
+            for j in rows:
+                if first[own, i, j] != second[own, i, j]:
+                    return False
+    return True
 
 
 @njit(cache=True, nogil=True)
