@@ -164,14 +164,13 @@ def finish_root(information: Information, families: Families) -> Information:
 
 def descend(above: Information, families: Families, information: Information) -> Information:
     """The linear estimates, with their covariances, of all children of some families, from the parents' and from the
-    information about the children, in whose place they are; `inform_finest` has that of the finest level."""
+    information about the children; `inform_finest` has that of the finest level."""
     split, starts = Decomposition(families.schema), families.starts
-    _fix_totals(information.estimate, information.variance, _to_totals(families.limits.totals))
-    of_parents = _sum_all_children(information, starts)
+    primed = fix_totals(information, _to_totals(families.limits.totals))
     of_above = above.present, above.estimate, above.variance
-    of_children = information.present, information.estimate, information.variance
-    _descend(of_above, of_parents, starts, split.divisors, split.spread, of_children)
-    return information
+    of_children = primed.present, primed.estimate, primed.variance
+    _descend(of_above, _sum_all_children(primed, starts), starts, split.divisors, split.spread, of_children)
+    return primed
 
 
 class CellSums(NamedTuple):
