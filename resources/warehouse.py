@@ -655,6 +655,11 @@ class Warehouse(ConfigurableResource):
         """
         return Warehouse(**{**dict(self), "by_statistics": True})
 
+    def in_one_thread(self) -> "Warehouse":
+        """This warehouse, for sessions whose long statements take rows as they come, so that a second thread would only
+        ask whether the first one has ended."""
+        return Warehouse(**{**dict(self), "threads": 1})
+
     @property
     def is_held(self) -> bool:
         """Whether all sessions read the same content (`snapshot`)."""

@@ -112,7 +112,7 @@ def _draw_in_parts(
             except OSError as error:
                 problem = error.strerror or name_error(error)
                 raise WarehouseError(f"{folder} cannot be written ({problem}); nothing was stored") from None
-        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session:
+        with warehouse.in_one_thread().session(writes=Zone.PUBLIC, folder=folder) as session:
             if method.describe(session, custody).draw_id != draw.draw_id:
                 raise StaleInputError(
                     f"{method.release.schema}: an input of the draw was replaced during the draw; nothing was "

@@ -16,13 +16,16 @@ from assets.conventions import StageKind, named, preview
 from assets.pictures import picture
 from assets.release.stage import Recipes, build_stage, store_rows
 from assets.topdown.histograms import read_counts, stage_level
-from assets.topdown.measurements import BATCH, read_answers
+from assets.topdown.measurements import read_answers
 from assets.topdown.release import ACCURACY, HISTOGRAMS, TEXTS, TopDownRelease, TreeRelease
 from assets.topdown.spine import count_places, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 from resources.statements import SQL, Fragment, Table, Zone
 from resources.warehouse import Session
+
+PLACES_AT_A_TIME = 4096
+"""The places that are compared with the truth at a time: about a hundred megabytes."""
 
 _RECORDS_COUNTED = SQL("topdown/records_counted", "SELECT coalesce(sum(count), 0)::BIGINT FROM {{ counts }}")
 
@@ -152,8 +155,8 @@ def _sum_differences(
     sums: dict[str, dict[str, int | None]] = {
         metric.name: {POST_PROCESSED: 0, RAW: 0 if metric.query in own else None} for metric in metrics
     }
-    for first in range(0, places, BATCH):
-        last = min(first + BATCH, places)
+    for first in range(0, places, PLACES_AT_A_TIME):
+        last = min(first + PLACES_AT_A_TIME, places)
         truth = read_counts(session, exact, size, first, last)
         estimated = read_counts(session, estimates, size, first, last, histogram=histogram)
         noisy = read_answers(session, release, list(own.values()), first, last) if own else {}

@@ -36,6 +36,9 @@ from resources.warehouse import Session
 BATCH = 1024
 """The places whose measurements are made, written or read at a time: about ten megabytes."""
 
+_READ_TOGETHER = 4
+"""The batches that one statement reads of a part that is read as a whole, since it looks through many others."""
+
 COLUMNS = {
     "histogram": "Histogram: persons or units",
     "level": "Geographic level",
@@ -99,9 +102,10 @@ class Part:
     def answers(self) -> int:
         return sum(stream.answers for stream in self.streams)
 
-    def batches(self) -> Iterator[tuple[int, int]]:
-        for first in range(self.first, self.last, BATCH):
-            yield first, min(first + BATCH, self.last)
+    def batches(self, together: int = 1) -> Iterator[tuple[int, int]]:
+        places = together * BATCH
+        for first in range(self.first, self.last, places):
+            yield first, min(first + places, self.last)
 
 
 def read_streams(session: Session, release: TopDownRelease) -> tuple[Stream, ...]:
@@ -280,7 +284,7 @@ def read_part(
     Raises GridError as `read_answers`, and if there are answers to other queries.
     """
     queries = [stream.measured for stream in part.streams]
-    for first, last in part.batches():
+    for first, last in part.batches(_READ_TOGETHER):
         if stopped():
             return
         answers = read_answers(session, release, queries, first, last, strict=True)

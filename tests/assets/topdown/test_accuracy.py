@@ -73,7 +73,7 @@ def by_hand(truth: Mapping[str, Histogram], other: Mapping[str, Histogram]) -> d
 def test_post_processed_figures_are_their_definitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    monkeypatch.setattr(accuracy, "BATCH", batch)
+    monkeypatch.setattr(accuracy, "PLACES_AT_A_TIME", batch)
     made, truth, estimates = filled(tmp_path)
     found = measured(made)
     for level in made.levels:
@@ -87,7 +87,7 @@ def test_post_processed_figures_are_their_definitions(
 def test_raw_figures_are_those_of_the_querys_own_answers_or_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    monkeypatch.setattr(accuracy, "BATCH", batch)
+    monkeypatch.setattr(accuracy, "PLACES_AT_A_TIME", batch)
     made, truth, _ = filled(tmp_path)
     found = measured(made)
     answers: dict[tuple[str, str, str], list[tuple[int, list[int]]]] = {}
