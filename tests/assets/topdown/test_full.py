@@ -350,8 +350,6 @@ def test_information_is_made_of_the_sums_of_the_draw_or_else_of_the_answers(
         [
             "UPDATE {{ table }} SET sums = list_transform(sums, x -> x + (kind = 1)::INTEGER)",
             "UPDATE {{ table }} SET parent = 0",
-            "UPDATE {{ table }} SET kind = -kind",
-            "DELETE FROM {{ table }} WHERE histogram = 'units'",
             "ALTER TABLE {{ table }} ALTER sums TYPE BIGINT[]",
             "UPDATE {{ made }} SET account = replace(account, 'S000', 'S001')",
             "DROP TABLE {{ made }}",
@@ -372,7 +370,7 @@ def test_information_is_made_of_the_sums_of_the_draw_or_else_of_the_answers(
         assert not read_sums_account(session, custody, copied.release, "one", regions[::-1])
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_estimates_of_other_answers_than_were_added_up_are_refused(copied: Full) -> None:
     """Wrong program: estimates of altered blocks pass beside the information about the right ones."""
     add_up(copied)
