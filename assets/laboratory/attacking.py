@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from importlib.machinery import PathFinder
@@ -123,18 +124,14 @@ class Attacker:
         asked, answers = self._processes[is_own].stdin, self._processes[is_own].stdout
         assert asked is not None
         assert answers is not None
-        try:
+        header = b""
+        with suppress(BrokenPipeError):
             asked.write(QUESTION.pack(most, len(content)) + content)
             asked.flush()
-        except BrokenPipeError:
-            raise AttackError(
-                f"attack {attack}: its process ended before it began; its module cannot be imported"
-            ) from None
-        header = answers.read(ANSWER.size)
+            header = answers.read(ANSWER.size)
         if len(header) < ANSWER.size:
-            raise AttackError(
-                f"attack {attack}: its process ended; is its module importable with nothing but its own files?"
-            )
+            of_own, built_in = "is its module importable with nothing but its own files?", f"it was killed; {KEPT}"
+            raise AttackError(f"attack {attack}: its process ended; {of_own if is_own else built_in}")
         succeeded, length = ANSWER.unpack(header)
         answer = answers.read(length)
         if not succeeded:

@@ -190,7 +190,7 @@ def _measure_tract(
             continue
         without = whole if attack in UNDOING else near
         if attack == UNDO:
-            without = [_keep_frame(truth, world) for world in without]
+            without = [keep_frame(truth, world) for world in without]
         worlds = [(draw.publication, truth.file), *((each.publication, each.persons) for each in without)]
         if attack == AWARE_OF_HOUSEHOLDS:
             worlds = [(published, truth.file_with_households) for published, _ in worlds]
@@ -241,7 +241,7 @@ def remove_each(
     return _join(near), entire
 
 
-def _keep_frame(truth: Truth, world: Worlds) -> Worlds:
+def keep_frame(truth: Truth, world: Worlds) -> Worlds:
     """A whole world for who looks at persons of the target's frame alone."""
     frame = truth.frame_of_block
     kept = np.flatnonzero(frame == frame[world.places[0]])

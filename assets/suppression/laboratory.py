@@ -36,7 +36,7 @@ class Suppressed(Point):
         counts = np.stack([_suppress(tract.tier.name, self, block.tobytes()) for block in blocks])
         published, units = self.publish(tract, np.where(counts < 0, law.suppressed, counts), law), tract.count_units()
         if units is not None:
-            # No published total has cells of P5 or H1 in it, so that nothing else gives them away.
+            # Nothing else is suppressed for them: P1 gives a cell of P5 away where nobody lives in a household.
             units = np.where((units > 0) & (units < self.threshold), law.suppressed, units)
         return Draw(replace(published, units=units), np.zeros(0), None)
 

@@ -29,7 +29,7 @@ from assets.laboratory.evaluation import (
     measure_ratios,
     measure_reconstruction,
 )
-from assets.laboratory.grid import choose_targets, remove_each, select
+from assets.laboratory.grid import Worlds, choose_targets, keep_frame, remove_each, select
 from assets.laboratory.measures import MATCH_RATE
 from assets.laboratory.points import Draw, Exact, Point
 from assets.laboratory.publication import NONE, Guesses, NamedPersons, Publication, Swaps
@@ -188,9 +188,11 @@ def _require_undone(truth: Truth, published: Publication, linked: Guesses) -> No
     assert given == pytest.approx(there), "each record to one person, in expectation"
     named = linked.shares.sum(axis=1) > 1 - 1e-12
     assert np.allclose(found.shares[named], linked.shares[named])
-    alone = np.flatnonzero(truth.frame_of_block == truth.frame_of_block[0])
-    of_frame = undo(published, NamedPersons(tract.place[alone], tract.frame[alone]))
-    assert np.array_equal(of_frame.shares, found.shares[alone]), "persons of other frames tell nothing"
+    for target in (0, 7):
+        world = keep_frame(truth, Worlds(published, truth.file, np.array([target])))
+        assert set(world.persons.frame) == {tract.frame[target]}
+        of_frame = select(undo(published, world.persons), world.places)
+        assert np.array_equal(of_frame.shares, found.shares[[target]]), "persons of other frames tell nothing"
     if not named.all():
         shares = [guesses.shares[np.arange(len(tract.category)), tract.category].mean() for guesses in (linked, found)]
         assert shares[1] > shares[0] + 0.05
@@ -439,6 +441,10 @@ def _require_end_with_parent(attacker: Attacker, publication: Publication, perso
         process.kill()
         with pytest.raises(AttackError, match="its process ended"):
             asked.result()
+    for built_in in processes:
+        built_in.kill()
+    with pytest.raises(AttackError, match="attack link: its process ended; it was killed; what was stored is kept"):
+        attacker.guess("link", publication, persons)
     gone, alive = psutil.wait_procs(under_way, timeout=60)
     for left in alive:
         left.kill()
