@@ -464,6 +464,30 @@ def test_a_version_is_recalled_as_long_as_the_file_has_the_same_bytes(warehouse,
     assert len(computed) == 6
 
 
+def test_no_version_is_recalled_for_what_a_session_attached_before_the_file_had_its_bytes(warehouse, computed):
+    """The bytes of an earlier version, or no log, take the place of what DuckDB has read when it attached the file."""
+    path = warehouse.path(Zone.CONFIDENTIAL)
+    log = path.with_name(f"{path.name}.wal")
+    make(warehouse, "SELECT 1 AS number")
+    first, content = ordered(warehouse), path.read_bytes()
+    make(warehouse, "SELECT 2 AS number")
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.rows("warehouse/all", source=UNITS) == [(2,)]
+        overwrite(path, content)
+        assert session.ordered_version([UNITS], KEY) != first
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        connection.execute('UPDATE "ma1940"."units" SET number = 2')
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        log.unlink()
+        assert session.ordered_version([UNITS], KEY) != first
+        assert session.rows("warehouse/all", source=UNITS) == [(2,)]
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.ordered_version([UNITS], KEY) == first
+        overwrite(path, content)
+        assert not session._files[Zone.CONFIDENTIAL].find_version()
+
+
 def test_no_version_is_remembered_with_a_file_that_it_may_not_be_of(warehouse, computed, monkeypatch):
     path = warehouse.path(Zone.CONFIDENTIAL)
     make(warehouse, "SELECT 1 AS number")
