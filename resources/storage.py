@@ -9,7 +9,7 @@ import re
 import stat
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -138,17 +138,27 @@ def keep_trying(attempt: Callable[[], T]) -> T:
     return attempt()
 
 
+FileState = tuple[int, ...] | None
+"""The number that the file system has for a database file, and what tells that it was written, even if somebody sets
+its other times; None if a log belongs to it."""
+
+
+def find_state(file: os.stat_result, logs: Iterable[Path]) -> FileState:
+    """The state of a database file with these logs, if they exist."""
+    return None if any(log.exists() for log in logs) else (file.st_ino, file.st_size, file.st_ctime_ns)
+
+
 class HeldFile:
     """The database file of a zone while a session has attached it, so that no other process writes it."""
 
-    def __init__(self, paths: Collection[Path], number: int, *, read_only: bool) -> None:
+    def __init__(self, paths: Collection[Path], attached: "FileState", *, read_only: bool) -> None:
         """
         Args:
             paths: the database, and the logs that DuckDB may keep beside it (`DatabaseFile.paths`).
-            number: the number that the file system has for the attached file.
+            attached: their state right before DuckDB attached them.
         """
         self._path, *self._logs = paths
-        self._number, self.read_only = number, read_only
+        self._attached, self.read_only = attached, read_only
         self._descriptor: int | None = None
         self._version: str | None = None
 
@@ -158,25 +168,32 @@ class HeldFile:
         return self._path.stat().st_size
 
     def find_version(self) -> str | None:
-        """The SHA-256 of all that was committed to the zone, as it is stored; computed once if the session only reads.
+        """The SHA-256 of all that was committed to the zone, as it is stored; computed once.
 
-        None if a log belongs to it, or another file has taken the place of the attached one (`Storage.compact`).
+        None if a log belongs to it, or if the file is not the attached one (`Storage.compact`), or was written since:
+        DuckDB may go on with what it had read.
         """
-        if self._version is None or not self.read_only:
+        if self._version is None:
             self._version = self.hash()
-        return self._version
+        return self._version if self._is_as_attached() else None
 
     def hash(self) -> str | None:
-        """The version as it is now."""
-        if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_RDONLY)
-        if any(log.exists() for log in self._logs) or os.fstat(self._descriptor).st_ino != self._number:
+        """The version, computed anew."""
+        if not self._is_as_attached():
             return None
         digest, position = sha256(), 0
-        while part := os.pread(self._descriptor, _BYTES_AT_A_TIME, position):
+        while part := os.pread(self._open(), _BYTES_AT_A_TIME, position):
             digest.update(part)
             position += len(part)
-        return digest.hexdigest()
+        return digest.hexdigest() if self._is_as_attached() else None
+
+    def _is_as_attached(self) -> bool:
+        return self._attached is not None and find_state(os.fstat(self._open()), self._logs) == self._attached
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_RDONLY)
+        return self._descriptor
 
     def close(self) -> None:
         """Call it after the file was detached: with whatever it closes of a file, a process loses DuckDB's lock."""
@@ -292,8 +309,7 @@ class DatabaseFile(Storage):
     @property
     def paths(self) -> Collection[Path]:
         """The database and the logs that DuckDB keeps beside it."""
-        endings = ("", ".wal", ".wal.checkpoint", ".wal.recovery")
-        return [self.path.with_name(f"{self.path.name}{ending}").absolute() for ending in endings]
+        return [self.path.with_name(f"{self.path.name}{ending}").absolute() for ending in ("", *_LOGS)]
 
     def holds(self, session: OpenSession) -> bool:
         return self.path.exists()
@@ -302,12 +318,12 @@ class DatabaseFile(Storage):
         """As `Storage.attach`. Raises BusyError if another process holds the file for longer than `patience`."""
         if not read_only:
             self.create()
-        path = self.path
+        path, (_, *logs) = self.path, self.paths
         if read_only and not path.exists():
             raise NothingWrittenError(
                 f"nothing has been written to the {self.zone.value} zone yet ({path.name} is missing)"
             )
-        for file in (path, *(path.with_name(path.name + ending) for ending in _LOGS)):
+        for file in (path, *logs):
             if file.exists() and not file.is_file():
                 # Whoever opens a named pipe waits for ever.
                 raise WarehouseError(f"cannot open {path.name}: {file} is no file. {_REMEDY}")
@@ -318,10 +334,11 @@ class DatabaseFile(Storage):
         deadline = time.monotonic() + self.patience
         while True:
             try:
-                before = path.stat().st_ino
+                before = path.stat()
+                attached = find_state(before, logs)
                 connection.execute(text)
-                if path.stat().st_ino == before:
-                    return HeldFile(self.paths, before, read_only=read_only)
+                if path.stat().st_ino == before.st_ino:
+                    return HeldFile(self.paths, attached, read_only=read_only)
                 # `compact` replaced the file after it was opened here.
                 connection.execute(render(DETACH, {"alias": alias}))
             except duckdb.Error as error:

@@ -464,6 +464,30 @@ def test_a_version_is_recalled_as_long_as_the_file_has_the_same_bytes(warehouse,
     assert len(computed) == 6
 
 
+def test_no_version_is_recalled_for_what_a_session_attached_before_the_file_had_its_bytes(warehouse, computed):
+    """The bytes of an earlier version, or no log, take the place of what DuckDB has read when it attached the file."""
+    path = warehouse.path(Zone.CONFIDENTIAL)
+    log = path.with_name(f"{path.name}.wal")
+    make(warehouse, "SELECT 1 AS number")
+    first, content = ordered(warehouse), path.read_bytes()
+    make(warehouse, "SELECT 2 AS number")
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.rows("warehouse/all", source=UNITS) == [(2,)]
+        overwrite(path, content)
+        assert session.ordered_version([UNITS], KEY) != first
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        connection.execute('UPDATE "ma1940"."units" SET number = 2')
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        log.unlink()
+        assert session.ordered_version([UNITS], KEY) != first
+        assert session.rows("warehouse/all", source=UNITS) == [(2,)]
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.ordered_version([UNITS], KEY) == first
+        overwrite(path, content)
+        assert not session._files[Zone.CONFIDENTIAL].find_version()
+
+
 def test_no_version_is_remembered_with_a_file_that_it_may_not_be_of(warehouse, computed, monkeypatch):
     path = warehouse.path(Zone.CONFIDENTIAL)
     make(warehouse, "SELECT 1 AS number")
@@ -502,7 +526,18 @@ def test_no_version_is_remembered_with_a_file_that_it_may_not_be_of(warehouse, c
 
 
 @pytest.mark.usefixtures("computed")
-def test_nobody_writes_a_file_whose_version_a_session_has_computed(warehouse):
+def count_opened(path):
+    """How many of this process's descriptors are of a file."""
+    descriptors = (int(each.name) for each in Path("/dev/fd").iterdir())
+    found = 0
+    for descriptor in descriptors:
+        # The one that lists the folder is closed by now.
+        with suppress(OSError):
+            found += os.path.samestat(os.fstat(descriptor), path.stat())
+    return found
+
+
+def test_nobody_writes_a_file_whose_version_a_session_has_computed(warehouse, computed):
     """Told apart from: DuckDB's lock is lost when the process closes what it read the file through."""
     make(warehouse, "SELECT 1 AS number")
     lock = (
@@ -514,9 +549,9 @@ def test_nobody_writes_a_file_whose_version_a_session_has_computed(warehouse):
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
             session.ordered_version([UNITS], KEY)
             assert subprocess.run(command, check=False, capture_output=True).returncode
-            opened = len([*Path("/dev/fd").iterdir()])
+            assert count_opened(warehouse.path(Zone.CONFIDENTIAL)) == 2
         # The instance waits for the next session without the file, which DuckDB and the session have closed.
-        assert len([*Path("/dev/fd").iterdir()]) == opened - 2
+        assert count_opened(warehouse.path(Zone.CONFIDENTIAL)) == 0
         subprocess.run(command, check=True)
 
 
