@@ -5,7 +5,8 @@ is expanded to microdata in the layout of the 2020 Census, and tabulated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from functools import cache, partial
+from contextlib import closing
+from functools import cache
 from math import prod
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ from mechanisms.topdown.dhc.tables import (
 )
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import Counts, Schema
+from resources.processes import Stopped, in_threads
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
@@ -222,14 +224,24 @@ def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
     named = pa.table({"geoid": list(of_places), "name": list(of_places.values())}, schema=_PLACE_NAMES)
     shared = {"names": session.register("place_names", named), "spine": release.public(SPINE)}
     of_table = {table_of(release, name): name for name in table_names(release)}
-    read = keep_few(partial(read_estimates, session, release), runs, release)
+
+    def read_run(*run: Any) -> Counts:
+        with session.open_sibling() as own:
+            return read_estimates(own, release, *run)
+
+    read = keep_few(read_run, runs, release)
 
     def count(name: str) -> Iterator[pa.Table]:
         histogram = describe_table(name)[3]
-        for depth, level, first, last in runs:
+
+        def count_run(run: tuple[int, str, int, int], stopped: Stopped) -> pa.Table:
+            depth, level, first, last = run
             cells = count_cells(name, read(histogram, level, first, last), last - first)
             columns = dict(zip(cell_names(name), cells, strict=True))
-            yield pa.table({"depth": pa.repeat(depth, last - first), "number": np.arange(first, last), **columns})
+            return pa.table({"depth": pa.repeat(depth, last - first), "number": np.arange(first, last), **columns})
+
+        with closing(in_threads(count_run, runs, release.processes)) as tables:
+            yield from tables
 
     def make(table: Table) -> Recipe:
         pieces, counted = session.register_in_turn("counted", count(of_table[table]))
