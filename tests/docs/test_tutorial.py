@@ -20,7 +20,7 @@ import yaml
 
 from docs.pictures.__main__ import FOLDER
 from orchestration.cli import UNAUTHORIZED
-from tests.docs.how_to import Program, follow_pages, shape
+from tests.docs.how_to import Program, follow_pages, shape, without_demo
 
 ROOT = FOLDER.parents[1]
 PAGE = ROOT / "docs" / "tutorial" / "own-data.md"
@@ -87,10 +87,9 @@ class Reader:
             assert proposed.keys() >= yaml.safe_load(block)["attributes"].keys()
             path.write_text(block, "utf-8")
         else:
-            # `make demo`, which is not repeated here, makes two entries before these.
-            block = re.sub(r"(?<=ledger entry )\d+", lambda number: str(int(number[0]) - 2), block)
             shapes = {shape(line) for line in self.said.splitlines()}
-            assert [line for line in block.splitlines() if shape(line) not in shapes] == [], self.said
+            shown = without_demo(block).splitlines()
+            assert [line for line in shown if shape(line) not in shapes] == [], self.said
 
     def types(self, command: str) -> None:
         """Run a command of the page, as a reader would: with the draw and the name that are meant."""
