@@ -200,6 +200,7 @@ class Coarsening(UnperturbedCounts[CoarseningRelease]):
                 note=PROSE("accuracy, note"),
             ),
             data_versions=self.data_versions(draw, output_version),
+            also_exact=(PROSE("exact"),),
             remark=WHY,
             variables=names,
         )

@@ -262,6 +262,7 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
                 note=PROSE("accuracy, note"),
             ),
             data_versions=self.data_versions(draw, output_version),
+            also_exact=(PROSE("exact", dominance=design.dominance),),
             remark=WHY,
             variables=title_columns(self.release.variables),
         )

@@ -44,6 +44,8 @@ def test_records_and_tables_are_published_add_up_and_state_what_is_not_guarantee
     certificate = json.loads(files["certificate.json"])
     (limits,) = (one for one in certificate["mechanism"]["parameters"] if one["label"] == "Not guaranteed")
     assert len(limits["value"]) == 4
+    page = files["certificate.html"].decode()
+    assert "The number of records of every published place is exact" in page.partition("What is exact")[2][:300]
 
 
 @quick_cases(1)
