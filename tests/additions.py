@@ -85,7 +85,8 @@ class Place:
             for text in self.rng.sample([add(self), changed], 2):
                 self.connection.execute(text)
             return not shows or listed(self.connection, shows) != before
-        except duckdb.Error:
+        except (duckdb.Error, UnicodeDecodeError):
+            # DuckDB cuts a text in an error within a letter.
             return False
 
     def draw(self, text: str) -> str:
