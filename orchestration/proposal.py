@@ -410,7 +410,7 @@ def propose_tables(dataset: DatasetDeclaration, name: str) -> Proposal:
             f"release {dataset.name}/{name}: variables: a hypercube needs a variable with at most {MOST_PROPOSED} "
             "values"
         )
-    records = counted if dataset.persons and dataset.persons.variables else f"{dataset.record_name}s"
+    records = counted if counted == "persons" else f"{dataset.record_name}s"
     words = title_columns(found.columns)
     title = _quote(propose_title(f"{records} by {', '.join(words[column] for column in variables)}"))
     return Proposal(

@@ -150,10 +150,10 @@ class Kept:
         if not len(self.place) or np.any(self.place[position] != asked.places):
             return None
         bounds = self.first_cell, self.last_cell, self.first_answer, self.last_answer
-        boundsof_places = np.array([bound[position] for bound in bounds], dtype=np.int64)
+        bounds_of_places = np.array([bound[position] for bound in bounds], dtype=np.int64)
         lists = asked.lists.starts, asked.lists.cells, asked.of_place
         kept = read_only(self.cells), read_only(self.answers)
-        return picked if _pick(*lists, asked.ends, boundsof_places, *kept, whole, picked) else None
+        return picked if _pick(*lists, asked.ends, bounds_of_places, *kept, whole, picked) else None
 
 
 @njit(cache=True, nogil=True)
