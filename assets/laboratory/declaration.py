@@ -63,11 +63,11 @@ class LaboratoryDeclaration(Declaration):
     description: str = Field("", description="What is compared, and why.")
     tier: Literal["T1", "T2", "T3", "T4-households", "T4-groups"] = Field(
         description="Which tables are published of each block, the same of all methods. T1: race and ethnicity, of "
-        "all and of adults (P1 to P4), persons in group quarters (P5) and housing units (H1). T2: P1 to P4, and sex by "
+        "all and of adults (P1 to P4), persons in group quarters (P5) and housing units (H1). T2: these, and sex by "
         "age, also by race (P12, P12A to P12I, P14). T3: these, and of the tract sex by single years of age, also by "
         "race (PCT12, PCT12A to PCT12O). T4-households: PHSafe's tables of households. T4-groups: SafeTab-P's tables "
-        "of regional groups of race. T1 needs a dataset with types of group quarters; T2, T3 and T4-groups one with "
-        "detailed_codes."
+        "of regional groups of race. T1 to T3 need a dataset with types of group quarters; T2, T3 and T4-groups one "
+        "with detailed_codes."
     )
     tracts: int = Field(
         5, ge=1, le=1000, strict=True, description="The number of tracts, spread over all of the dataset."
@@ -199,7 +199,7 @@ class LaboratoryDeclaration(Declaration):
         elif self.tier == "T4-groups":
             of_persons |= {"QSEX", *RACE_CODES}
         else:
-            needed |= {"GQTYPE"} if self.tier == "T1" else set()
+            needed |= {"GQTYPE"}
             of_persons |= {"CENRACE", "CENHISP"} | (set() if self.tier == "T1" else {"QSEX"})
         columns = set(units.columns if units else ()), set(persons.columns if persons else ())
         if missing := sorted((needed - columns[0]) | (of_persons - columns[1])):

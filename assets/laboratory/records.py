@@ -93,7 +93,7 @@ class Tract:
             return None
         one = np.zeros(1, dtype=np.int64)
         block = np.zeros_like(self.block)
-        return replace(self, tier=of_tract.tables, blocks=1, block=block, block_group=one, tract=one)
+        return replace(self, tier=of_tract.tables, blocks=1, block=block, block_group=one, tract=one, vacant=None)
 
     @property
     def is_county(self) -> bool:

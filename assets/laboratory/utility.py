@@ -62,7 +62,7 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
             difference = _shares(persons[0][None]) - _shares(persons[1][None])
             error = float(np.abs(difference).sum())
             yield Measure(TABLES, subset, ANY_SIZE, "error of shares", error, int(persons[1].sum()))
-    if publication.units is not None and truth.units is not None:
+    if truth.units is not None:
         yield from _measure_units(publication, published, truth.units, levels)
     if publication.around is not None and truth.around is not None:
         subset, ours = "cells of the tract's tables, not 0", publication.around[:1]

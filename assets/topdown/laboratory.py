@@ -72,11 +72,11 @@ class TopDown(Point):
 
     def _publish(self, tract: Tract, measured: dict[tuple[str, str], Counts], key: bytes) -> Publication:
         estimates = self.estimate(tract, measured)
-        units = self._estimate_units(tract, estimates.sum(axis=(1, 2)), key)
+        units = self.estimate_units(tract, estimates.sum(axis=(1, 2)), key)
         published = replace(self.publish(tract, estimates, None), units=units)
         return replace(published, measured=tuple(self.describe(tract, measured))) if self.measurements else published
 
-    def _estimate_units(self, tract: Tract, persons: Counts, key: bytes) -> Counts | None:
+    def estimate_units(self, tract: Tract, persons: Counts, key: bytes) -> Counts | None:
         """The tables of units, shape (blocks, cells), with so many persons in each block; None if there are none."""
         exact = tract.count_units()
         if exact is None:
@@ -241,10 +241,10 @@ def measure_levels(
     }
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=4)
 def _draw_noise(mechanism: str, key: bytes, queries: tuple[tuple[str, Fraction, int], ...]) -> list[Counts]:
     """The noise of the answers of each query, from its name, σ² and number of answers. It is kept for the worlds
-    without one person, which have the same."""
+    without one person, which have the same: of the persons' two releases, group quarters and units."""
     noise = Noise(mechanism, {query: DiscreteGaussian(variance) for query, variance, _ in queries}, key)
     return [noise.of_next(query, answers) for query, _, answers in queries]
 

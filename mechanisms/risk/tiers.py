@@ -56,7 +56,7 @@ class Tier:
         thresholds: if the tables have the same content in more and more detail, of which one is published of each
             category: the least totals of all but the first.
         of_units: tables of group quarters and housing units, which no record of the tier tells of: by name, the values,
-            in words, of their cells.
+            in words, of their cells. Every method publishes them.
         of_types: whether tables of a block count many types together, and leave open which; its records may then be
             households, and linear estimates take the place of reconstruction.
     """
@@ -196,6 +196,17 @@ class TractTables:
         return joined
 
 
+_OF_UNITS = {
+    "P5": (
+        *("correctional facilities for adults", "juvenile facilities", "nursing facilities"),
+        *("other institutional facilities", "college housing", "military quarters"),
+        "other noninstitutional facilities",
+    ),
+    "H1": ("occupied", "vacant"),
+}
+"""The persons of each type of group quarters, and the occupied and vacant housing units."""
+
+
 def _redistricting(adult: NDArray[np.bool_]) -> dict[str, NDArray[np.int32]]:
     """P1 to P4: race, and race of those not Hispanic beside the total of Hispanic persons; of all, and of adults."""
     category = np.arange(len(CATEGORIES))
@@ -254,7 +265,7 @@ def _name_frames(ages: tuple[int, ...]) -> tuple[str, ...]:
 
 def _summarize(name: str, title: str, ages: tuple[int, ...], of_tract: TractTables | None = None) -> Tier:
     tables = _redistricting(np.tile(np.array(ages) >= 18, len(_SEXES))) | _by_sex_and_age(ages)
-    return Tier(name, title, _name_frames(ages), tables, of_tract)
+    return Tier(name, title, _name_frames(ages), tables, of_tract, of_units=_OF_UNITS)
 
 
 REDISTRICTING = Tier(
@@ -262,17 +273,9 @@ REDISTRICTING = Tier(
     "redistricting tables",
     ("under 18", "18 or older"),
     _redistricting(np.array([False, True])),
-    of_units={
-        "P5": (
-            *("correctional facilities for adults", "juvenile facilities", "nursing facilities"),
-            *("other institutional facilities", "college housing", "military quarters"),
-            "other noninstitutional facilities",
-        ),
-        "H1": ("occupied", "vacant"),
-    },
+    of_units=_OF_UNITS,
 )
-"""P1 to P4 of a block, which together determine how many persons of each type it has; the persons of each type of group
-quarters (P5), and the occupied and vacant housing units (H1)."""
+"""P1 to P4 of a block, which together determine how many persons of each type it has; P5 and H1."""
 
 SUMMARY_FILE = _summarize("T2", "tables of Summary File 1 by sex and age", AGE_STARTS)
 """The tables of T1, P12, P12A to P12I and P14 of a block."""

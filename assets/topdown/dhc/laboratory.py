@@ -1,7 +1,8 @@
 """The DHC in the laboratory: persons of a tract or county by sex and age, within its redistricting data by TopDown.
 
-As there, a tract is taken by itself. Relationships and group quarters, which the records of the tier do not have, are
-left out of queries; those that then ask no more than another one are not measured. Ages are the groups of the tier.
+As there, a tract is taken by itself. Tables of units are those of the redistricting data. Relationships and group
+quarters, which the records of the tier do not have, are left out of queries; those that then ask no more than another
+one are not measured. Ages are the groups of the tier.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -89,7 +90,7 @@ class DHC(Point):
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
         before, measured = self._measure(tract, key)
-        published = self._publish(tract, before, measured)
+        published = self._publish(tract, before, measured, key)
         if not self.measurements:
             return Draw(published, np.zeros(0), None)
         pairs, variances = choose_pairs(tract, key), self.find_variances(list_places(tract))
@@ -98,7 +99,7 @@ class DHC(Point):
 
     def publish_without(self, tract: Tract, person: int, key: bytes) -> Publication:
         without = tract.without(person)
-        return self._publish(without, *self._measure(without, key))
+        return self._publish(without, *self._measure(without, key), key)
 
     def find_intervals(self, tract: Tract, published: Publication, key: bytes) -> tuple[Counts, Counts]:
         return make_intervals(self.draw, tract, published, key)
@@ -113,10 +114,11 @@ class DHC(Point):
         variances = self.find_variances(list_places(tract))
         return self._within.measure(_by_adults(tract), key), measure_levels(tract, key, MECHANISM, SCHEMA, variances)
 
-    def _publish(self, tract: Tract, before: Answers, measured: Answers) -> Publication:
+    def _publish(self, tract: Tract, before: Answers, measured: Answers, key: bytes) -> Publication:
         within, adults, variances = self._within, _by_adults(tract), self.find_variances(list_places(tract))
         found = _estimate(tract, within.estimate(adults, before), measured, variances)
-        published = self.publish(tract, found, None)
+        units = within.estimate_units(adults, found.sum(axis=(1, 2)), key)
+        published = replace(self.publish(tract, found, None), units=units)
         if not self.measurements:
             return published
         adult = (tract.tier.tables["P3"][:, 0] >= 0).astype(np.int64)

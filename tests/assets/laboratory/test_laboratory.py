@@ -235,7 +235,8 @@ def _require_units(root: Path) -> None:
     place of persons, and types of group quarters that are one."""
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        (truth,) = read_truths(session, declare().declaration, town()).values()
+        declared = (declare(tier=tier, methods={"swapping": {"rates": [0.5]}}) for tier in ("T1", "T2", "T3"))
+        truths = [read_truths(session, each.declaration, town()) for each in declared]
     with duckdb.connect(str(root / "warehouse" / "confidential.duckdb"), read_only=True) as connection:
         units = connection.execute(
             "SELECT TABBLK, GQTYPE::INT, count(QAGE) FROM town.units LEFT JOIN town.persons USING (MAFID) "
@@ -247,7 +248,7 @@ def _require_units(root: Path) -> None:
         if block in blocks:
             cell, number = (kind - 1, persons) if kind else (7 if persons else 8, 1)
             expected[blocks.index(block), cell] += number
-    assert np.array_equal(truth.units, expected)
+    assert all(np.array_equal(truth.units, expected) for (truth,) in map(dict.values, truths))
     assert expected[:, :7].any()
     assert expected[:, 8].any()
 
@@ -412,8 +413,9 @@ def test_only_synthetic_records_with_the_columns_of_the_tier_are_taken(tmp_path:
     ):
         with pytest.raises(DeclarationError, match=says):
             declare(tier="T2", methods=methods).dataset({"town": dataset})
-    with pytest.raises(DeclarationError, match=r"has no .*, GQTYPE, .*, which tier T1 needs"):
-        declare().dataset({"town": village})
+    for tier in ("T1", "T2", "T3"):
+        with pytest.raises(DeclarationError, match=rf"has no .*, GQTYPE, .*, which tier {tier} needs"):
+            declare(tier=tier, methods=methods).dataset({"town": village})
     with pytest.raises(DeclarationError, match=r"has no QRACE1, .*, which tier T4-groups needs"):
         declare(tier="T4-groups", methods=methods).dataset({"town": dataset})
     declare(tier="T4-households", methods=methods).dataset({"town": dataset})

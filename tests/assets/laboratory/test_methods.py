@@ -641,38 +641,49 @@ def test_group_quarters_and_units_are_counted_beside_the_records() -> None:
     assert find(measure_utility(truth, in_one), "H1 of a block, not 0", "mean absolute error") == pytest.approx(10 / 9)
 
 
-def test_every_method_of_the_redistricting_tables_publishes_group_quarters_and_units(t1: Truth) -> None:
-    """Fails for: exact counts beside noisy ones, units that are swapped, facilities where there are none, more persons
-    in quarters than in the block, or units that come and go."""
+@pytest.mark.parametrize("tier", [REDISTRICTING, SUMMARY_FILE, WITH_TRACT], ids=lambda tier: tier.name)
+def test_every_method_of_a_tier_publishes_group_quarters_and_units(tier: Tier) -> None:
+    """Fails for: a tier or a method without them, exact counts beside noisy ones, units that are swapped, facilities
+    where there are none, more persons in quarters than in the block, or units that come and go."""
     quarters = np.where(np.arange(240) % 20 == 7, 1 + np.arange(240) % 7, 0)
-    tract = replace(t1.tract, quarters=quarters)
+    tract = replace(make_truth(tier).tract, quarters=quarters)
     exact, by_place = tract.count_units(), np.array([0, 0, 0, 0, 1, 1, 1, 1])
     assert exact is not None
+    of_records: list[Point] = [Exact(), *MOVING, Randomized(HALF)]
+    of_records += [TopDown(Fraction(10**6), measurements=False), DHC(Fraction(10**6), measurements=False)]
+    noisy, keyed, rounded = NoisyHypercube(Fraction(1)), PerturbedCounts("made", TABLE), Rounded(4)
+    suppressed, coarse = Suppressed(4, 2), Coarsened(300, 3, by_race=False)
+    estimated: list[Point] = [TopDown(Fraction(256, 100), measurements=True), DHC(Fraction(1), measurements=True)]
     published = {
-        point.key: point.draw(tract, KEY).publication
-        for point in (
-            Exact(), *MOVING, NoisyHypercube(Fraction(1)), PerturbedCounts("made", TABLE), Rounded(4), Suppressed(4, 2),
-            Coarsened(300, 3, by_race=False), TopDown(Fraction(10**6), measurements=False),
-            TopDown(Fraction(256, 100), measurements=True),
-        )
-    }  # fmt: skip
-    *swapped, noisy, keyed, rounded, suppressed, coarse, much, topdown = (each.units for each in published.values())
-    assert all(np.array_equal(each, exact) for each in (*swapped, much))
-    assert np.abs(noisy - exact).mean() == pytest.approx(1 / np.sinh(1), abs=0.3)
-    assert set(np.abs(keyed - exact)[exact > 0]) == {1}
-    assert not keyed[exact == 0].any()
-    assert not (rounded % 4).any()
-    assert np.abs(rounded - exact).max() == 2
-    assert set(suppressed[(exact > 0) & (exact < 4)]) == {2}
-    assert np.array_equal(suppressed[exact > 3], exact[exact > 3])
-    assert np.array_equal(published["coarsening-places-of-300-combinations-of-3"].places, by_place)
-    assert np.array_equal(coarse[[0, 4]], [exact[:4].sum(axis=0), exact[4:].sum(axis=0)])
-    assert not topdown[:, :7][exact[:, :7] == 0].any()
-    assert (topdown[:, :7] != exact[:, :7]).any()
-    assert np.array_equal(topdown[:, 7:].sum(axis=1), exact[:, 7:].sum(axis=1))
-    assert (topdown[:, 7] != exact[:, 7]).any()
-    persons = list(published.values())[-1].counts.sum(axis=(1, 2))
-    assert (topdown[:, :7].sum(axis=1) <= persons).all()
+        point: point.draw(tract, KEY).publication
+        for point in (*of_records, noisy, keyed, rounded, suppressed, coarse, *estimated)
+        if tier.name in point.tiers
+    }
+    units = {point: each.units for point, each in published.items() if each.units is not None}
+    assert units.keys() == published.keys()
+    assert all(np.array_equal(units[point], exact) for point in of_records if point in units)
+    assert np.abs(units[noisy] - exact).mean() == pytest.approx(1 / np.sinh(1), abs=0.3)
+    assert set(np.abs(units[keyed] - exact)[exact > 0]) == {1}
+    assert not units[keyed][exact == 0].any()
+    if tier is WITH_TRACT:
+        return
+    assert not (units[rounded] % 4).any()
+    assert np.abs(units[rounded] - exact).max() == 2
+    assert set(units[suppressed][(exact > 0) & (exact < 4)]) == {2}
+    assert np.array_equal(units[suppressed][exact > 3], exact[exact > 3])
+    assert np.array_equal(published[coarse].places, by_place)
+    assert np.array_equal(units[coarse][[0, 4]], [exact[:4].sum(axis=0), exact[4:].sum(axis=0)])
+    (topdown,) = (point for point in estimated if point in units)
+    in_quarters, in_units = np.split(units[topdown] - exact, [7], axis=1)
+    assert not in_quarters[exact[:, :7] == 0].any()
+    assert in_quarters.any()
+    assert not in_units.sum(axis=1).any()
+    assert in_units.any()
+    persons = published[topdown].counts.sum(axis=(1, 2))
+    assert (units[topdown][:, :7].sum(axis=1) <= persons).all()
+
+
+def test_units_have_the_budgets_of_production() -> None:
     of_quarters, of_units = TopDown(Fraction(542, 339) ** 2, measurements=True).find_variances_of_units("Block")
     assert of_units == 1 / (Fraction(3379, 12343) ** 2 * Fraction(495, 4100))
     assert of_quarters == 1 / (Fraction(542, 339) ** 2 * Fraction(165, 4099) * Fraction(5, 4097 - 10))
