@@ -14,17 +14,20 @@ class CoarseningDeclaration(UnperturbedDeclaration):
 
     geography: list[str] = Field(
         min_length=1,
-        description="The columns of the places, coarsest first; each place lies in one of the level above.",
+        description="The columns of the places, coarsest first; each place lies in exactly one place of the level "
+        "above.",
     )
     place_threshold: Annotated[int, Field(ge=2, strict=True)] = Field(
-        description="The least number of records of a published place; smaller ones are merged into the rest of the "
-        "place above."
+        description="The least number of records of a published place; smaller places of a level are merged into one "
+        "rest of the place above."
     )
     key: list[str] = Field(
-        min_length=1, description="The variables by which somebody could be recognized; their values are listed."
+        min_length=1,
+        description="The variables by which somebody could be recognized. The dataset must declare their values.",
     )
     least: Annotated[int, Field(ge=2, strict=True)] = Field(
-        description="The least number of records of a combination of place and key; smaller ones move to the nearest."
+        description="The least number of records of a combination of place and key. Records of rarer combinations "
+        "move to the nearest one, which differs in the fewest variables.",
     )
     kept: list[str] = Field(default_factory=list, description="Further variables to publish, as they are.")
 

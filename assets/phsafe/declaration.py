@@ -27,11 +27,12 @@ class RunDeclaration(Part):
 
     truncation: Truncation = Field(
         None,
-        description="The most persons kept of each unit; none for the runs that count units (PH1_denom, PH5_denom, "
-        "PH8_denom).",
+        description="The most persons that count in each unit. Leave it out for the runs that count units (PH1_denom, "
+        "PH5_denom, PH8_denom).",
     )
     budget: dict[str, Budget] = Field(
-        default_factory=dict, description="By level, such as state_A-G: ρ, or ε with noise: pure."
+        default_factory=dict,
+        description="By level, such as state_A-G: ρ, or ε with noise: pure, for one record added or removed.",
     )
     moe: dict[str, Margin] = Field(
         default_factory=dict, description="By level: the 90% margin of error, from which the budget follows."

@@ -202,10 +202,12 @@ class DatasetDeclaration(Declaration):
     public: bool = Field(
         False,
         description="Whether the records were published before, such as PUMS or PPMF, so that draws from them are not "
-        "charged. The first draw needs an authorization that says so in words.",
+        "charged. The first draw needs an authorization that states this in words.",
     )
     source: str = Field(
-        "", description="Who published public records, and where: a citation or an address. Every page shows it."
+        "",
+        description="Who published the records, if they are public, and where: a citation or an address. Certificates "
+        "and the pages of the UI show it.",
     )
     reader: Annotated[Reader, WithJsonSchema({"enum": _READERS})] = Field(
         description="csv, parquet, ddi (fixed-width text with a codebook, as IPUMS has it), stata, spss, sas, or the "
@@ -230,16 +232,16 @@ class DatasetDeclaration(Declaration):
     )
     cap: Cap | SkipJsonSchema[None] = Field(
         None,
-        description="The upper bound on the loss of all releases from the datasets of the population together, if they "
-        "are not public: ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
-        "1/10000000000}, with by: curve on the privacy curve of all charges together, which is no guarantee if a "
-        "budget is chosen after a look at noisy results.",
+        description="The most that all releases from the population's datasets may lose together; required unless the "
+        "dataset is public. ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
+        "1/10000000000}. With by: curve in the last form, the cap is on the privacy curve of all charges together; it "
+        "is then no guarantee if a budget is chosen after a look at noisy results.",
     )
     copies: Copies = Field(
         1,
         description="k: the largest number of records that the answers of one person are in, where editing or "
         "imputation copied answers. It is public. Certificates and the composition state k·ε and k²·ρ beside each "
-        "loss. A column of role donor is checked against it.",
+        "loss. If the records have a column of role donor, Stirred checks the number against it.",
     )
     charging: Charging | SkipJsonSchema[None] = Field(
         None,

@@ -54,7 +54,7 @@ class ReleaseDeclaration(Declaration):
     description: str = Field("", description="The content of the tables, for readers.")
     custody: CustodyMode = Field(
         CustodyMode.ESCROWED,
-        description="escrowed: the draw can be replayed under custody; ephemeral: its key is destroyed.",
+        description="escrowed: the draw can be replayed with the master key; ephemeral: its key is destroyed.",
     )
     schedule: str | SkipJsonSchema[None] = Field(
         None, description="A cron expression (UTC) for the release's job; active once declared."

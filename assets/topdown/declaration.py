@@ -108,9 +108,9 @@ class TreeDeclaration(ReleaseDeclaration):
 
     partitions: Literal["state"] | SkipJsonSchema[None] = Field(
         None,
-        description="state: the levels below State are estimated state by state, each state in a run of its own, which "
-        "other machines can make side by side. The publication is the same. Needs a level State between the root and "
-        "the finest level.",
+        description="state: the levels below State are estimated state by state, each state in a run of its own. "
+        "Several machines can execute these runs at the same time. The publication is the same. Needs a level State "
+        "between the root and the finest level.",
     )
     processes: int = Field(
         0, ge=0, le=MOST_PROCESSES, strict=True, description="The number of estimating processes; 0: one per core."
@@ -134,7 +134,7 @@ class TopDownDeclaration(TreeDeclaration):
     spine: Spine = Field(
         "production",
         description="production: US, State, County, Tract, Block_Group, Block. Otherwise a mapping by level, from the "
-        "root to the finest: the columns of units whose joined codes identify a place (none at the root), or "
+        "root to the finest: those columns of the table units that together identify a place (none at the root), or "
         "{prefix: n} for the first n characters of the finest level's code.",
     )
     invariants: InvariantLevels = Field(
@@ -142,29 +142,32 @@ class TopDownDeclaration(TreeDeclaration):
         description="production: {population: State, housing_units: Block, group_quarters: Block}. Otherwise, for each "
         "statistic, the level at which it is exact; the DP specification names them all.",
     )
-    persons: Allocated = Field("production", description="production, or ρ with shares by level and query.")
-    units: Allocated = Field("production", description="production, or ρ with shares by level and query.")
+    persons: Allocated = Field(
+        "production", description="Budget of persons: production, or ρ and shares by level, query."
+    )
+    units: Allocated = Field("production", description="Budget of units: production, or ρ and shares by level, query.")
     total_first: list[Level] | SkipJsonSchema[None] = Field(
         None,
-        description="With estimation: own_levels, the levels at which the query total determines the number of persons "
-        "before any other query is used; by default all that measure it except the finest, as in the 2020 Census.",
+        description="Only if estimation is own_levels: the levels at which the query named total determines the "
+        "number of persons before any other query is used; by default all that measure it except the finest, as in "
+        "the 2020 Census.",
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
-        description="full: every place is estimated from all measurements at and below it, and units after persons, "
-        "within bounds that make them agree. own_levels: every level from its own measurements. Charges and draws are "
+        description="full: every place is estimated from all measurements, and units after persons, within bounds that "
+        "make them agree. own_levels: every level from its own measurements. Charges and draws are "
         "the same.",
     )
     types_first: Level | SkipJsonSchema[None] = Field(
         None,
         description="With full estimation: the lowest level at which the counts by type of group quarters, and by race "
-        "alone or combined, are decided before single cells; by default the second level.",
+        "alone or in combination, are fixed before single cells; by default the level below the root.",
     )
     lean_on_housing_units: bool = Field(
         False,
         strict=True,
-        description="With full estimation: the places of the finest level lean on their exact number of housing units, "
-        "by a model whose variance is estimated from the noisy measurements of each state and published.",
+        description="With full estimation: the estimates of the finest level also use the exact number of housing "
+        "units, through a model whose variance is estimated from the noisy measurements of each state and published.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[Product], AfterValidator(require_distinct_products)] = Field(
@@ -179,7 +182,7 @@ class TopDownDeclaration(TreeDeclaration):
         le=MOST_REPLICATES,
         strict=True,
         description="How often noise and estimation run again on the published counts, for the errors of the tables; "
-        "0: not at all. 25 is a good number, 2 the least. Costs time and no budget.",
+        "0: not at all; otherwise at least 2, and 25 is a good number. Costs time and no budget.",
     )
 
     @property

@@ -291,7 +291,7 @@ def _check_states(session: Session, context: Context) -> Iterator[str]:
 
 
 def _check_tables_of_states(session: Session, context: Context) -> Iterator[str]:
-    """The stored tables of every state are the rows of the whole tables on it and the places in it."""
+    """The stored tables of every state equal those rows of the complete tables that are about it or a place in it."""
     release = context.release
     if tables := [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]:
         yield from _find_strange_rows(session, release, [table.name.lower() for table in tables])

@@ -26,8 +26,10 @@ UNITS, PERSONS, PLACES = "units", "persons", "places"
 class UnperturbedDeclaration(ReleaseDeclaration):
     """The fields that all releases without randomness declare."""
 
-    of: Literal["units", "persons"] = Field("units", description="What is counted.")
-    products: list[Product] = Field(default_factory=list, description="The tables to publish; each counts the same.")
+    of: Literal["units", "persons"] = Field("units", description="The records that are published and counted.")
+    products: list[Product] = Field(
+        default_factory=list, description="The tables to publish; all count the records that `of` names."
+    )
 
 
 @dataclass(frozen=True)
