@@ -247,9 +247,9 @@ class BlockFilesDeclaration(DatasetDeclaration):
     )
     unmatched: Unmatched = Field(
         "refuse",
-        description="What happens to persons and households in a block that the file of blocks lacks: refuse the files, "
-        "or drop these records, as the Census Bureau's production system does. The certificate states the rule; the "
-        "number of dropped records is in the confidential zone.",
+        description="What happens to persons and households in a block that the file of blocks lacks: refuse the "
+        "files, or drop these records, as the Census Bureau's production system does. The certificate states the rule; "
+        "the number of dropped records is in the confidential zone.",
     )
 
     @field_validator("reader")
