@@ -111,7 +111,7 @@ def _build_tables(release: Retabulation) -> dg.AssetsDefinition:
 
 def list_gates(release: Retabulation) -> list[Gate[Retabulation]]:
     """In the order of the stages."""
-    as_declared = "Each block lies in the place that the dataset or the declared file has for it in each geography."
+    as_declared = "Each block lies in the place that the dataset or the declared file gives for each geography."
     return [
         recipes_gate(
             "geography_as_declared",
@@ -138,8 +138,8 @@ def _tables_as_made(context: ReleaseContext[Retabulation]) -> list[str]:
 
 
 def _sums_of_blocks(context: ReleaseContext[Retabulation]) -> list[str]:
-    """Every count is the sum over the place's blocks of the same cell in the release's own table, where it publishes
-    that."""
+    """Every count is the sum over the place's blocks of the same cell in the release's own table, if the release
+    publishes this table."""
     release, problems = context.release, list[str]()
     source = read_source(release, context.custody, context.ledger)
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
