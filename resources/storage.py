@@ -346,7 +346,7 @@ class DatabaseFile(Storage):
                     reason = f"{name_error(error)} in {path.parent}. {_REMEDY}"
                     raise WarehouseError(f"cannot open {path.name}: {reason}") from None
                 if time.monotonic() > deadline:
-                    reason = f"another process holds it for over {self.patience:g} s"
+                    reason = f"another process has held it for over {self.patience:g} s"
                     raise BusyError(f"cannot open {path.name}: {reason}") from None
             time.sleep(0.05)
 

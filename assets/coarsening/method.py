@@ -117,7 +117,7 @@ class Coarsening(UnperturbedCounts[CoarseningRelease]):
         return int(session.row("coarsening/small", {"least": least}, records=records, columns=list(columns))[0])
 
     def _check_kept(self, session: Session, context: Context) -> list[str]:
-        """In every published place, the records by the variables that are not of the key are those of the CEF."""
+        """In every published place, the counts of records by the kept variables are exact."""
         design, wrong = context.release.design, 0
         source, values, names = context.release.count_by(design.columns)
         exact = session.stage("exact", source, values, **names)

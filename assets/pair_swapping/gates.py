@@ -33,7 +33,7 @@ def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingR
         "has a selected household."
     )
     if release.design.risk_factors.as_record():
-        share += " Those that are always selected are among them, and none has a factor of 0."
+        share += " All that are always selected are among them, even if they are more, and none has a factor of 0."
     rate = release.design.swap_rate
     repeated: list[Gate[PairSwappingRelease]] = [
         Gate("pairs_disjoint", SWAPPED, disjoint, lambda context: find_pair_problems(_repeat_draw(context))),
@@ -106,7 +106,7 @@ def _check_places(session: Session, context: Context) -> list[str]:
 
 
 def _check_others(session: Session, context: Context) -> list[str]:
-    """Units that are no household, and imputed ones, are unchanged, with their persons and places."""
+    """Units that are not households, and imputed households, are unchanged, with their persons and places."""
     columns = [*context.release.variables, "composition"]
     return _compare(session, context, columns, "units that are never swapped and differ", _NOT_SWAPPABLE)
 

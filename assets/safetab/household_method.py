@@ -300,7 +300,7 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
 
 
 def _check_groups(session: Session, context: ReleaseContext[SafeTabHRelease]) -> list[str]:
-    """The groups are exactly the published totals of measured iterations, in the detail that they allow."""
+    """The groups are exactly those with published totals in measured iterations, in the detail that these allow."""
     release = context.release
     try:
         totals = read_published_totals(session, release, context.custody, context.ledger)

@@ -194,8 +194,8 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         return count_problem(impossible, "groups in another detail than their counts and the thresholds allow")
 
     def _check_suppression(self, session: Session, context: Context) -> Iterator[str]:
-        """No group whose count is far above the cut-off is missing, and as many empty groups were kept as the noise
-        makes expect."""
+        """No group whose count is far above the cut-off is missing, and the number of empty groups that were kept
+        fits the noise."""
         release = self.release
         suppressed = [measured for measured in release.design.measured if measured.cut_off is not None]
         for measured in suppressed:
@@ -211,7 +211,7 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
             label = measured.label
             yield from count_problem(missing, f"{label}: groups far above the cut-off that are missing")
             if not _is_binomial(kept, empty, _chances_of_empty(measured), FALSE_ALARM / len(suppressed)):
-                yield f"{label}: more or fewer empty groups were kept than the noise makes expect"
+                yield f"{label}: more or fewer empty groups were kept than fit the noise"
 
     def _check_margins(self, session: Session, context: Context) -> list[str]:
         """The total of every group in T1 is the sum of its cells in T2."""

@@ -149,7 +149,7 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
         return self._count_cells(session.arrow(source, **names))
 
     def _check_cells(self, session: Session, context: Context) -> list[str]:
-        """Every published count and total is that of the records, and no count is from 1 to below the threshold."""
+        """Every published count and total is exact, and no published count is above 0 and below the threshold."""
         exact, _ = self._read_exact(session)
         stored = session.arrow(READ, table=self.release.public(CELLS))
         rows = {
@@ -167,15 +167,15 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
         return [*problems, *count_problem(int(small.sum()), "published cells below the threshold")]
 
     def _check_intervals(self, session: Session, context: Context) -> list[str]:
-        """From all published tables together, no suppressed count is known more closely than declared, and some counts
-        add up to all that are published."""
+        """From all published tables together, no suppressed count is known more closely than declared, and there are
+        counts that agree with all published ones."""
         published = self._read_tables(session, "count")
         narrow = count_narrow(self.linked.cell_of, published, self.release.design.width)
         return count_problem(narrow, "suppressed cells whose count is known too closely")
 
     def _check_dominated(self, session: Session, context: Context) -> list[str]:
         """From all published totals together, no total that few records dominate is known more closely than the rule
-        allows, and some totals add up to all that are published."""
+        allows, and there are totals that agree with all published ones."""
         exact, needs = self._read_exact(session)
         published = self._read_tables(session, TOTAL)
         revealed = count_revealed(self.linked.cell_of, published, exact[TOTAL], needs)

@@ -214,7 +214,7 @@ def _check_whole_numbers(session: Session, context: Context) -> Iterable[str]:
 
 
 def _check_structural_zeros(session: Session, context: Context) -> Iterable[str]:
-    """No person or unit is in an impossible cell, and no person in a place without a dwelling of that type."""
+    """No person or unit is in an impossible cell, and no person in a dwelling of a type that the place lacks."""
     release = context.release
     for level in release.levels:
         for histogram, records in count_impossible(session, release.public(release.estimates(level))).items():

@@ -162,7 +162,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
 
 
 def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
-    """The file of a new declaration. Raises `click.UsageError` if it is there already."""
+    """The file of a new declaration. Raises `click.UsageError` if it already exists."""
     from pydantic import TypeAdapter, ValidationError
 
     from assets.release.names import Name
@@ -176,7 +176,7 @@ def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
             ) from None
     target = deployment.tree.defs_module_path.joinpath(*folders, "defs.yaml")
     if target.exists():
-        raise click.UsageError(f"{target} is there already; change it, or give another --name")
+        raise click.UsageError(f"{target} already exists; change it, or give another --name")
     return target
 
 

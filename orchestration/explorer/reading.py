@@ -108,7 +108,7 @@ def ask_database(ask: Callable[[], Answer]) -> Answer:
         return ask()
     except (TransientError, WarehouseError) as error:
         reason = f"The database cannot be read: {error}. If a run has just made it, start the explorer again."
-        if "holds it" in str(error):
+        if "has held it" in str(error):
             reason = "A run is writing the database. Try again when it has ended; publications can be read."
         raise UnavailableError(reason) from None
 

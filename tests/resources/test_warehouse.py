@@ -334,7 +334,7 @@ def test_a_session_that_waited_too_long_says_for_what(warehouse, monkeypatch):
     impatient, waits, sleep = warehouse.model_copy(update={"patience": 0.1}), set(), time.sleep
     monkeypatch.setattr("resources.storage.time.sleep", lambda seconds: waits.add(seconds) or sleep(0.05))
     with (
-        pytest.raises(BusyError, match=r"cannot open public\.duckdb: another process holds it for over 0\.1 s"),
+        pytest.raises(BusyError, match=r"cannot open public\.duckdb: another process has held it for over 0\.1 s"),
         impatient.session(reads=[Zone.PUBLIC]),
     ):
         pass

@@ -172,7 +172,7 @@ def _check_whole_numbers(session: Session, context: Context) -> Iterator[str]:
 
 
 def _check_structural_zeros(session: Session, context: Context) -> Iterator[str]:
-    """No person or household is in an impossible cell, and no person in a place without group quarters of that type."""
+    """No person or household is in an impossible cell, and none in a type of group quarters that the place lacks."""
     release, ancestry = context.release, stage_ancestry(session, context.release)
     types = pa.table({"relgq": np.arange(HOUSEHOLD_CODES, 42), "type": list(map(str, QUARTERS))})
     quarters = session.register("quarters", types)
