@@ -31,8 +31,13 @@ DECLARED = {
 
 @dataclass(frozen=True)
 class Counting(Recount):
-    """With what tests ask of the method of any release."""
+    """With what tests ask of the method of any release.
 
+    Attributes:
+        counted: the method of the release that it counts again.
+    """
+
+    counted: Any
     partitions = None
     draw_stage = ""
 
@@ -67,4 +72,6 @@ def retabulation_deployment(root: Path, guess: int = 0, custody: str = "", **cha
     release = component.find({"town": of.dataset}, others, of.published, Publisher.model_validate({}), root)
     declared = declare(town, **given)
     nodes = list_nodes(declared.definitions.resolve_all_asset_specs())
-    return replace(declared, context=replace(town.context, method=cast(Any, Counting(release)), nodes=nodes))
+    return replace(
+        declared, context=replace(town.context, method=cast(Any, Counting(release, town.context.method)), nodes=nodes)
+    )

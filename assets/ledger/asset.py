@@ -20,6 +20,7 @@ from assets.ledger.remarks import PROSE
 from assets.ledger.view import find_budget, list_budgets
 from assets.release.dataset import DatasetDeclaration
 from assets.stages import stage, stage_check
+from assets.texts import show_line
 from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, format_loss
 from mechanisms.accounting.rounding import DECIMALS
@@ -27,7 +28,7 @@ from mechanisms.accounting.specification import DELTA, Total
 from resources.chain import GENESIS, RESERVE, Entry
 from resources.ledger import Ledger, PopulationError, Reading, of_population
 from resources.statements import Table, Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse
 
 LEDGER_KEY = dg.AssetKey(["ledger"])
 LEDGER_GROUP = "ledger"
@@ -274,25 +275,37 @@ def find_unlike_tables(
     warehouse: Warehouse, entries: Sequence[Entry], populations: Iterable[str]
 ) -> tuple[list[str], list[str]]:
     """The public tables that do not show an intact ledger: those that were altered, and those that only lag behind, or
-    lack beside others."""
+    lack beside others.
+
+    Compositions of all populations are compared, also of such as are not among `populations`, whose tables may lack.
+    """
     altered: list[str] = []
     lagging: list[str] = []
     if not warehouse.holds(Zone.PUBLIC):
         return altered, lagging
-    tables = [ENTRIES, *(table for population in populations for table in make_tables(population, compare(())))]
+    expected = [ENTRIES, *(table for population in populations for table in make_tables(population, compare(())))]
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        shown = [table for table in tables if session.columns(table)]
+        found = [*expected, *(table for table in _list_compositions(session) if table not in expected)]
+        shown = [table for table in found if session.columns(table)]
         if shown:
-            lagging += [f"{table} is not there; materialize it again" for table in tables if table not in shown]
+            lagging += [f"{table} is not there; materialize it again" for table in expected if table not in shown]
         for table in shown:
             # With the types of its columns: 1 equals 1.0.
             stored, counts = session.arrow("warehouse/all", source=table), range(len(entries), -1, -1)
             count = next((count for count in counts if stored.equals(_make_table(table, entries[:count]))), None)
+            name = show_line(str(table))
             if count is None:
-                altered.append(f"{table} shows no state that the ledger has had")
+                altered.append(f"{name} shows no state that the ledger has had")
             elif count < len(entries):
-                lagging.append(f"{table} shows the ledger as of entry {count}; materialize it again")
+                remedy = "materialize it again" if table in expected else "no declared population brings it up to date"
+                lagging.append(f"{name} shows the ledger as of entry {count}; {remedy}")
     return altered, lagging
+
+
+def _list_compositions(session: Session) -> list[Table]:
+    """What the tables of a composition would be in each schema but those of releases, whose names join two."""
+    schemas = [schema for schema in session.schemas(Zone.PUBLIC) if schema and "__" not in schema]
+    return [table for schema in schemas for table in make_tables(schema, compare(()))]
 
 
 def _make_table(table: Table, entries: Sequence[Entry]) -> pa.Table:

@@ -42,7 +42,7 @@ from assets.publication.cube import Heading
 from assets.publication.formats import write_cubes
 from assets.publication.listing import write_listing
 from assets.publication.package import README, DataFile, data_package, list_formulas, readme, write_data_files
-from assets.publication.placement import place_file, place_folder
+from assets.publication.placement import has_content, place_file, place_folder
 from assets.publication.record import PROSE, SCHEMA, Check, Edition, Estimate, LedgerReference, Randomness, schema
 from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, SignedFolder, VerificationError
 from assets.release.gate import ReleaseContext, find_verdicts
@@ -188,7 +188,7 @@ def publication_problems(
     key, folder = signature.public_key(custody), published / dataset / release
     path = published / PUBLIC_KEY
     problem = _key_problem(published, key) if path.exists() else f"{PUBLIC_KEY} is missing"
-    if not problem and path.read_bytes() != signature.pem(key):
+    if not problem and not has_content(path, signature.pem(key)):
         problem = f"{PUBLIC_KEY} was altered"
     problems = [problem] if problem else []
     # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
@@ -278,6 +278,9 @@ def _key_problem(published: Path, key: Ed25519PublicKey) -> str:
     path = published / PUBLIC_KEY
     if not path.exists():
         return ""
+    if not path.is_file():
+        # A reader would wait for a named pipe for ever.
+        return f"{path} is no file"
     try:
         return "" if signature.read_public_key(path) == key else f"{PUBLIC_KEY} is not this deployment's key"
     except VerificationError as error:

@@ -24,13 +24,14 @@ from assets.measurement.method import GridError
 from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.listing import LISTING, make_listing
-from assets.publication.placement import is_moving, publications
+from assets.publication.placement import has_content, is_moving, publications
 from assets.publication.signature import (
     CHECKSUMS,
     PUBLIC_KEY,
     earlier_editions,
     file_sha256,
     fingerprint,
+    is_readable,
     public_key,
     signed_identity,
     verify,
@@ -320,18 +321,24 @@ def _audit_time_stamps(ledger: Ledger, published: Path) -> list[Finding]:
 
 def _audit_catalog(published: Path) -> Finding:
     """Whether what lies beside the publications is their catalog, which is not signed, as it follows from them."""
+    words = "Beside the publications are only their public key and their catalog, which follows from them."
+    if not is_readable(published):
+        remarks = ["Their folder cannot be read."] * published.exists()
+        return _judge("The catalog", "catalog", words, (), remarks)
     remarks = []
     made = make_listing(published) if publications(published) or (published / LISTING).exists() else {}
-    for path in sorted({*published.glob("*"), *published.glob("*/*"), *(published / name for name in made)}):
+    paths = {*published.glob("*"), *published.glob("*/*"), *(published / name for name in made)}
+    for path in sorted(path for path in paths if is_readable(path.parent)):
         name, is_plain = path.relative_to(published).as_posix(), path.is_file() and not path.is_symlink()
-        is_folder = path.is_dir() and not path.is_symlink() and any(path.iterdir())
-        if (is_folder and path.name[0] != ".") or is_moving(path):
+        is_folder = path.is_dir() and not path.is_symlink()
+        if is_folder and not is_readable(path):
+            remarks.append(f"{show_line(name)} cannot be read.")
+        elif (is_folder and path.name[0] != "." and any(path.iterdir())) or is_moving(path):
             continue
-        if name in made and (not path.exists() or (is_plain and path.read_bytes() != made[name])):
+        elif name in made and (not path.exists() or (is_plain and not has_content(path, made[name]))):
             remarks.append(f"{name} is not as this version writes it. The next publication writes it anew.")
         elif not is_plain or name not in {*made, PUBLIC_KEY}:
             remarks.append(f"{show_line(name)} is not part of any publication.")
-    words = "Beside the publications are only their public key and their catalog, which follows from them."
     return _judge("The catalog", "catalog", words, (), remarks)
 
 

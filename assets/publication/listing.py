@@ -20,11 +20,11 @@ from assets.publication.catalog import CONTEXT, describe_dataset
 from assets.publication.package import README
 from assets.publication.placement import place_files, publications
 from assets.publication.record import format_recorded
-from assets.publication.signature import EDITIONS, earlier_editions, name_edition
+from assets.publication.signature import EDITIONS, PACKAGE, earlier_editions, name_edition
 from assets.release.prose import load_template
 from assets.texts import describe_public, show_line
 
-LISTING, PACKAGE, DCAT = "index.html", "datapackage.json", "dcat.jsonld"
+LISTING, DCAT = "index.html", "dcat.jsonld"
 _CERTIFICATE = "certificate.html"
 
 _OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
@@ -155,7 +155,7 @@ def _as_json(value: Any) -> bytes:
 def _read_publication(published: Path, path: str) -> Listed:
     folder = published / path
     try:
-        listed = _describe(folder, path, json.loads(_read(folder / "certificate.json")))
+        listed = _describe(folder, path, json.loads(read_regular(folder / "certificate.json")))
         _as_json([listed.dcat, *listed.tables.values()])
         return listed
     except Exception:
@@ -164,7 +164,7 @@ def _read_publication(published: Path, path: str) -> Listed:
 
 
 def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
-    package = _read(folder / PACKAGE)
+    package = read_regular(folder / PACKAGE)
     ledger, publisher, edition = record["ledger"], record["publisher"], record["edition"]
     current = name_edition(int(edition["number"]), int(edition.get("revision", 0)))
     tables: dict[str, tuple[str, ...]] = {}
@@ -230,7 +230,7 @@ def _list_editions(
             )
 
 
-def _read(path: Path) -> bytes:
+def read_regular(path: Path) -> bytes:
     """The content of a regular file. No link is followed, and nothing else is waited for: somebody may plant it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:

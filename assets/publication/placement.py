@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from assets.publication.signature import EDITIONS
+from assets.publication.signature import EDITIONS, is_readable, raise_error
 from assets.texts import find_unseen, show_line
 from resources.keyfiles import flush_file, flush_folder
 
@@ -114,7 +114,7 @@ def place_files(folder: Path, make: Callable[[], Mapping[str, bytes]]) -> None:
     with _lock(folder, make=True):
         for name, content in make().items():
             target = folder / name
-            if target.is_file() and not target.is_symlink() and target.read_bytes() == content:
+            if has_content(target, content):
                 continue
             arriving = _arriving(target)
             arriving.unlink(missing_ok=True)
@@ -128,9 +128,15 @@ def place_files(folder: Path, make: Callable[[], Mapping[str, bytes]]) -> None:
             flush_folder(folder)
 
 
+def has_content(path: Path, content: bytes) -> bool:
+    """Whether there is a file, no link, with this content. One of another size is not read, however large it is."""
+    is_plain = path.is_file() and not path.is_symlink()
+    return is_plain and path.stat().st_size == len(content) and path.read_bytes() == content
+
+
 def publications(published: Path) -> list[tuple[str, str]]:
     """The names of the datasets and releases that have a publication."""
-    folders = sorted(path for path in published.glob("*/*") if path.is_dir())
+    folders = sorted(path for path in published.glob("*/*") if is_readable(path.parent) and path.is_dir())
     names = [path.relative_to(published).parts for path in folders]
     return [(dataset, release) for dataset, release in names if not dataset.startswith(".") and release[0] != "."]
 
@@ -307,7 +313,7 @@ def _carry(source: Path, destination: Path, without: str | None = None) -> None:
     Raises:
         FileExistsError: if there is anything but files and folders.
     """
-    for place, folders, files, descriptor in os.fwalk(source):
+    for place, folders, files, descriptor in os.fwalk(source, onerror=raise_error):
         if without in folders and place == str(source):
             folders.remove(without)
         below = destination / Path(place).relative_to(source)

@@ -9,13 +9,15 @@ editions in its subfolder `editions/`, each of which has checksums of its own.
 
 import base64
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -36,8 +38,14 @@ EDITIONS = "editions"
 """The folder of a release's earlier editions, each named by its number, and its revision if it has one."""
 
 CERTIFICATE = "certificate.json"
+PACKAGE = "datapackage.json"
+"""The data dictionary of a publication, which has the size of each of its data files."""
+
 PUBLIC_KEY = "public_key.pem"
 """The name of the public key in the folder of all publications."""
+
+_LARGEST = 2**28
+"""The most bytes that are read of a file of a publication whose size the data dictionary does not have."""
 
 
 class VerificationError(Exception):
@@ -104,15 +112,36 @@ class SignedFolder:
     @classmethod
     def open(cls, folder: Path, key: Ed25519PublicKey) -> "SignedFolder":
         """Raises VerificationError if the checksums are missing, or were not signed with the key."""
-        text = _read_file(folder / CHECKSUMS)
-        return cls(folder, _parse_signed(text, _read_file(folder / SIGNATURE), key), sha256(text).hexdigest())
+        text = _read_file(folder / CHECKSUMS, _LARGEST)
+        digests = _parse_signed(text, _read_file(folder / SIGNATURE, _LARGEST), key)
+        return cls(folder, digests, sha256(text).hexdigest())
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The bytes of each data file, by name; none without a data dictionary, or if it is not as it was signed."""
+        text = _read_file(self.folder / PACKAGE, _LARGEST)
+        if sha256(text).hexdigest() != self.digests.get(PACKAGE):
+            return {}
+        return {each["path"]: each["bytes"] for each in json.loads(text)["resources"]}
 
     def read(self, name: str) -> bytes:
         """Raises VerificationError if the file is missing, or is another one than was signed."""
-        content = _read_file(self.folder / name)
+        content = _read_file(self.folder / name, self.sizes.get(name, _LARGEST))
         if sha256(content).hexdigest() != self.digests.get(name):
             raise VerificationError(f"{name} is missing or was altered")
         return content
+
+    def find_problem(self, name: str) -> str:
+        """Why a file is not as it was signed; "" if it is. One that somebody made huge is not read to its end."""
+        path = self.folder / name
+        # A link could lead to the right content now and to another later.
+        if path.is_symlink() or not path.is_file():
+            return f"{name} was altered"
+        size = path.stat().st_size
+        if PACKAGE in self.digests and name not in self.sizes and size > _LARGEST:
+            return f"{name} has {size:,} bytes, and {PACKAGE} lists no such file"
+        is_same = size == self.sizes.get(name, size) and file_sha256(path) == self.digests[name]
+        return "" if is_same else f"{name} was altered"
 
     def identity(self) -> Identity:
         """Raises VerificationError as `read` and `identity`."""
@@ -158,7 +187,8 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
         VerificationError: if the file cannot be read, or is not an Ed25519 public key in PEM.
     """
     try:
-        key = load_pem_public_key(path.read_bytes())
+        with path.open("rb") as file:
+            key = load_pem_public_key(file.read(_LARGEST))
     except OSError as error:
         raise VerificationError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, UnsupportedAlgorithm):
@@ -200,7 +230,7 @@ def verify(folder: Path, key: Ed25519PublicKey) -> tuple[dict[Path, Identity], l
 
 
 def earlier_editions(folder: Path) -> list[Path]:
-    """Everything in the folder of a release's earlier editions, by number."""
+    """Everything in the folder of a release's earlier editions, by number; nothing if that cannot be read."""
     if not _has_editions(folder):
         return []
     return sorted((folder / EDITIONS).iterdir(), key=lambda path: [(len(part), part) for part in path.name.split(".")])
@@ -212,20 +242,24 @@ def altered_files(folder: Path, key: Ed25519PublicKey, besides: Collection[Path]
 
     Earlier editions in the folder are left out, and so is what may be there `besides`.
     """
-    sums, signature = folder / CHECKSUMS, folder / SIGNATURE
-    for path in (sums, signature):
+    try:
+        return _find_alterations(folder, key, {path.relative_to(folder).as_posix() for path in besides})
+    except OSError as error:
+        return [f"{show_line(os.path.relpath(error.filename, folder))} cannot be read: {error.strerror}"]
+
+
+def _find_alterations(folder: Path, key: Ed25519PublicKey, besides: Collection[str]) -> list[str]:
+    for path in (folder / CHECKSUMS, folder / SIGNATURE):
         if path.is_symlink() or not path.is_file():
             return [f"{path.name} is missing"]
     try:
-        digests = _parse_signed(sums.read_bytes(), signature.read_bytes(), key)
+        signed = SignedFolder.open(folder, key)
     except VerificationError as error:
         return [str(error)]
-    present = set(_everything(folder)) - _SEALING - {path.relative_to(folder).as_posix() for path in besides}
-    problems = [f"{name} is missing" for name in sorted(digests.keys() - present)]
-    problems += [f"{show_line(name)} is not part of the publication" for name in sorted(present - digests.keys())]
-    return problems + [
-        f"{name} was altered" for name in sorted(digests.keys() & present) if _digest(folder / name) != digests[name]
-    ]
+    expected, present = signed.digests.keys(), set(_everything(folder)) - _SEALING - set(besides)
+    problems = [f"{name} is missing" for name in sorted(expected - present)]
+    problems += [f"{show_line(name)} is not part of the publication" for name in sorted(present - expected)]
+    return problems + [problem for name in sorted(expected & present) if (problem := signed.find_problem(name))]
 
 
 def signed_identity(folder: Path, key: Ed25519PublicKey) -> Identity | None:
@@ -245,7 +279,7 @@ def identity(folder: Path) -> Identity:
     Raises:
         VerificationError: if there is no certificate, or it lacks a field.
     """
-    return _identify(folder, _read_file(folder / CERTIFICATE))
+    return _identify(folder, _read_file(folder / CERTIFICATE, _LARGEST))
 
 
 def _identify(folder: Path, certificate: bytes) -> Identity:
@@ -288,29 +322,42 @@ def _parse_signed(checksums: bytes, seal: bytes, key: Ed25519PublicKey) -> dict[
 
 
 def _everything(folder: Path) -> Iterator[str]:
-    """The relative names of everything in a folder but earlier editions, and but folders that are not empty."""
-    for path in folder.rglob("*"):
-        name = path.relative_to(folder)
-        if name.parts[0] == EDITIONS and _has_editions(folder):
-            continue
-        if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
-            yield name.as_posix()
+    """The relative names of everything in a folder but earlier editions, and but folders that are not empty.
+
+    Raises OSError if a folder cannot be read.
+    """
+    for place, folders, files in os.walk(folder, onerror=raise_error):
+        below = Path(place).relative_to(folder)
+        if below == Path() and EDITIONS in folders and _has_editions(folder):
+            folders.remove(EDITIONS)
+        elif below != Path() and not folders and not files:
+            yield below.as_posix()
+        for name in (*files, *(name for name in folders if Path(place, name).is_symlink())):
+            yield (below / name).as_posix()
+
+
+def raise_error(error: OSError) -> NoReturn:
+    raise error
 
 
 def _has_editions(folder: Path) -> bool:
-    return (folder / EDITIONS).is_dir() and not (folder / EDITIONS).is_symlink()
+    """Whether there are earlier editions. If they cannot be read, their folder counts as one of the current edition,
+    so that it is named, and stays."""
+    path = folder / EDITIONS
+    return is_readable(path) and path.is_dir() and not path.is_symlink()
 
 
-def _read_file(path: Path) -> bytes:
-    """Nothing of what is no file, or cannot be read: a reader would wait for a named pipe for ever."""
+def is_readable(folder: Path) -> bool:
+    """Whether this user can list a folder, and look at what is in it."""
+    return os.access(folder, os.R_OK | os.X_OK)
+
+
+def _read_file(path: Path, most: int) -> bytes:
+    """Nothing of what is no file, or cannot be read, or has more bytes: a reader would wait for a named pipe for ever,
+    and for the end of a file that somebody made huge."""
     with suppress(OSError):
-        return path.read_bytes() if path.is_file() else b""
+        return path.read_bytes() if path.is_file() and path.stat().st_size <= most else b""
     return b""
-
-
-def _digest(path: Path) -> str | None:
-    # A link could lead to the right content now and to another later.
-    return None if path.is_symlink() or not path.is_file() else file_sha256(path)
 
 
 def _private_key(custody: "Custody") -> Ed25519PrivateKey:

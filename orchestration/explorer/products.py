@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from assets.publication.catalog import find_public
+from assets.publication.listing import read_regular
 from assets.publication.placement import publications
 from orchestration.explorer.reading import ask_files, find_published
 from orchestration.explorer.words import distinguish, join_levels
@@ -247,7 +248,7 @@ def _read_publication(release: str, dictionary: Path, changed: int) -> Publicati
     """A publication as of a change of its dictionary."""
     described: dict[str, list[dict[str, Any]]] = {}
     try:
-        package = json.loads(dictionary.read_text())
+        package = json.loads(read_regular(dictionary))
         for resource in package["resources"]:
             described.setdefault(Path(resource["path"]).name.partition(".")[0], []).append(resource)
         if all(resource["path"] == Path(resource["path"]).name for resource in package["resources"]):

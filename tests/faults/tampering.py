@@ -327,7 +327,8 @@ def audited(here: Deployment[Any], *, repeats: bool = True) -> list[str]:
     """
     context = here.context
     unchecked = ("repeated",) if context.method.reads_publications_of or not repeats else ()
-    methods = [context.method] if context.release.declaration.charges else []
+    # Of a deployment, all releases that charge are audited.
+    methods = [context.method if context.release.declaration.charges else context.method.counted]
     record = audit(methods, context.nodes, context.ledger, context.release.published, "2030-01-01")
     return [
         each["name"]

@@ -17,6 +17,7 @@ from assets.measurement.method import GridError
 from assets.publication import audit as audit_module
 from assets.publication import placement
 from assets.publication.audit import audit, write_report
+from assets.publication.signature import PUBLIC_KEY
 from assets.publication.withdrawal import withdraw
 from assets.release.gate import Gate
 from assets.table_builder.cells import CountsError
@@ -25,6 +26,7 @@ from resources.custody import Custody, CustodyMode
 from tests.contract.kinds import KINDS, to_publication
 from tests.deployments import Deployment, households, write_csv
 from tests.gates import executes, keep, put_back
+from tests.permissions import obeying_modes
 from tests.whole_repository import known
 
 pytestmark = pytest.mark.deep
@@ -129,6 +131,49 @@ def test_what_lies_beside_the_publications_is_named_if_it_does_not_follow_from_t
     assert ".more is not part of any publication." in findings(audited(published), "catalog")[0][1]
 
 
+def test_a_folder_that_cannot_be_read_is_named(published: Deployment[Any]) -> None:
+    """Told apart from: an audit that ends with an error, and one that takes such a folder for no publication."""
+    folder = published.release.published
+    (folder / "hidden" / "more").mkdir(parents=True)
+
+    def closed(path: Path, mode: int, name: str) -> list[tuple[str, str]]:
+        path.chmod(mode)
+        record = obeying_modes(lambda: audited(published))
+        path.chmod(0o755)
+        assert record["verdict"] != "holds"
+        return findings(record, name)
+
+    for mode in (0, 0o600):
+        assert closed(folder / "hidden", mode, "catalog") == [("could not be checked", "hidden cannot be read.")]
+        ((_, said),) = closed(folder / "village", mode, "catalog")
+        assert said.endswith("village cannot be read.")
+        ((_, said),) = closed(folder, mode, "catalog")
+        assert said == "Their folder cannot be read."
+        _, told = closed(published.release.folder, mode, "files_as_published")
+        assert told == ("does not hold", "SHA256SUMS cannot be read: Permission denied")
+
+
+@pytest.mark.parametrize("what", ["a terabyte", "a pipe"])
+def test_what_somebody_put_in_the_place_of_files_is_not_read_to_its_end(published: Deployment[Any], what: str) -> None:
+    """Told apart from: an audit, and a publication, that wait for ever, or take all memory."""
+    folder = published.release.published
+    for path in (folder / "index.html", folder / PUBLIC_KEY):
+        if what == "a pipe":
+            path.unlink()
+            os.mkfifo(path)
+        else:
+            os.truncate(path, 2**40)
+    record = audited(published)
+    assert f"index.html is not {'part of any' if what == 'a pipe' else 'as this'}" in findings(record, "catalog")[0][1]
+    ((verdict, said),) = findings(record, "files_as_published")
+    assert verdict == "does not hold"
+    assert PUBLIC_KEY in said
+    assert published.run("publication", raise_on_error=False).success is (what == "a terabyte")
+    assert findings(audited(published), "catalog")[0][0] == (
+        "holds" if what == "a terabyte" else "could not be checked"
+    )
+
+
 def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_deleted_is_named(
     published: Deployment[Any],
 ) -> None:
@@ -192,6 +237,27 @@ def test_what_the_pages_show_is_compared_with_the_ledger(published: Deployment[A
     assert verdict == "does not hold"
     assert "public.ledger.entries shows no state that the ledger has had" in said
     assert "public.village.composition is not there; materialize it again" in said
+
+
+def test_a_composition_of_a_population_that_is_not_declared_is_compared_too(published: Deployment[Any]) -> None:
+    """Told apart from: a comparison of declared populations alone, beside which a forged composition can lie."""
+    published.run("ledger", "composition")
+    with published.opened() as connection:
+        connection.execute('CREATE SCHEMA "else\nwhere"; CREATE SCHEMA hamlet')
+        connection.execute('CREATE TABLE "else\nwhere".composition AS FROM public.village.composition')
+        connection.execute("CREATE TABLE hamlet.composition_releases AS FROM village.composition_releases LIMIT 0")
+    said = "public.else where.composition shows no state that the ledger has had"
+    assert findings(audited(published), "shown_as_charged") == [("does not hold", said)]
+    with published.opened() as connection:
+        connection.execute('DROP SCHEMA "else\nwhere" CASCADE')
+    # As it was before a first charge.
+    assert findings(audited(published), "shown_as_charged") == [("holds", "")]
+    context, loss = published.context, published.ledger[0].parse_specification()
+    context.ledger.reserve("hamlet", "gone", "0" * 64, loss, CustodyMode.ESCROWED, None)
+    context.custody.commit("0" * 64, CustodyMode.ESCROWED)
+    ((verdict, said),) = findings(audited(published), "shown_as_charged")
+    assert verdict == "could not be checked"
+    assert "hamlet.composition_releases shows the ledger as of entry 2; no declared population brings it up" in said
 
 
 @pytest.mark.deep

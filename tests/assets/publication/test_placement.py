@@ -14,6 +14,7 @@ import pytest
 from assets.publication import placement
 from assets.publication.placement import copy_publications, place_folder, publications, remove
 from tests.depth import deep_but, deep_cases
+from tests.permissions import obeying_modes
 
 OLD = {"table.csv": b"county,count\nDukes,1741\n", "inner/notes.txt": b"old"}
 FIRST = {"table.csv": b"county,count\nDukes,0\n"}
@@ -243,6 +244,18 @@ def test_editions_are_kept_where_there_are_no_hard_links(target: Path, monkeypat
     monkeypatch.setattr(os, "link", refused)
     _place(target, FIRST)
     _place(target, OLD, kept_as="1")
+    assert _read(target) == OLD_AND_FIRST
+
+
+@pytest.mark.parametrize("closed", ["editions", "editions/1"])
+def test_editions_that_cannot_be_read_are_not_lost(target: Path, closed: str) -> None:
+    """Told apart from: a walk that passes over such a folder, so that the next publication lacks it."""
+    _place(target, FIRST)
+    _place(target, OLD, kept_as="1")
+    (target / closed).chmod(0)
+    with pytest.raises(PermissionError):
+        obeying_modes(lambda: _place(target, NEW, kept_as="2"))
+    (target / closed).chmod(0o755)
     assert _read(target) == OLD_AND_FIRST
 
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from assets.publication.signature import (
+    SignedFolder,
     VerificationError,
     altered_files,
     checksums,
@@ -24,9 +25,11 @@ from assets.publication.signature import (
     read_public_key,
     sign,
     signed_identity,
+    verify,
 )
 from orchestration.cli import main
 from resources.custody import Custody
+from tests.permissions import obeying_modes
 
 CERTIFICATE = {
     "dataset": {"name": "village"},
@@ -212,6 +215,56 @@ def test_every_alteration_of_an_earlier_edition_is_found(
     found = verified(folder, key_file)
     assert found.exit_code == 1
     assert says in found.stderr
+
+
+def test_what_cannot_be_read_is_named(folder: Path, key_file: Path, custody: Custody) -> None:
+    """Told apart from: an error that ends the verification of everything else; and a folder that counts as empty, or
+    as no editions, because it cannot be listed."""
+    key = read_public_key(key_file)
+
+    def closed(path: Path, mode: int = 0) -> list[str]:
+        path.chmod(mode)
+        found = obeying_modes(lambda: verify(folder, key)[1])
+        path.chmod(0o755)
+        return found
+
+    for name in ("table.csv", "inner", "inner/notes.txt"):
+        assert closed(folder / name) == [f"{name} cannot be read: Permission denied"]
+    (folder / "more").mkdir()
+    assert closed(folder / "more") == ["more cannot be read: Permission denied"]
+    (folder / "more").rmdir()
+    assert closed(folder, 0o600) == ["SHA256SUMS cannot be read: Permission denied"]
+    shutil.copytree(folder, folder / "editions" / "2")
+    assert closed(folder / "editions") == ["editions cannot be read: Permission denied"]
+    assert closed(folder / "editions", 0o600) == ["editions/2 cannot be read: Permission denied"]
+    assert closed(folder / "editions" / "2") == ["editions/2: SHA256SUMS cannot be read: Permission denied"]
+    assert obeying_modes(lambda: verify(folder, key)[1]) == []
+
+
+def test_a_file_of_a_terabyte_is_not_read_to_its_end(folder: Path, key_file: Path, custody: Custody) -> None:
+    """Which costs whoever makes it nothing, and whoever hashes it minutes, or all memory."""
+    listed = {"resources": [{"path": "table.csv", "bytes": (folder / "table.csv").stat().st_size}]}
+    (folder / "datapackage.json").write_text(json.dumps(listed))
+    sign(folder, custody)
+    key, kept = read_public_key(key_file), {path: path.read_bytes() for path in folder.rglob("*.*")}
+    assert altered_files(folder, key) == []
+    for name, told in {
+        "table.csv": ["table.csv was altered"],
+        "inner/notes.txt": ["inner/notes.txt has 1,099,511,627,776 bytes, and datapackage.json lists no such file"],
+        "certificate.json": ["certificate.json has 1,099,511,627,776 bytes, and datapackage.json lists no such file"],
+        "SHA256SUMS.sig": [f"SHA256SUMS was altered, or was not signed with the key {fingerprint(key)}"],
+    }.items():
+        os.truncate(folder / name, 2**40)
+        assert altered_files(folder, key) == told
+        assert verified(folder, key_file).exit_code == 1
+        with pytest.raises(VerificationError):
+            SignedFolder.open(folder, key).read(name)
+        (folder / name).write_bytes(kept[folder / name])
+    for name in ("datapackage.json", "table.csv"):
+        os.truncate(folder / name, 2**40)
+    assert len(altered_files(folder, key)) == 2
+    os.truncate(key_file, 2**40)
+    assert verified(folder, key_file).exit_code == 1
 
 
 def test_every_byte_of_the_signature_counts(folder: Path, key_file: Path) -> None:
