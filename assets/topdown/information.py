@@ -42,7 +42,7 @@ from assets.topdown.reading import (
 )
 from assets.topdown.release import INFORMATION, TEXTS, TopDownRelease
 from assets.topdown.spine import Tree, read_states, read_tree
-from assets.topdown.sums import AlteredSumsError, SumsAccount, read_sums_account
+from assets.topdown.sums import AlteredSumsError, SumsAccount, drop_sums, read_sums_account, sums_tables
 from assets.topdown.workers import Informed, inform_task, on_cluster
 from mechanisms.topdown.decomposition import Information
 from mechanisms.topdown.design import SCHEMAS, level_of_states
@@ -161,7 +161,8 @@ def make_information(
             sums = read_sums_account(session, custody, release, draw_id, regions[1:])
             keys = _list_keys(release, states)
             due = {_accounts_table(release).name, *(information_table(release, *key).name for key in keys)}
-            surplus = [name for name in session.tables(Zone.PUBLIC, release.schema) if _is_surplus(name, due)]
+            tables = session.tables(Zone.PUBLIC, release.schema)
+            surplus = [name for name in tables if _is_surplus(name, due)]
         if surplus:
             with turns.session(writes=Zone.PUBLIC) as session, session.transaction():
                 for name in surplus:
@@ -179,6 +180,9 @@ def make_information(
                 making.store(custody)
             for key, account in making.made.items():
                 report(f"{to_scope(key, states)}: {account.places:,} places")
+        if any(table.name in tables for table in sums_tables(release)):
+            with turns.session(writes=Zone.PUBLIC) as session, session.transaction():
+                drop_sums(session, release)
     return made
 
 

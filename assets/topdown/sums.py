@@ -4,7 +4,8 @@ does not read all measurements again.
 `mechanisms.topdown.information` says which places are of one *kind*. Their answers are added up as integers, so that
 information is the same from sums as from answers. Sums are stored in one transaction with the measurements. A sealed
 account says of which draw, regions and answers they are, and has their own hashes. Whoever reads sums compares all of
-that, and reads the answers if anything differs, or if there are none: the draw may have been made without.
+that, and reads the answers if anything differs, or if there are none: the draw may have been made without. Once all
+information is made, they are dropped: nothing else reads them, so that no gate would look at them.
 
 Sums follow from the noisy measurements and public tables alone.
 """
@@ -152,12 +153,16 @@ def store_sums(
     """Store sums with their account, or drop those of an earlier draw if there are none."""
     table, of_table = sums_tables(release)
     if account is None or custody is None:
-        for each in (table, of_table):
-            session.drop(each)
+        drop_sums(session, release)
         return
     store_parts(session, table, files)
     session.create(of_table, "warehouse/label", {"text": json.dumps(vars(account))}, column="account")
     seal_stage(session, custody, release.schema, SUMS, [of_table])
+
+
+def drop_sums(session: Session, release: TopDownRelease) -> None:
+    for each in sums_tables(release):
+        session.drop(each)
 
 
 def read_sums_account(

@@ -356,10 +356,13 @@ def test_information_is_made_of_the_sums_of_the_draw_or_else_of_the_answers(
         ],
     )
     for change in changes:
+        add_up(copied)
         with copied.warehouse.session(writes=Zone.PUBLIC) as session:
             session.run(SQL("test/alter", change), table=table, made=made)
         assert inform_again(copied) == (due, levels), change
-        add_up(copied)
+        with copied.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            left = {table.name, made.name} & session.tables(Zone.PUBLIC, copied.release.schema).keys()
+        assert not left, "which nothing reads any more, and no gate looks at"
     add_up(copied, draw="another")
     assert inform_again(copied) == (due, levels)
     add_up(copied)
