@@ -62,15 +62,19 @@ class Coarsened(Point):
 class Thresholds(Part):
     """The thresholds of a coarsening."""
 
-    place: Annotated[int, Field(ge=2, strict=True)] = Field(description="The least persons of a published place.")
-    least: Annotated[int, Field(ge=2, strict=True)] = Field(
-        description="The least persons of a combination of the key."
+    place: Annotated[int, Field(ge=2, strict=True)] = Field(
+        description="The least number of persons in a published place."
     )
-    by_race: bool = Field(False, description="Whether race and ethnicity are of the key, beside what is known before.")
+    least: Annotated[int, Field(ge=2, strict=True)] = Field(
+        description="The least number of persons with a combination of the key."
+    )
+    by_race: bool = Field(
+        False, description="Whether race and ethnicity are in the key, besides what the attacker already knows."
+    )
 
 
 class CoarseningGrid(Grid):
-    """Coarsening, for each pair of thresholds."""
+    """Coarsening, for each set of thresholds."""
 
     thresholds: tuple[Thresholds, ...] = Field(min_length=1, description="The thresholds.")
 

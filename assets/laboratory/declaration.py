@@ -62,11 +62,11 @@ class LaboratoryDeclaration(Declaration):
     title: str = Field(min_length=1, description="The comparison's name in words.")
     description: str = Field("", description="What is compared, and why.")
     tier: Literal["T1", "T2", "T3", "T4-households", "T4-groups"] = Field(
-        description="Which tables are published of each block, the same of all methods. T1: race and ethnicity, of "
+        description="Which tables are published for each block, the same by all methods. T1: race and ethnicity, of "
         "all and of adults (P1 to P4), persons in group quarters (P5) and housing units (H1). T2: these, and sex by "
-        "age, also by race (P12, P12A to P12I, P14). T3: these, and of the tract sex by single years of age, also by "
+        "age, also by race (P12, P12A to P12I, P14). T3: these, and for the tract sex by single years of age, also by "
         "race (PCT12, PCT12A to PCT12O). T4-households: PHSafe's tables of households. T4-groups: SafeTab-P's tables "
-        "of regional groups of race. T1 to T3 need a dataset with types of group quarters; T2, T3 and T4-groups one "
+        "of regional racial groups. T1 to T3 need a dataset with types of group quarters; T2, T3 and T4-groups one "
         "with detailed_codes."
     )
     tracts: int = Field(
@@ -86,7 +86,7 @@ class LaboratoryDeclaration(Declaration):
         le=10_000,
         strict=True,
         description="The number of persons of each tract and draw whose gain is measured in the world without them: "
-        "half of those whom the tables expose most, half of others. 0 leaves it out.",
+        "one half among those whom the tables expose most, the other half among the rest. 0 leaves the gain out.",
     )
     attackers: tuple[AttackerName, ...] = Field(
         ("reconstruct", "link", "likeliest", "margin", "difference", "pairs"),
@@ -97,8 +97,9 @@ class LaboratoryDeclaration(Declaration):
     metrics: tuple[Metric, ...] | SkipJsonSchema[None] = Field(
         None,
         min_length=1,
-        description="The measures that are made, by the names of dictionary.csv; without it all but "
-        f"{' and '.join(FURTHER_MEASURES)}. Pictures need mean absolute error and accuracy or gain.",
+        description="The measures that are made, by the names of dictionary.csv; by default, all but "
+        f"{' and '.join(f'“{name}”' for name in FURTHER_MEASURES)}. Pictures need mean absolute error and "
+        "accuracy or gain.",
     )
     attacks: dict[Name, ImportPath] = Field(
         default_factory=dict,

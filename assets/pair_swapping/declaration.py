@@ -39,7 +39,7 @@ class ShareStep(Part):
 
 
 class UniqueRace(Part):
-    """The factor of a household with a person whose race nobody else in its block has."""
+    """The factor of a household with a person whose race no other household of the block has."""
 
     variable: str = Field("CENRACE", description="The variable of persons that is the race.")
     factor: Factor = Field(description="The factor of the weight.")
@@ -53,7 +53,7 @@ class ImputedItems(Part):
 
 
 class RiskFactorsDeclaration(Part):
-    """What multiplies the weight of a household's risk, beyond the place in which it is unique."""
+    """Factors of a household's weight in the selection, besides that for the place in which it is unique."""
 
     block_size: list[Step] = Field(
         default_factory=list, description="By the number of households in its block, steps in ascending order."
@@ -82,10 +82,10 @@ class PairSwappingDeclaration(ReleaseDeclaration):
     )
     swap_rate: SwapRate = Field(description="The share of each state's households that is selected, such as 1/25.")
     imputed: ImputedDeclaration | SkipJsonSchema[None] = Field(
-        None, description="Which households are imputed and never swapped; by default, none is marked."
+        None, description="Which households are imputed and never swapped; by default, none."
     )
     risk_factors: RiskFactorsDeclaration | SkipJsonSchema[None] = Field(
-        None, description="Further factors of the probability that a household is selected; none by default."
+        None, description="Further factors of a household's weight in the selection; none by default."
     )
     products: list[Product] = Field(default_factory=list, description="The tables of counts to publish.")
 

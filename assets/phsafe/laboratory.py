@@ -65,7 +65,7 @@ class PHSafeGrid(Grid):
     """PHSafe, for each factor of its budgets."""
 
     factors: tuple[Rho, ...] = Field(
-        min_length=1, description="Multiples of the budgets of the 2020 Census for states; 1 are those."
+        min_length=1, description="Multiples of the budgets of the 2020 Census for states, which have factor 1."
     )
 
     def points(self) -> Sequence[Point]:

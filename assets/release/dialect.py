@@ -46,7 +46,7 @@ class Dialect(Part):
         "byte a character: windows-1250 to -1258, iso-8859-1 to -16, koi8-r, koi8-u, mac-roman, cp437, cp850, cp852, "
         "cp866.",
     )
-    quote: Literal['"', "'", "none"] = Field('"', description="What fields may be quoted with, or none.")
+    quote: Literal['"', "'", "none"] = Field('"', description="The character that quotes fields, or none.")
     escape: Literal["doubled", "backslash"] = Field(
         "doubled", description="Whether a quote inside quotes is doubled, or follows a backslash."
     )

@@ -40,13 +40,15 @@ LIST = "integers"
 
 
 class Product(dg.Model, dg.Resolvable):
-    """The declaration of a table of counts to publish. A mechanism may add fields."""
+    """A table of counts to publish."""
 
     name: ProductName
     title: str = Field(default="", description="The product's name in words.")
     description: str = Field(default="", description="What readers should know about the product.")
     of: Literal["units", "persons"] = Field(
-        default="units", description="What is counted: units (in swapping, the swapped records), or persons."
+        default="units",
+        description="What is counted: units (in swapping, the swapped records), or persons. In coarsening "
+        "and suppression, the same as the release's `of`.",
     )
     geography: list[str] = Field(default_factory=list, description="The geographic columns, coarsest first.")
     dimensions: list[str] = Field(default_factory=list, description="The other columns to tabulate by.")

@@ -54,7 +54,7 @@ class ReleaseDeclaration(Declaration):
     description: str = Field("", description="The content of the tables, for readers.")
     custody: CustodyMode = Field(
         CustodyMode.ESCROWED,
-        description="escrowed: the draw can be replayed with the master key; ephemeral: its key is destroyed.",
+        description="escrowed: the draw can be replayed with the master key; ephemeral: its key is deleted.",
     )
     schedule: str | SkipJsonSchema[None] = Field(
         None, description="A cron expression (UTC) for the release's job; active once declared."
@@ -110,7 +110,7 @@ class Publisher(Declaration):
 
     authority: _Line | SkipJsonSchema[None] = Field(None, description="The office that publishes, by its full name.")
     contact: _Line | SkipJsonSchema[None] = Field(
-        None, description="How readers reach it: an address for mail, or of a page."
+        None, description="How readers reach the office: an e-mail address, or the address of a page."
     )
     license: (
         Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
@@ -118,7 +118,7 @@ class Publisher(Declaration):
     ) = Field(None, description="The license of the published data, by its SPDX identifier, such as CC-BY-4.0.")
     license_url: _Url | SkipJsonSchema[None] = Field(None, description="Where the text of the license is.")
     agency: _AgencyId = Field(
-        "ZZZ", description="The id of the office as the agency that maintains structures in SDMX; ZZZ is that of none."
+        "ZZZ", description="The office's id in SDMX, as the agency that maintains the structures; ZZZ if it has none."
     )
     formats: Formats = Field((), description=f"{_FORMATS} Releases may declare others.")
 

@@ -34,8 +34,8 @@ Budgets = Annotated[Production | Annotated[dict[str, Budget], Tag("own")], PRODU
 Thresholds = Annotated[Production | Annotated[dict[str, list[StrictInt]], Tag("own")], PRODUCTION_OR_OWN]
 
 _BUDGETS = (
-    "production: as in the 2020 Census. Otherwise by line, such as {example}: ρ, or ε with noise: pure, for one "
-    "{unit} added or removed; lines left out are not measured."
+    "production: as in the 2020 Census. Otherwise by line, such as {example} ({words}): ρ, or ε with noise: pure, "
+    "for one {unit} added or removed; lines left out are not measured."
 )
 _NO_ITERATION = "the lists have no iteration of this level for such regions"
 _MOE = "By line: the 95% margin of error of one measured number, from which the budget follows."
@@ -60,21 +60,25 @@ class SafeTabPDeclaration(SafeTabDeclaration):
     )
     lists: SourcePath = Field(
         "production",
-        description="production: the iterations of the 2020 Census. Otherwise a folder with the four lists, "
-        "absolute or relative to the project's root.",
+        description="production: the iterations of the 2020 Census. Otherwise a folder with files like "
+        "those in assets/safetab/lists, absolute or relative to the project's root.",
     )
-    budgets: Budgets = Field("production", description=_BUDGETS.format(example="TRACT 2", unit="person"))
+    budgets: Budgets = Field(
+        "production",
+        description=_BUDGETS.format(example="TRACT 2", words="tracts, iterations of level 2", unit="person"),
+    )
     thresholds: Thresholds = Field(
         "production",
-        description="production: as in the 2020 Census. Otherwise by line: three totals, from which a group is "
-        "published in more detail.",
+        description="production: as in the 2020 Census. Otherwise by line: the least totals with "
+        "which a group is published in detail 1, 2 and 3.",
     )
     stage_1_share: Share = Field(
         STAGE_1_SHARE, description="γ, the share of a budget with which the detail of each group is chosen."
     )
     zero_suppression_chance: Share = Field(
         ZERO_SUPPRESSION_CHANCE,
-        description="Below the states, totals are left out so that an empty group's is with this probability; 0: none.",
+        description="Below the states, small totals are left out: those of an empty group with this probability or "
+        "more. 0 leaves out none.",
     )
     max_race_codes: int = Field(8, ge=1, le=8, strict=True, description="How many race codes of a record are read.")
 
@@ -97,7 +101,7 @@ class SafeTabPDeclaration(SafeTabDeclaration):
 
 
 class PublishedTotals(Part):
-    """Totals of persons that SafeTab-P published elsewhere. They are public, so that nothing is charged for them."""
+    """Totals of persons that SafeTab-P published elsewhere. They are public, so nothing is charged for them."""
 
     path: SourcePath = Field(description="The file, pop-group-totals.txt: absolute, or relative to the project's root.")
     source: str = Field(min_length=1, description="Who published the totals, and where. The certificate states it.")
@@ -121,11 +125,14 @@ class SafeTabHDeclaration(SafeTabDeclaration):
     max_race_codes: Annotated[int, Field(ge=1, le=8, strict=True)] | SkipJsonSchema[None] = Field(
         None, description="With totals: as in SafeTabP."
     )
-    budgets: Budgets = Field("production", description=_BUDGETS.format(example="TRACT 2 T3", unit="household"))
+    budgets: Budgets = Field(
+        "production",
+        description=_BUDGETS.format(example="TRACT 2 T3", words="household types; T4: tenure", unit="household"),
+    )
     thresholds: Thresholds = Field(
         "production",
-        description="production: as in the 2020 Census. Otherwise by line: three published totals (T3) or one (T4), "
-        "from which there are more cells.",
+        description="production: as in the 2020 Census. Otherwise by line: the published totals, three for T3 and "
+        "one for T4, from which the table has more cells.",
     )
 
     @model_validator(mode="after")

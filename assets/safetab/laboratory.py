@@ -99,7 +99,8 @@ class SafeTabGrid(Grid):
     """SafeTab-P, for each factor of its budget."""
 
     factors: tuple[Rho, ...] = Field(
-        min_length=1, description="Multiples of the budget of the 2020 Census for regional groups of tracts; 1 is that."
+        min_length=1,
+        description="Multiples of the 2020 Census's budget for regional groups of tracts, which has factor 1.",
     )
 
     def points(self) -> Sequence[Point]:

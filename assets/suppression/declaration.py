@@ -12,14 +12,16 @@ from mechanisms.suppression.design import Dominance, SuppressionDesign
 
 
 class DominanceDeclaration(Part):
-    """When few records make up most of a cell's total: the p% rule, or the (n, k) rule."""
+    """The rule by which a cell's total is suppressed because few records make up most of it: p%, or (n, k)."""
 
     magnitude: str = Field(description="The column of a magnitude, an integer from 0 on. Tables then have its totals.")
     p: Annotated[int, Field(ge=1, le=100, strict=True)] | SkipJsonSchema[None] = Field(
-        None, description="The p% rule: the total less the two greatest contributions is under p% of the greatest."
+        None,
+        description="The p% rule: suppress if the total less its two greatest contributions is under p% of "
+        "the greatest.",
     )
     n: Annotated[int, Field(ge=1, le=10, strict=True)] | SkipJsonSchema[None] = Field(
-        None, description="With k, the (n, k) rule: the n greatest contributions are over k% of the total."
+        None, description="With k, the (n, k) rule: suppress if the n greatest contributions are over k% of the total."
     )
     k: Annotated[int, Field(ge=1, le=99, strict=True)] | SkipJsonSchema[None] = Field(
         None, description="With n, as above."
@@ -39,7 +41,7 @@ class SuppressionDeclaration(UnperturbedDeclaration):
         description="The least difference between the greatest and the least count that a suppressed cell can have."
     )
     dominance: DominanceDeclaration | SkipJsonSchema[None] = Field(
-        None, description="Cells of which few records make up most of the total of a magnitude are suppressed too."
+        None, description="Cells in which few records make up most of a magnitude's total are suppressed too."
     )
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> SuppressionDesign:

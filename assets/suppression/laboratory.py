@@ -56,7 +56,11 @@ class Widths(Part):
     """The threshold and the width of a suppression."""
 
     threshold: int = Field(ge=3, strict=True, description="Counts from 1 to below this are suppressed.")
-    width: int = Field(ge=1, strict=True, description="What the tables leave open of each suppressed count, at least.")
+    width: int = Field(
+        ge=1,
+        strict=True,
+        description="The least width of the interval in which the tables leave each suppressed count.",
+    )
 
 
 class SuppressionGrid(Grid):

@@ -133,7 +133,7 @@ class RiskCase(StratumCase):
     """The swap rate of some records."""
 
     at_most: Annotated[int, Field(ge=1, strict=True)] | SkipJsonSchema[None] = Field(
-        None, description="How many records at most are alike, the record included."
+        None, description="The case fits a record if at most this many records, the record included, are alike."
     )
 
 
@@ -144,7 +144,7 @@ class StratumRates(Part):
         None, description="Cases, of which the first that fits gives a stratum its rate; every stratum needs one."
     )
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
-        None, description="One ε: each stratum gets the smallest rate that gives it, in millionths."
+        None, description="One ε for all: each stratum gets the smallest rate with this ε, in steps of a millionth."
     )
 
     @model_validator(mode="after")
@@ -162,7 +162,7 @@ class Risk(Part):
     )
     rarity_of: Annotated[list[str], Field(min_length=1)] | SkipJsonSchema[None] = Field(
         None,
-        description="Match and holding variables on which records that are alike agree; by default all, with persons.",
+        description="The match and holding variables on which records agree to be alike; by default all, with persons.",
     )
 
 
@@ -253,8 +253,8 @@ class SwappingDeclaration(ReleaseDeclaration):
     swap_rate: Annotated[SwapRate | StratumRates, BeforeValidator(_validate_swap_rate)] | SkipJsonSchema[None] = Field(
         None,
         validate_default=True,
-        description="The probability with which a record is selected: a fraction such as 1/2; or by, with rates of "
-        "strata; or epsilon, one ε for all strata.",
+        description="The probability with which a record is selected: a fraction such as 1/2. Or a mapping with "
+        "`by` (rates of strata) or `epsilon` (one ε for all strata).",
     )
     exempt: Conditions = Field(
         default_factory=dict,
@@ -274,8 +274,8 @@ class SwappingDeclaration(ReleaseDeclaration):
     )
     publishes_unique_records: MostUnique = Field(
         Fraction(1, 100),
-        description="The greatest share of records that may be the only one with their values of an invariant, which "
-        "publishes these values exactly; or accepted, for any share.",
+        description="The greatest share of records that may be unique in an invariant, which publishes their values "
+        "exactly; `accepted` allows any share.",
     )
     products: list[SwappedProduct] = Field(default_factory=list, description="The tables to publish.")
     saturated: bool = Field(

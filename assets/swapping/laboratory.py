@@ -183,7 +183,7 @@ class RareRate(Part):
 
     rate: SwapRate = Field(description="Their swap rate.")
     at_most: int = Field(
-        ge=1, strict=True, description="Rare is who has a race and ethnicity that at most so many households have."
+        ge=1, strict=True, description="A person is rare whose race and ethnicity at most this many households have."
     )
 
 
@@ -192,19 +192,19 @@ class SwappingGrid(Grid):
 
     rates: tuple[SwapRate, ...] = Field(min_length=1, description="The swap rates.")
     match: tuple[Literal["persons", "adults"], ...] = Field(
-        ("persons",), min_length=1, description="The match variables: the persons, or the adults, of a household."
+        ("persons",), min_length=1, description="The match variables: a household's number of persons, or of adults."
     )
     in_tracts: bool = Field(
-        False, description="Whether there are further points, in which swaps stay within the tracts of a county."
+        False, description="Whether there are further points in which swaps stay within the tracts of a county."
     )
     rare: RareRate | SkipJsonSchema[None] = Field(
-        None, description="Further points, in which households with rare persons have a rate of their own."
+        None, description="Further points in which households with rare persons have a rate of their own."
     )
     in_block_groups: bool = Field(
-        False, description="Whether there are further points, in which swaps stay within block groups."
+        False, description="Whether there are further points in which swaps stay within block groups."
     )
     then_p_tables: bool = Field(
-        False, description="Whether there are further points, each of these followed by each of `p_tables`."
+        False, description="Whether there are further points: each swap followed by each of `p_tables`."
     )
     second_rate: SwapRate | SkipJsonSchema[None] = Field(
         None,
@@ -213,8 +213,8 @@ class SwappingGrid(Grid):
     )
     noise_before: Keep | SkipJsonSchema[None] = Field(
         None,
-        description="Further points, each of these after randomized response on race and ethnicity, of which a value "
-        "stays with this probability; in tiers T1 to T3.",
+        description="Further points: each swap after randomized response, by which race and ethnicity stay with this "
+        "probability; in tiers T1 to T3.",
     )
 
     def points(self) -> Sequence[Swapped]:

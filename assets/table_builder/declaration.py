@@ -118,7 +118,7 @@ class ShareDeclaration(Part):
     """The share of a table in the budget of its hypercube."""
 
     by: list[str] = Field(min_length=1, description="The variables of the table.")
-    share: Share
+    share: Share = Field(description="The table's share.")
 
 
 class SubTableDeclaration(Part):
@@ -135,14 +135,14 @@ class MadePTable(Part):
 
     largest_change: int = Field(ge=1, le=MOST, strict=True, description="The greatest change of a count, D.")
     variance: Number = Field(description="The greatest variance of a count's change, V.")
-    threshold: int = Field(0, ge=0, strict=True, description="Results from 1 to this number do not occur, js.")
+    threshold: int = Field(0, ge=0, strict=True, description="js: no count is published as 1 to this number.")
     probability_to_stay: Share = Field(
         Fraction(0), description="The least probability that a count stays unchanged, if the threshold allows it."
     )
     monotone: bool | tuple[StrictBool, ...] = Field(
         True,
-        description="Whether a greater change to one side is never more probable; or a list with one for each count "
-        "from 1 to D + js + 1.",
+        description="Whether a greater change is never more probable than a smaller one to the same side; or a list "
+        "with true or false for each count from 1 to D + js + 1.",
     )
 
     @property
@@ -192,7 +192,8 @@ PTableDeclaration = Annotated[
 
 
 Bounds = Annotated[
-    tuple[Number, Number], Field(description="The least and the greatest number; others are moved there.")
+    tuple[Number, Number],
+    Field(description="The least and the greatest number; a number outside becomes the nearer one."),
 ]
 
 
@@ -205,13 +206,13 @@ class StatisticAttributes(Part):
     rho: Rho | SkipJsonSchema[None] = Field(None, description="ρ, with discrete Gaussian noise; instead of epsilon.")
     design_effect: Number = Field(
         Fraction(1),
-        description="How many times the variance of the sample is that of as many records drawn independently, for the "
-        "sampling errors beside the answers.",
+        description="For the sampling errors beside the answers: the sample's variance, divided by the variance of as "
+        "many records drawn independently.",
     )
     products: list[SubTableDeclaration] = Field(
         default_factory=list,
         description="Tables to publish by some of the variables, at no cost: quantiles, or means, deviations and "
-        "correlations, of cells that add up.",
+        "correlations, of cells taken together.",
     )
 
     @model_validator(mode="after")
@@ -233,23 +234,24 @@ class QuantilesAttributes(StatisticAttributes):
     )
     shares: list[Share] = Field(
         default_factory=list,
-        description="The shares of the levels in the budget, from the root, or of the quantiles of at, which add up to "
-        "1; by default equal.",
+        description="The shares of the budget, which add up to 1: of the levels from the root, or of the quantiles in "
+        "`at`. By default, they are equal.",
     )
     margins: Margins = Field(
         Margins.SUMMED,
         description="summed: only the trees of the cells by all variables are measured; fitted: those of the margins "
-        "too, with the hypercube's shares, and fitted together.",
+        "too, with the hypercube's shares, and fitted together; independent is refused.",
     )
     at: list[Share] = Field(
         default_factory=list,
-        description="Quantiles that are drawn by themselves, without a tree and with an epsilon. One or two are nearer "
-        "so, but they have no intervals, and neither others nor those of several cells together can be asked.",
+        description="Quantiles that are drawn by themselves, without a tree and with an epsilon. One or two are more "
+        "accurate this way, but have no intervals. Other quantiles, or those of several cells together, cannot be "
+        "asked for.",
     )
     published: list[Share] = Field(
         default=[Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)],
         min_length=1,
-        description="The quantiles of every cell that are published; others can be asked.",
+        description="The quantiles of every cell that are published; others can be asked for.",
     )
 
     @model_validator(mode="after")
@@ -303,7 +305,7 @@ def _name_once(variables: list[str]) -> list[str]:
 class MomentsAttributes(StatisticAttributes):
     """Means, deviations, correlations and regressions of variables. Records in which one is empty are left out."""
 
-    variables: list[str] = Field(min_length=1, max_length=8, description="The variables, columns with numbers.")
+    variables: list[str] = Field(min_length=1, max_length=8, description="The variables: numeric columns.")
     bounds: dict[str, Bounds] = Field(
         default_factory=dict,
         description="By variable, its bounds; by default those of its quantiles, or else those of its column.",
@@ -318,7 +320,7 @@ class MomentsAttributes(StatisticAttributes):
     widest: Number | SkipJsonSchema[None] = Field(
         None,
         description="Answers whose interval is wider than this multiple of the estimate are called too uncertain, and "
-        "have no figures; by default all have.",
+        "have no figures; by default, all have figures.",
     )
 
     _check_variables = field_validator("variables")(_name_once)
@@ -360,7 +362,7 @@ class HypercubeAttributes(Part):
     )
     swapped: str | SkipJsonSchema[None] = Field(
         None,
-        description="The name of a release by swapping of the same dataset that is withheld: the hypercube is counted "
+        description="The name of a swapping release of the same dataset, with withheld: true. The hypercube is counted "
         "from its swapped records instead of the dataset's own.",
     )
     variables: list[str] = Field(min_length=1, description="The variables, each with a domain that lists its values.")
@@ -388,13 +390,14 @@ class HypercubeAttributes(Part):
     )
     record_keys: str | SkipJsonSchema[None] = Field(
         None,
-        description="With consistency cell: the column with keys of records that the data bring along; by default keys "
+        description="With consistency cell: the column with the record keys, if the data have them; by default, they "
         "follow from the draw's key.",
     )
     margins: Margins = Field(
         Margins.SUMMED,
         description="summed: only the table by all variables is measured, and margins are its sums; independent: every "
-        "margin is measured too, and they do not add up; fitted: the tables that agree and fit all measurements best.",
+        "margin is measured too, and they do not add up; fitted: likewise, and the published tables agree with each "
+        "other and fit all measurements best.",
     )
     shares: list[ShareDeclaration] = Field(
         default_factory=list,
@@ -410,7 +413,7 @@ class HypercubeAttributes(Part):
         description="Categories that occur together in no record: their cells are neither measured nor published.",
     )
     suppress_below: Number = Field(
-        Fraction(0), description="Estimates below this number are not published; 0 publishes all."
+        Fraction(0), description="Estimates below this number are not published; 0 publishes all, negative ones too."
     )
     products: list[SubTableDeclaration] = Field(
         default_factory=list, description="Tables to publish from the hypercube, at no cost."
@@ -421,7 +424,7 @@ class HypercubeAttributes(Part):
     )
     moments: Annotated[MomentsAttributes, BeforeValidator(_name_variables)] | SkipJsonSchema[None] = Field(
         None,
-        description="Variables whose means, correlations and regressions can be asked: a list, or a mapping with "
+        description="Variables whose means, correlations and regressions can be asked for: a list, or a mapping with "
         "further fields; a release of its own, which is charged by itself.",
     )
 

@@ -328,8 +328,8 @@ class TopDownGrid(Grid):
 
     populations: bool = Field(
         False,
-        description="Whether there are further points, with the same noise, whose numbers of persons are those of the "
-        "records in every block.",
+        description="Whether there are further points, with the same noise, in which every block has as many persons "
+        "as its records.",
     )
 
     def points(self) -> Sequence[Point]:

@@ -28,7 +28,7 @@ class UnperturbedDeclaration(ReleaseDeclaration):
 
     of: Literal["units", "persons"] = Field("units", description="The records that are published and counted.")
     products: list[Product] = Field(
-        default_factory=list, description="The tables to publish; all count the records that `of` names."
+        default_factory=list, description="The tables to publish; the `of` of each is that of the release."
     )
 
 

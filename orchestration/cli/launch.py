@@ -15,7 +15,7 @@ from orchestration.cli.releases import RELEASE
     "--different-people",
     metavar="WORDS",
     default="",
-    help="The reason why these are different people, if a refusal finds people of another population in the records.",
+    help="The reason why these are different people, if Stirred finds people of another population in the records.",
 )
 @click.option(
     "--public-because",
@@ -37,8 +37,8 @@ def launch(
 ) -> None:
     """Make RELEASE (dataset/release), from its source to its publication.
 
-    A new draw that needs an authorization is refused with its price (exit code 3). Launch it again with --authorize,
-    --draw and --by as the refusal states them.
+    A new draw that needs an authorization is refused with its price (exit code 3). Launch it again with --authorize
+    and --draw as the refusal states them, and your name after --by.
     """
     if not as_json:
         # What this command needs takes seconds to load.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--per",
     type=RELEASE,
-    help="Another release of hypercubes, whose counts or weights the sums are divided by: means.",
+    help="For means: another release of hypercubes, by whose counts or weights the sums are divided.",
 )
 @click.option(
     "--places",
@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     help="For redistricting data: a CSV file with the codes of places of any levels, such as the blocks of a district, "
     "to add up; --by then names tables, such as P1,H1.",
 )
-@click.option("--median", metavar="VARIABLE", help="The median of a variable, of which quantiles are declared.")
+@click.option("--median", metavar="VARIABLE", help="The median of a variable for which quantiles are declared.")
 @click.option("--quantile", metavar="VARIABLE=SHARE", help="Another quantile, such as income=0.9.")
-@click.option("--summary", is_flag=True, help="Means, standard deviations and correlations of the declared moments.")
-@click.option("--correlate", metavar="ONE,OTHER", help="The correlation of two variables of the declared moments.")
+@click.option(
+    "--summary", is_flag=True, help="Means, standard deviations and correlations of the variables in `moments`."
+)
+@click.option("--correlate", metavar="ONE,OTHER", help="The correlation of two variables in `moments`.")
 @click.option("--regress", metavar="VARIABLE", help="The least-squares coefficients of a variable on those after --on.")
 @click.option("--on", metavar="VARIABLES", help="With --regress: the other variables, separated by commas.")
 @click.option("--codes", is_flag=True, help="Print the codes of categories without their labels.")
@@ -237,11 +239,14 @@ def _find_published(
     "populations",
     multiple=True,
     metavar="STATE=PERSONS",
-    help="For the Census Bureau's files: the published population of a state, such as 44=1097379; for each state.",
+    help="For the Census Bureau's files: the published population of a state, such as 44=1097379; "
+    "repeat it for each state.",
 )
 @click.option("--own-levels", is_flag=True, help="Each level from its own measurements, instead of full information.")
-@click.option("--types-first", metavar="LEVEL", help="With full information: as the field of a release.")
-@click.option("--lean-on-housing-units", is_flag=True, help="With full information: as the field of a release.")
+@click.option("--types-first", metavar="LEVEL", help="With full information: like the release's field types_first.")
+@click.option(
+    "--lean-on-housing-units", is_flag=True, help="With full information: like the release's field of this name."
+)
 def estimate(
     folder: Path,
     to: Path,
@@ -254,7 +259,7 @@ def estimate(
     """Estimate redistricting tables anew from the published noisy measurements in FOLDER, with intervals.
 
     FOLDER is a published redistricting release, or has the Census Bureau's noisy measurement files. No record is read
-    and nothing is charged. Everything is in memory, which suits a state.
+    and nothing is charged. All data are held in memory, which is practical for a state.
     """
     from orchestration.components import TopDown
     from orchestration.environment import deployment_folders

@@ -12,8 +12,8 @@ from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print
 @click.command()
 @as_json
 def status(as_json: bool) -> None:
-    """Show releases, their editions and last runs, what charges nothing, such as retabulations, and the spent and the
-    remaining budget of each population."""
+    """Show releases with their editions and last runs, then retabulations and all else that charges nothing, and the
+    spent and remaining budget of each population."""
     from orchestration.deployment import Deployment
     from orchestration.launch import open_instance
 

@@ -25,7 +25,7 @@ def backup(folder: Path, with_keys: bool) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 def restore(folder: Path) -> None:
-    """Restore the back-up in FOLDER into a home without databases."""
+    """Restore the back-up in FOLDER into a deployment that has no databases."""
     from orchestration import backup
     from orchestration.environment import deployment_folders
 
@@ -67,9 +67,11 @@ def move_ledger() -> None:
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--begun", is_flag=True, help="Only list all runs that have begun and not ended.")
-@click.option("--lost", is_flag=True, help="End them as failed, so that the queue of a cluster launches them again.")
+@click.option(
+    "--lost", is_flag=True, help="End the named runs as failed, so that a cluster's queue launches them again."
+)
 def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
-    """End runs whose process was killed, and free their slots in the queue of writers; without RUN, list them.
+    """End runs whose process was killed, and free their slots in the queue of runs that write; without RUN, list them.
 
     Dagster cannot tell a killed process from a slow one, so a person must name the run.
     """

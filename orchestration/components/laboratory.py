@@ -38,10 +38,11 @@ class Methods(Part):
         None, description="The targeted swapping of pairs, as in 2010."
     )
     topdown: TopDownGrid | SkipJsonSchema[None] = Field(
-        None, description="TopDown's redistricting data, tier T1: with the noisy measurements, and the microdata alone."
+        None,
+        description="TopDown's redistricting data, tier T1: with the noisy measurements, and as microdata alone.",
     )
     dhc: DHCGrid | SkipJsonSchema[None] = Field(
-        None, description="The DHC's persons, tier T2: with the noisy measurements, and the microdata alone."
+        None, description="The DHC's persons, tier T2: with the noisy measurements, and as microdata alone."
     )
     hypercubes: HypercubeGrid | SkipJsonSchema[None] = Field(
         None, description="Hypercubes with noise; in tier T2, tables with noise."
@@ -83,7 +84,7 @@ class Methods(Part):
 class LaboratoryAttributes(LaboratoryDeclaration):
     """The YAML attributes of a laboratory."""
 
-    methods: Methods
+    methods: Methods = Field(description="The methods that are compared, and their parameters.")
 
     @property
     def grid(self) -> Sequence[Point]:

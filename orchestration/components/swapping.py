@@ -9,7 +9,7 @@ from orchestration.components.release import ReleaseComponent
 
 @dataclass
 class PermutationSwapping(ReleaseComponent):
-    """A release by the Permutation Swapping Algorithm, with its ε from Theorem 1 and all its checks."""
+    """A release by Bailie, Gong and Meng's Permutation Swapping Algorithm, with ε by their Theorem 1 and all checks."""
 
     declared_by = SwappingDeclaration
     release_type = SwappingRelease

@@ -179,7 +179,7 @@ class DHCGrid(Grid):
     """The DHC's persons, for each factor of the budgets."""
 
     factors: tuple[Rho, ...] = Field(
-        min_length=1, description="Multiples of the budgets of the 2020 Census; 1 are those."
+        min_length=1, description="Multiples of the budgets of the 2020 Census, which have factor 1."
     )
 
     def points(self) -> Sequence[Point]:
