@@ -38,13 +38,13 @@ def list_nodes(specs: Iterable[dg.AssetSpec]) -> Nodes:
     return {spec.key.to_user_string(): spec for spec in specs}
 
 
-def find_leaks(nodes: Nodes, publication: dg.AssetKey) -> list[str]:
+def find_leaks(nodes: Nodes, publication: dg.AssetKey, *, drawn: bool = True) -> list[str]:
     """The problems of the paths that end in a publication; empty if there are none.
 
     Every ancestor must state its zone. A path from a confidential asset to the publication must pass through an asset
     that crosses as an invariant, as a draw or with a keyed version. A draw must have a charge among its parents, and
     only a charge may read confidential stages through keyed versions. If no path passes through a draw or an invariant,
-    the graph is incomplete, which is a problem too.
+    the graph is incomplete, which is a problem too, unless it is not `drawn` in this deployment.
     """
     problems = []
     crossed = False
@@ -77,6 +77,6 @@ def find_leaks(nodes: Nodes, publication: dg.AssetKey) -> list[str]:
             open_paths += [(*path, parent) for parent in parents if parent not in confidential]
         else:
             open_paths += [(*path, parent) for parent in parents]
-    if not crossed:
+    if drawn and not crossed:
         problems.append(f"{publication.to_user_string()} descends from no draw: the graph is incomplete")
     return sorted(problems)

@@ -16,7 +16,6 @@ from pydantic import BaseModel
 
 from assets.cef.readers import source_paths
 from assets.conventions import WRITES, escape_markdown
-from assets.release.dataset import CEF
 from assets.release.method import DRAW, PLAN, PREFLIGHT, Method, Partitions
 from assets.release.release import Release
 from assets.stages import conceal_faults
@@ -89,14 +88,12 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     return dg.Definitions.merge(dg.Definitions(jobs=[job, price]), by_partition)
 
 
-def define_retabulation_job(release: Release) -> dg.Definitions:
-    """The job `<dataset>__<name>` of a retabulation, and its schedule. It makes no release, because each is charged by
-    itself."""
+def define_uncharged_job(release: Release, words: str, *reads: dg.AssetKey) -> dg.Definitions:
+    """The job `<dataset>__<name>` of what is made from published data alone, and its schedule. It makes no release,
+    because each is charged by itself."""
     own = dg.AssetSelection.key_prefixes([release.dataset.name, release.name])
-    words = f"**{escape_markdown(release.title)}**\n\nThe published records again, for further places. Charges nothing."
-    job = define_job(
-        release.schema, own | dg.AssetSelection.assets(release.key(CEF)), words, writes=release.dataset.name
-    )
+    words = f"**{escape_markdown(release.title)}**\n\n{words} Charges nothing."
+    job = define_job(release.schema, own | dg.AssetSelection.assets(*reads), words, writes=release.dataset.name)
     schedule = release.declaration.schedule
     return dg.Definitions(jobs=[job], schedules=[release_schedule(release, schedule)] if schedule else [])
 

@@ -112,10 +112,10 @@ class Deployment:
         return statuses
 
     def _is_published(self, dataset: str, release: str, entries: Sequence[Entry]) -> bool | None:
-        """Whether there is a certificate that this deployment signed, of a draw that its ledger holds; None if its keys
-        cannot be read, so that it is not known."""
+        """Whether there is a certificate that this deployment signed, of a draw that its ledger holds or of estimates
+        from measurements of others; None if its keys cannot be read, so that it is not known."""
         folder = self.published / dataset / release
-        if not entries or not (folder / CERTIFICATE).exists():
+        if not (folder / CERTIFICATE).exists():
             return False
         try:
             identity = signed_identity(folder, self.public_key)
@@ -124,7 +124,7 @@ class Deployment:
         if identity is None or (identity.dataset, identity.release) != (dataset, release):
             return False
         drawn = {(entry.dataset, entry.release, entry.hash) for entry in entries}
-        return (dataset, identity.drawn_as, identity.ledger_hash) in drawn
+        return not identity.ledger_entry or (dataset, identity.drawn_as, identity.ledger_hash) in drawn
 
     @cached_property
     def machine(self) -> "Machine":

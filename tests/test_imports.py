@@ -61,7 +61,11 @@ LISTS_MECHANISMS = {
 them."""
 
 OF_MECHANISM = {
-    Path(name): {"topdown"} for name in ("stirred/dhc.py", "assets/cef/dhc.py", "orchestration/components/dhc.py")
+    Path(name): {"topdown"}
+    for name in (
+        *("stirred/dhc.py", "assets/cef/dhc.py", "orchestration/components/dhc.py"),
+        "orchestration/components/reestimation.py",
+    )
 }
 """Modules of a mechanism that have another name: its codes are those of the census layout, if that has its columns."""
 

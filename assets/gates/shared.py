@@ -45,7 +45,8 @@ def all_gates(method: Method[Any, Any, Any]) -> tuple[Gate[Any], ...]:
     stages = [CEF, *method.stages, "composition"]
     # The test of the noise reads all noisy measurements, and so tells the shared gates on them their version.
     shared = _shared_gates(method) if method.release.declaration.charges else []
-    gates = [*_cef_gates(method.release.dataset), *method.own_gates(), *shared]
+    of_records = isinstance(method.release.dataset, DatasetDeclaration)
+    gates = [*(_cef_gates(method.release.dataset) if of_records else []), *method.own_gates(), *shared]
     for gate in gates:
         if gate.stage not in stages:
             raise ValueError(f"{method.release.schema}: gate {gate.name}: there is no stage {gate.stage}")

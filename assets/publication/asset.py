@@ -43,7 +43,7 @@ from assets.publication.formats import write_cubes
 from assets.publication.listing import write_listing
 from assets.publication.package import README, DataFile, data_package, list_formulas, readme, write_data_files
 from assets.publication.placement import has_content, place_file, place_folder
-from assets.publication.record import PROSE, SCHEMA, Check, Edition, Estimate, LedgerReference, Randomness, schema
+from assets.publication.record import PROSE, Check, Edition, Estimate, LedgerReference, Randomness, schema
 from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, SignedFolder, VerificationError
 from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
@@ -266,6 +266,9 @@ def edition_problem(edition: Identity, dataset: str, release: str, entries: Sequ
     """Why a signed edition is not one of a release, with entries as of `edition_problems`; "" if it is."""
     if (edition.dataset, edition.release) != (dataset, release):
         return f"the files are signed, but are those of {edition.dataset}/{edition.release}"
+    if not edition.ledger_entry:
+        # It is estimated from measurements that others published, which no ledger here knows.
+        return ""
     if entries is not None and not _in_ledger(edition, settled_draws(entries, dataset, edition.drawn_as)):
         return f"edition {edition.edition} is signed, but the ledger holds no such draw that was settled"
     if entries is not None and (withdrawn := find(entries, WITHDRAW, edition.draw_id)):
@@ -376,7 +379,7 @@ def _place(
             (README, readme(release, tables, files, list_formulas(session, tables), left_out, models)),
             ("certificate.json", to_json(certificate)),
             ("certificate.html", to_html(certificate)),
-            (SCHEMA, schema()),
+            (schema_name := certificate.model.model_fields["format"].default, schema(certificate.model, schema_name)),
         ):
             (folder / name).write_bytes(text)
         signature.sign(folder, context.custody)

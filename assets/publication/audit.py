@@ -233,7 +233,7 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
                 subject,
                 "files_as_published",
                 "All files of every published edition are unaltered and signed by this deployment, and each edition "
-                "belongs to a draw that the ledger holds.",
+                "belongs to a draw that the ledger holds, or to measurements that others published.",
                 Verdict.FAILS if problems else Verdict.HOLDS,
                 (*problems, *([f"Editions verified: {numbers}."] if numbers else [])),
             )

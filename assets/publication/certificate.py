@@ -17,7 +17,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from jinja2 import Template
 from markupsafe import Markup, escape
@@ -102,6 +102,9 @@ class Certificate:
     signing_key: str
     revision: int = 0
     estimates: tuple[record.Estimate, ...] = ()
+
+    page_name: ClassVar = "certificate.html"
+    model: ClassVar[type[record.Part]] = Record
 
     @property
     def edition_name(self) -> str:
@@ -285,7 +288,7 @@ def to_json(certificate: Certificate) -> bytes:
 
 
 def to_html(certificate: Certificate) -> bytes:
-    return page("certificate.html").render(certificate.as_record()).encode()
+    return page(certificate.page_name).render(certificate.as_record()).encode()
 
 
 def building_blocks(specification: Specification) -> tuple[record.BuildingBlock, ...]:

@@ -47,6 +47,7 @@ class Listed:
         links: by words, the other files.
         dcat: the publication as a dataset of DCAT.
         package: the SHA-256 of its `datapackage.json`.
+        estimated: whether it is estimated from published measurements, and no population was charged.
         population: (name, last charge, total, cap, what is left) when it was published; of public data, without a cap,
             the source in place of what is left.
     """
@@ -68,12 +69,13 @@ class Listed:
     dcat: Mapping[str, Any] = field(default_factory=dict)
     package: str = ""
     population: tuple[str, int, str, str, str] = ("", 0, "", "", "")
+    estimated: bool = False
 
     @property
     def public(self) -> str:
         """That nothing was charged, as a sentence; "" if something was."""
         *_, cap, source = self.population
-        return "" if cap else f"{describe_public(source)}."
+        return "" if cap or self.estimated else f"{describe_public(source)}."
 
 
 def write_listing(published: Path) -> None:
@@ -92,9 +94,9 @@ def make_listing(published: Path) -> dict[str, bytes]:
     # Somebody else may have put a folder here, under a name that is no text at all.
     paths = [path for path in map("/".join, publications(published)) if _OURS.fullmatch(path)]
     listed = [_read_publication(published, path) for path in paths]
-    populations: dict[str, list[Listed]] = {}
+    populations: dict[tuple[str, bool], list[Listed]] = {}
     for each in listed:
-        populations.setdefault(each.population[0], []).append(each)
+        populations.setdefault((each.population[0], each.estimated), []).append(each)
     page = load_template(Path(__file__).with_name("listing.html"), escape=True).render(
         populations=[
             (max((each.population for each in group), key=lambda population: population[1]), group)
@@ -164,7 +166,7 @@ def _read_publication(published: Path, path: str) -> Listed:
 
 
 def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
-    package = read_regular(folder / PACKAGE)
+    package, estimate = read_regular(folder / PACKAGE), record.get("estimate")
     ledger, publisher, edition = record["ledger"], record["publisher"], record["edition"]
     current = name_edition(int(edition["number"]), int(edition.get("revision", 0)))
     tables: dict[str, tuple[str, ...]] = {}
@@ -172,29 +174,36 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         title = show_line(file["title"])
         if (name := str(file["path"])) == Path(name).name:
             tables[title] = (*tables.get(title, ()), name)
-    population = (
-        show_line(ledger["population"]),
-        int(ledger["last_charge_at_publication"]),
-        format_recorded(ledger["total_at_publication"]),
-        *(
-            (format_recorded(ledger["cap"]), f"{ledger['cap']['symbol']} = {ledger['left_at_publication']:,.4f}")
-            if ledger["cap"]
-            else ("", show_line(record["dataset"]["source"]))
-        ),
-    )
+    population = ("", 0, "", "", "")
+    if not estimate:
+        population = (
+            show_line(ledger["population"]),
+            int(ledger["last_charge_at_publication"]),
+            format_recorded(ledger["total_at_publication"]),
+            *(
+                (format_recorded(ledger["cap"]), f"{ledger['cap']['symbol']} = {ledger['left_at_publication']:,.4f}")
+                if ledger["cap"]
+                else ("", show_line(record["dataset"]["source"]))
+            ),
+        )
+    exact = () if estimate else (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"])
+    date = show_line(publisher["date"])
     return Listed(
         path,
         title=show_line(record["release"]["title"]) or path,
         description=show_line(record["release"]["description"]),
-        dataset=show_line(record["dataset"]["title"]),
+        dataset=show_line(estimate["source"]["title"] if estimate else record["dataset"]["title"]),
         synthetic=bool(record["dataset"]["synthetic"]),
         publisher=show_line(publisher["authority"] or ""),
-        date=show_line(publisher["date"]),
+        date=date,
         edition=current,
-        loss=f"{format_recorded(record['loss'])}{_describe_source(record)}",
-        mechanism=show_line(record["mechanism"]["name"]),
-        editions=tuple(_list_editions(folder, current, edition["all"])),
-        exact=tuple(map(show_line, (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"]))),
+        loss="nothing charged" if estimate else f"{format_recorded(record['loss'])}{_describe_source(record)}",
+        mechanism="estimated anew from noisy measurements" if estimate else show_line(record["mechanism"]["name"]),
+        editions=((current, date, "", _CERTIFICATE, "current"),)
+        if estimate
+        else tuple(_list_editions(folder, current, edition["all"])),
+        exact=tuple(map(show_line, exact)),
+        estimated=bool(estimate),
         tables=tables,
         links={"Certificate": _CERTIFICATE, "How to read the files": README, "Data dictionary": PACKAGE},
         dcat=describe_dataset(json.loads(package), f"{path}/"),

@@ -489,9 +489,9 @@ class _WithoutTitles(GenerateJsonSchema):
         return False
 
 
-def schema() -> bytes:
-    """The JSON Schema of the record."""
-    described = Record.model_json_schema(mode="serialization", schema_generator=_WithoutTitles)
-    title = f"Disclosure avoidance certificate, version {VERSION.partition('.')[0]}"
-    described |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, "title": title}
+def schema(model: type[Part] = Record, name: str = SCHEMA) -> bytes:
+    """The JSON Schema of a record, whose file has this name."""
+    described = model.model_json_schema(mode="serialization", schema_generator=_WithoutTitles)
+    title = f"Disclosure avoidance certificate, version {model.model_fields['version'].default.partition('.')[0]}"
+    described |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": name, "title": title}
     return (json.dumps(described, ensure_ascii=False, indent=2) + "\n").encode()

@@ -58,7 +58,9 @@ class Identity:
 
     Attributes:
         revision: how many other estimates of the same draw were published before.
-        rests_on: the release of the dataset whose draw this is, if it is a retabulation; "" otherwise.
+        draw_id: of estimates from measurements that others published, the checksums of these.
+        ledger_entry, ledger_hash: 0 and "" of such estimates.
+        rests_on: the release of the dataset whose draw this is, if nothing was drawn for it; "" otherwise.
         parameters: the values of the mechanism's parameters, by label.
         time_stamp: the time stamp of the ledger's last entry at publication, unverified; None if there is none.
     """
@@ -89,7 +91,8 @@ class Identity:
         return self.edition, self.revision
 
     def __str__(self) -> str:
-        return f"{self.dataset}/{self.release}, edition {self.name}, ledger entry {self.ledger_entry}"
+        entry = f"ledger entry {self.ledger_entry}" if self.ledger_entry else "from published measurements"
+        return f"{self.dataset}/{self.release}, edition {self.name}, {entry}"
 
 
 def name_edition(number: int, revision: int) -> str:
@@ -285,16 +288,19 @@ def identity(folder: Path) -> Identity:
 def _identify(folder: Path, certificate: bytes) -> Identity:
     try:
         record: dict[str, Any] = json.loads(certificate)
-        stamp = record["ledger"].get("time_stamp")
+        source = record.get("retabulation") or record.get("estimate") or {}
+        of_others = "estimate" in record and record["ledger"] is None
+        ledger: dict[str, Any] = {"sequence": 0, "entry_hash": ""} if of_others else record["ledger"]
+        stamp = ledger.get("time_stamp")
         return Identity(
             dataset=record["dataset"]["name"],
             release=record["release"]["name"],
             edition=record["edition"]["number"],
             draw_id=record["randomness"]["draw_id"],
-            ledger_entry=record["ledger"]["sequence"],
-            ledger_hash=record["ledger"]["entry_hash"],
+            ledger_entry=ledger["sequence"],
+            ledger_hash=ledger["entry_hash"],
             revision=record["edition"].get("revision", 0),
-            rests_on=record.get("retabulation", {}).get("release", ""),
+            rests_on=source.get("release", ""),
             parameters={each["label"]: each["value"] for each in record.get("mechanism", {}).get("parameters", ())},
             time_stamp=stamp
             and TimeStamp(

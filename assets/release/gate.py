@@ -65,7 +65,7 @@ class ReleaseContext(Generic[R]):
     def snapshot(self, folder: Path | None = None) -> Iterator[Self]:
         """This context with tables whose content stays the same until the block ends. Raises WarehouseError if a zone
         cannot be read. `folder` is the only one whose files statements can read and write."""
-        with self.warehouse.snapshot([Zone.CONFIDENTIAL, Zone.PUBLIC], folder) as warehouse:
+        with self.warehouse.snapshot(self.release.zones, folder) as warehouse:
             yield replace(self, warehouse=warehouse)
 
 

@@ -4,11 +4,11 @@ The package of each mechanism adds its fields in `declaration`, where the design
 rules about the dataset that a release must satisfy before anything runs. All other rules are in the mechanism's design.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Self
+from typing import Annotated, Any, ClassVar, NoReturn, Self
 
 import dagster as dg
 from pydantic import AfterValidator, Field, StringConstraints, field_validator
@@ -224,6 +224,9 @@ class Release:
     def version_key(self, custody: Custody) -> bytes:
         """The key of versions of the confidential data that the draw follows from."""
         return with_recodes(custody.version_key(), self.dataset.recodes(self.columns_read))
+
+    zones: ClassVar[Sequence[Zone]] = (Zone.CONFIDENTIAL, Zone.PUBLIC)
+    """The zones that its gates read."""
 
     @property
     def schema(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 from pydantic import TypeAdapter
 
+from assets.publication.certificate import Certificate
 from assets.publication.package import DataFile
 from assets.publication.record import VERSION, Check, Publisher, Release, Retabulation
 from assets.release.statement import Accuracy
@@ -28,6 +29,7 @@ class RetabulationCertificate:
     products: Sequence[DataFile]
 
     estimates = ()
+    page_name, model = Certificate.page_name, Certificate.model
 
     @property
     def edition(self) -> int:

@@ -2,6 +2,7 @@
 and tables with intervals as files. No record is read, and nothing is charged."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +26,7 @@ from assets.topdown.asking import (
     read_published,
 )
 from assets.topdown.bureau import read_bureau
+from assets.topdown.declaration import Estimation
 from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.estimation import estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits, limit_by_occupancy
@@ -114,6 +116,21 @@ def estimate_both(
     return {PERSONS.name: of_persons, UNITS.name: estimate_units(units, of_persons if types_first else None)}
 
 
+def estimate_as(measured: Mapping[str, Measured], estimation: Estimation) -> dict[str, Histograms]:
+    """Persons, and units that agree with them if it is full. Raises DeclarationError as `Estimation.complete`, and
+    PlacesError for options that do not suit the measurements, and if these cannot be estimated."""
+    types_first = estimation.complete(list(measured[PERSONS.name].tree)).types_first
+    if not estimation.full and not all(answers for own in measured.values() for answers in own.measurements.values()):
+        raise PlacesError("own_levels: a level without measurements is estimated with full information alone")
+    queries = measured[PERSONS.name].measurements
+    with_totals = [level for level in list(queries)[:-1] if any(each.query == TOTAL for each in queries[level])]
+    total_first = () if types_first else tuple(with_totals)
+    try:
+        return estimate_both(measured, total_first, types_first, leaning=estimation.leaning)
+    except (NotSolvedError, NotRoundedError) as error:
+        raise PlacesError(f"the measurements cannot be estimated so: {error}") from None
+
+
 @dataclass(frozen=True)
 class Source:
     """A folder of published noisy measurements: of a publication, which is verified if there is a public key, or of the
@@ -138,16 +155,18 @@ class Source:
             return read_bureau(self.folder, self.populations)
         if self.populations:
             raise PlacesError(f"{self.folder}: a publication says itself how many persons a state has")
-        if not self.key:
-            return read_published(self.folder)
-        key = read_public_key(self.key)
-        if problems := altered_files(self.folder, key):
+        return read_measured(PublishedTables.of(self.verify(self.key))) if self.key else read_published(self.folder)
+
+    def verify(self, key: Path) -> SignedFolder:
+        """The publication as it was signed. Raises PlacesError unless it is intact, and VerificationError."""
+        public_key = read_public_key(key)
+        if problems := altered_files(self.folder, public_key):
             raise PlacesError(f"{self.folder}: the publication is not intact: {problems[0]}")
         # Somebody may have exchanged files since.
-        return read_measured(PublishedTables.of(SignedFolder.open(self.folder, key)))
+        return SignedFolder.open(self.folder, public_key)
 
 
-def write_anew(source: Source, target: Path, *, own_levels: bool, types_first: str | None, leaning: bool) -> list[str]:
+def write_anew(source: Source, target: Path, estimation: Estimation) -> list[str]:
     """Estimate the tables anew and write them, with a README, into a new folder; the names of the files.
 
     Raises PlacesError for options that do not go together, and if the folder exists or the estimation fails; and as
@@ -157,29 +176,18 @@ def write_anew(source: Source, target: Path, *, own_levels: bool, types_first: s
         raise PlacesError(f"{target}: it exists; name a new folder")
     measured = source.read()
     levels = list(measured[PERSONS.name].tree)
-    types_first = types_first or (None if own_levels else levels[min(1, len(levels) - 2)])
-    if types_first and (own_levels or types_first not in levels[:-1]):
-        raise PlacesError(f"types_first: with full estimation, one of {', '.join(levels[:-1])}")
-    if own_levels and not all(answers for own in measured.values() for answers in own.measurements.values()):
-        raise PlacesError("own_levels: a level without measurements is estimated with full information alone")
-    queries = measured[PERSONS.name].measurements
-    with_totals = [level for level in levels[:-1] if any(each.query == TOTAL for each in queries[level])]
-    try:
-        estimated = estimate_both(measured, () if types_first else tuple(with_totals), types_first, leaning=leaning)
-    except (NotSolvedError, NotRoundedError) as error:
-        raise PlacesError(f"{source.folder}: the measurements cannot be estimated so: {error}") from None
+    estimation = estimation.complete(levels)
+    estimated = estimate_as(measured, estimation)
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}") as made:
         folder = Path(made) / "tables"
         folder.mkdir()
         write_tables(measured, estimated, folder)
-        how = f"full information, types first down to {types_first}" if types_first else "each level's own measurements"
-        how += ", leaning on housing units" if leaning else ""
         (folder / "README.txt").write_text(
             _README.format(
                 folder=source.folder.name,
                 verified="whose signature was verified" if source.key else "whose signature was not verified",
-                how=how,
+                how=str(estimation),
                 levels=", ".join(levels),
             ),
             encoding="utf-8",
@@ -214,46 +222,77 @@ def write_tables(measured: Mapping[str, Measured], estimated: Mapping[str, Histo
     and `p1_intervals.parquet` with a row for every place and cell: the best linear unbiased estimate from all
     measurements, its standard error, and the ends of a 90% interval around it."""
     for table in REDISTRICTING.values():
-        own = measured[table.schema.name]
-        counted = np.array([cell.counted for cell in table.cells])
-        counts = [
-            _places(level, own.codes[level])
-            | {cell.name: column for cell, column in zip(table.cells, (of_level @ counted.T).T, strict=True)}
-            for level, of_level in estimated[table.schema.name].histograms.items()
-        ]
-        rows = pa.concat_tables(map(pa.table, counts))
+        rows = count_cells(table, measured[table.schema.name], estimated[table.schema.name])
         pa.csv.write_csv(rows, folder / f"{table.name.lower()}.csv")
         pq.write_table(rows, folder / f"{table.name.lower()}.parquet", compression="zstd")
-    for schema in (PERSONS, UNITS):
-        of_schema = [table for table in REDISTRICTING.values() if table.schema is schema]
-        _write_intervals(measured[schema.name], of_schema, folder)
-    cells = [
+    with ExitStack() as opened:
+        writers: dict[str, pq.ParquetWriter] = {}
+        for cells in bound_cells(measured):
+            rows = _list_rows(cells)
+            name = cells.table.name
+            if name not in writers:
+                path = folder / "_".join([name.lower(), "intervals.parquet"])
+                writers[name] = opened.enter_context(pq.ParquetWriter(path, rows.schema, compression="zstd"))
+            writers[name].write_table(rows)
+    described = [
         {"table": table.name, "title": table.title, "universe": table.universe, "cell": cell.name, "label": cell.label}
         for table in REDISTRICTING.values()
         for cell in table.cells
     ]
-    pa.csv.write_csv(pa.Table.from_pylist(cells), folder / "cells.csv")
+    pa.csv.write_csv(pa.Table.from_pylist(described), folder / "cells.csv")
+
+
+def count_cells(table: RedistrictingTable, measured: Measured, estimated: Histograms) -> pa.Table:
+    """A row for each place with its level and code, and the estimated count of each cell of a table."""
+    counted = np.array([cell.counted for cell in table.cells])
+    counts = [
+        _places(level, measured.codes[level])
+        | {cell.name: column for cell, column in zip(table.cells, (of_level @ counted.T).T, strict=True)}
+        for level, of_level in estimated.histograms.items()
+    ]
+    return pa.concat_tables(map(pa.table, counts))
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """The linear estimates of the cells of a table in some places of a level, their variances, and the ends of the
+    intervals around them, shape (places, cells)."""
+
+    table: RedistrictingTable
+    level: str
+    codes: Sequence[str]
+    estimate: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    lower: NDArray[np.int64]
+    upper: NDArray[np.int64]
+
+
+def bound_cells(measured: Mapping[str, Measured]) -> Iterator[Bounded]:
+    """The linear estimates of the cells of all redistricting tables, level by level, some places at a time."""
+    for schema in (PERSONS, UNITS):
+        of_schema = [table for table in REDISTRICTING.values() if table.schema is schema]
+        yield from _bound_cells(measured[schema.name], of_schema)
 
 
 def _places(level: str, codes: Sequence[str]) -> dict[str, Any]:
     return {"level": pa.repeat(level, len(codes)), "geoid": pa.array(codes, pa.string())}
 
 
-def _write_intervals(measured: Measured, tables: Sequence[RedistrictingTable], folder: Path) -> None:
-    writers = {}
-    try:
-        for name, rows in _list_intervals(measured, tables):
-            if name not in writers:
-                path = folder / "_".join([name.lower(), "intervals.parquet"])
-                writers[name] = pq.ParquetWriter(path, rows.schema, compression="zstd")
-            writers[name].write_table(rows)
-    finally:
-        for writer in writers.values():
-            writer.close()
+def _list_rows(cells: Bounded) -> pa.Table:
+    size = len(cells.table.cells)
+    columns = {
+        "level": pa.repeat(cells.level, cells.estimate.size),
+        "geoid": pa.array(np.repeat(np.array(cells.codes, dtype=object), size), pa.string()),
+        "cell": pa.array([cell.name for cell in cells.table.cells] * len(cells.codes)),
+        "linear_estimate": cells.estimate.ravel(),
+        "standard_error": np.sqrt(np.maximum(cells.variance, 0.0)).ravel(),
+        "linear_lower": cells.lower.ravel(),
+        "linear_upper": cells.upper.ravel(),
+    }
+    return pa.table(columns)
 
 
-def _list_intervals(measured: Measured, tables: Sequence[RedistrictingTable]) -> Iterator[tuple[str, pa.Table]]:
-    """The linear estimates of all tables' cells, level by level, some places at a time."""
+def _bound_cells(measured: Measured, tables: Sequence[RedistrictingTable]) -> Iterator[Bounded]:
     families = list_all_families(measured)
     informed = inform_levels(families)
     split = Decomposition(families[0].schema)
@@ -271,15 +310,5 @@ def _list_intervals(measured: Measured, tables: Sequence[RedistrictingTable]) ->
                 estimate, variance = sum_cells(sums[table.name], linear.between(first, min(places.stop, len(above))))
                 lower, upper = round_intervals(estimate, variance, most[table.name][above[places]])
                 ends[places] = upper
-                codes = measured.codes[level][places]
-                columns = {
-                    "level": pa.repeat(level, estimate.size),
-                    "geoid": pa.array(np.repeat(np.array(codes, dtype=object), len(table.cells)), pa.string()),
-                    "cell": pa.array([cell.name for cell in table.cells] * len(codes)),
-                    "linear_estimate": estimate.ravel(),
-                    "standard_error": np.sqrt(np.maximum(variance, 0.0)).ravel(),
-                    "linear_lower": lower.ravel(),
-                    "linear_upper": upper.ravel(),
-                }
-                yield table.name, pa.table(columns)
+                yield Bounded(table, level, measured.codes[level][places], estimate, variance, lower, upper)
             most[table.name] = ends

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.publication.tables import PublishedTables
+from assets.topdown.declaration import MOST
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import (
@@ -40,8 +41,6 @@ from mechanisms.topdown.schema import PERSONS, UNITS, UNITS_BY_OCCUPANCY, Schema
 
 _MEASURED, _QUERIES = "noisy_measurements", "queries"
 _LISTED = 5
-MOST = 2**40
-"""The most persons or units that a place may have; sums of them are exact."""
 
 
 class PlacesError(RefusedError, ValueError):
@@ -91,16 +90,30 @@ def read_measured(tables: PublishedTables) -> dict[str, Measured]:
                 f"redistricting release whose products include {_MEASURED}"
             ) from None
 
-    tree, codes = _read_tree(read)
-    levels = list(tree)
+    tree, codes = read_tree(read)
+    levels, places = list(tree), len(list(codes.values())[-1])
     exact = {name: _read_exact(read, name, codes) for name in STATISTICS if name in tables}
     finest = {name: counts for name, (level, counts) in exact.items() if level == levels[-1]}
-    parents = [np.array(places, dtype=np.int64) for places in list(tree.values())[1:]]
-    variances = _read_variances(read, levels)
-    found = {}
+    parents = [np.array(above, dtype=np.int64) for above in list(tree.values())[1:]]
+    limits = {}
     for name, held in ((PERSONS.name, POPULATION), (UNITS.name, HOUSING_UNITS)):
-        schema, measurements = SCHEMAS[name], {}
-        for level in levels:
+        totals = [exact[held][1][:, 0] if held in exact and exact[held][0] == level else None for level in levels]
+        most = unbounded(places, SCHEMAS[name].groups.size)
+        limits[name] = propagate(levels, parents, *bound_groups(name, places, finest, most), totals)
+    return read_answers(read, tree, codes, limits)
+
+
+def read_answers(
+    read: Callable[..., pa.Table],
+    tree: Mapping[str, Sequence[int]],
+    codes: Mapping[str, Sequence[str]],
+    limits: Mapping[str, Sequence[Limits]],
+) -> dict[str, Measured]:
+    """The measurements of a tree, by histogram, from tables as a release publishes them. Raises PlacesError."""
+    variances, found = _read_variances(read, list(tree)), {}
+    for name, schema in SCHEMAS.items():
+        measurements = {}
+        for level in tree:
             own = []
             for (histogram, of_level, query), variance in variances.items():
                 if (histogram, of_level) == (name, level):
@@ -108,10 +121,7 @@ def read_measured(tables: PublishedTables) -> dict[str, Measured]:
                     own.append(Measurement(query, variance, answers))
             order = sorted(own, key=lambda each: (schema.marginal(each.query).size, each.query))
             measurements[level] = tuple(order)
-        totals = [exact[held][1][:, 0] if held in exact and exact[held][0] == level else None for level in levels]
-        most = unbounded(len(codes[levels[-1]]), schema.groups.size)
-        limits = propagate(levels, parents, *bound_groups(name, len(codes[levels[-1]]), finest, most), totals)
-        found[name] = Measured(schema, tree, measurements, limits, codes)
+        found[name] = Measured(schema, tree, measurements, limits[name], codes)
     return found
 
 
@@ -122,8 +132,9 @@ def _read_columns(read: Callable[..., pa.Table], name: str, columns: Sequence[st
     return table.select(columns)
 
 
-def _read_tree(read: Callable[..., pa.Table]) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
-    """The position of each place's parent in the level above, and the codes, by level from the root's."""
+def read_tree(read: Callable[..., pa.Table]) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
+    """The position of each place's parent in the level above, and the codes, by level from the root's, from a table
+    `spine` as a release publishes it. Raises PlacesError unless it is a tree."""
     spine = _read_columns(read, "spine", ["depth", "level", "number", "geoid", "parent"])
     places = spine.sort_by([("depth", "ascending"), ("number", "ascending")]).to_pylist()
     tree: dict[str, list[int]] = {}
@@ -184,14 +195,14 @@ def _read_variances(read: Callable[..., pa.Table], levels: Sequence[str]) -> dic
 
 def _read_answers(
     read: Callable[..., pa.Table], of: tuple[str, str, str], codes: Sequence[str], size: int
-) -> NDArray[np.int32]:
+) -> NDArray[np.signedinteger]:
     """The answers to a query in all places of a level, shape (places, size)."""
     filters = [(column, "=", value) for column, value in zip(("histogram", "level", "query"), of, strict=True)]
     rows = _read_columns(read, _MEASURED, ["number", "geoid", "answers"], filters=filters).sort_by("number")
     lists = rows["answers"].combine_chunks()
-    if lists.type != pa.list_(pa.int32()):
-        raise PlacesError(f"{_MEASURED}: answers: they are not lists of 32-bit integers")
-    answers = stack_lists(lists, size, pa.int32())
+    if lists.type not in (pa.list_(pa.int32()), pa.list_(pa.int64())):
+        raise PlacesError(f"{_MEASURED}: answers: they are not lists of 32-bit or 64-bit integers")
+    answers = stack_lists(lists, size, lists.type.value_type)
     if rows["number"].to_pylist() != list(range(len(codes))) or rows["geoid"].to_pylist() != list(codes):
         raise PlacesError(f"{_MEASURED}: {' '.join(of)}: not every place of the spine is measured once")
     if answers is None:
@@ -239,18 +250,24 @@ def inform_levels(families: Sequence[Families]) -> list[Information | None]:
     return informed
 
 
-def add_up_places(folder: str | Path | PublishedTables, codes: Sequence[str], tables: Sequence[str] = ()) -> pa.Table:
+def add_up_places(
+    folder: str | Path | PublishedTables,
+    codes: Sequence[str],
+    tables: Sequence[str] = (),
+    measured: Mapping[str, Measured] | None = None,
+) -> pa.Table:
     """The sum of the places with some codes, of any levels: a row for each cell of some tables, by default of all that
     are published.
 
     `estimate` is the sum of the published counts. `linear_estimate` is the best linear unbiased estimate from all
     measurements, with its standard error, and the ends of a 90% interval around it; it knows how the errors of all
     places depend on each other. Raises PlacesError for a code that is unknown, given twice, or of a place within
-    another one; for a table that is not published; and if the noisy measurements are not published.
+    another one; for a table that is not published; and if the noisy measurements are not published, unless they are
+    given: those that published estimates were made from.
     """
     files = folder if isinstance(folder, PublishedTables) else PublishedTables(Path(folder))
     published = [name for name in REDISTRICTING if name.lower() in files]
-    if not published or _MEASURED not in files or _QUERIES not in files:
+    if not published or (measured is None and (_MEASURED not in files or _QUERIES not in files)):
         raise PlacesError(
             f"{files.folder.name}: sums of places follow from redistricting data whose products are {_MEASURED} and a "
             "table, and are not of these; for a DHC release, ask its redistricting release, or declare a retabulation"
@@ -258,7 +275,7 @@ def add_up_places(folder: str | Path | PublishedTables, codes: Sequence[str], ta
     if unknown := [name for name in tables if name not in published]:
         raise PlacesError(f"{unknown[0]}: there is no such table; published are {', '.join(published)}")
     chosen = list(tables) or published
-    measured = read_measured(files)
+    measured = read_measured(files) if measured is None else measured
     places = _find_places(measured[PERSONS.name], codes)
     unions = {
         name: _join(measured[name], places)

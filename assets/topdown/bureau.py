@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.topdown.asking import MOST, Measured
+from assets.topdown.asking import Measured
+from assets.topdown.declaration import MOST
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, STATE, unbounded
 from mechanisms.topdown.estimation import Measurement
@@ -80,6 +81,13 @@ def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str,
     if persons != units:
         raise FilesError("persons and units are of different places")
     return found
+
+
+def list_files(folder: Path) -> list[Path]:
+    """All files below the folders of persons and of units, by their paths."""
+    parts = [f"_{name[:-1]}_" for name in SCHEMAS]
+    own = [path for path in folder.glob("*") if path.is_dir() and any(part in path.name.lower() for part in parts)]
+    return sorted(path for each in own for path in each.rglob("*.parquet") if path.is_file())
 
 
 class _Files:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,11 +53,11 @@ _HISTOGRAM = PublishedColumn(
 def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
     """The declared products and, in every release, the spine and the lists of queries and of their cells."""
     return (
-        *(_redistricting(release, table) for table in redistricting_tables(release)),
+        *(describe_redistricting(release, table) for table in redistricting_tables(release)),
         *(_records(release, schema) for name, schema in SCHEMAS.items() if name in release.products),
         *(_exact(release, name) for name in exact_products(release)),
         *((_measurements(release),) if MEASUREMENTS in release.products else ()),
-        *((_intervals(release, table) for table in redistricting_tables(release)) if release.design.full else ()),
+        *((describe_linear(release, table) for table in redistricting_tables(release)) if release.design.full else ()),
         *(_tables_of_errors(release) if release.declaration.replicates else ()),
         _queries(release),
         _query_cells(release),
@@ -68,7 +69,7 @@ def list_microdata(release: TopDownRelease) -> Microdata:
     """The redistricting tables that follow from the published records, whether or not the release publishes them."""
     tables = {
         table.name: CountedTable(
-            _redistricting(release, table),
+            describe_redistricting(release, table),
             table.schema.name,
             ("geoid",),
             tuple(attribute.name for attribute in table.schema.attributes),
@@ -160,7 +161,7 @@ def describe_summary(release: TreeRelease, replicates: int) -> PublishedTable:
     )
 
 
-def _intervals(release: TopDownRelease, table: RedistrictingTable) -> PublishedTable:
+def describe_linear(release: Any, table: RedistrictingTable) -> PublishedTable:
     cells = {cell.name: cell.label for cell in table.cells}
     stored, text = interval_table(release, table.name), TEXTS("table of intervals", table=table.name)
     described = describe_intervals(release, stored, f"{table.name}: {table.title}", text, cells, _unit(table.schema))
@@ -194,7 +195,7 @@ def _error(name: str, kind: str, required: bool = True) -> PublishedColumn:
     return PublishedColumn(name, kind, ERROR_COLUMNS[name], required=required)
 
 
-def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> PublishedTable:
+def describe_redistricting(release: Any, table: RedistrictingTable) -> PublishedTable:
     return PublishedTable(
         table.name.lower(),
         f"{table.name}: {table.title}",

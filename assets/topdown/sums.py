@@ -40,6 +40,10 @@ SCHEMA = pa.schema(
 )
 """A row for each kind, numbered within its state, with the sums of the answers to all queries in turn."""
 
+RULE = 1
+"""Increase it when other places would be of one kind, or answers be added up otherwise: sums by another rule are not
+read."""
+
 _STORED = {"histogram": "VARCHAR", "parent": "BIGINT", "kind": "BIGINT", "sums": "INTEGER[]"}
 
 
@@ -56,12 +60,14 @@ class SumsAccount:
         regions: by code of the state, the digest of its spine and invariants, which kinds follow from.
         answers: by label, the SHA-256 of the answers of each stream that was added up.
         sums: by label of the first stream of a part, the SHA-256 of its sums.
+        rule: the version of the rule of kinds that they were made by.
     """
 
     draw_id: str
     regions: dict[str, str]
     answers: dict[str, str]
     sums: dict[str, str]
+    rule: int = RULE
 
 
 @dataclass(frozen=True)
@@ -168,8 +174,8 @@ def drop_sums(session: Session, release: TopDownRelease) -> None:
 def read_sums_account(
     session: Session, custody: Custody, release: TopDownRelease, draw_id: str, regions: Sequence[str]
 ) -> SumsAccount | None:
-    """What the stored sums are; None unless they are of this draw and of the states with these digests, as far as the
-    account says."""
+    """What the stored sums are; None unless they are of this draw, by the current rule, and of the states with these
+    digests, as far as the account says."""
     table, of_table = sums_tables(release)
     if (
         session.columns(table) != _STORED
@@ -177,7 +183,10 @@ def read_sums_account(
         or not is_sealed(session, custody, release.schema, SUMS, [of_table])
     ):
         return None
-    account = SumsAccount(**json.loads(session.row("warehouse/labelled", table=of_table, column="account")[0]))
+    fields = json.loads(session.row("warehouse/labelled", table=of_table, column="account")[0])
+    if fields.get("rule") != RULE:
+        return None
+    account = SumsAccount(**fields)
     due = dict(zip(read_states(session, release), regions, strict=True))
     return account if account.draw_id == draw_id and account.regions == due else None
 

@@ -18,6 +18,7 @@ _EXAMPLES = {
     "phsafe": ("PHSafe", "s_dhc"),
     "topdown": ("TopDown", "redistricting"),
     "dhc": ("DHC", "dhc"),
+    "reestimation": ("Reestimation", "anew"),
     "safetab-p": ("SafeTabP", "persons"),
     "safetab-h": ("SafeTabH", "households"),
 }
@@ -133,7 +134,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     census = isinstance(datasets[dataset], CensusDeclaration)
     if kind is None and census:
         raise click.UsageError(f"{dataset} is a census in the production layout: name the mechanism with --kind")
-    if kind in ("phsafe", "topdown", "dhc") and not census:
+    if kind in ("phsafe", "topdown", "dhc", "reestimation") and not census:
         raise click.UsageError(f"--kind {kind} needs a census in the production layout, and {dataset} is none")
     kind = kind or "swapping"
     component, usual = _EXAMPLES.get(kind) or ("", _USUAL_NAMES[kind])
@@ -158,7 +159,8 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
             "suppression": propose_suppression,
         }[kind]
         proposal = propose(datasets[dataset], name)
-    _write_draft(deployment, target, proposal, f"stirred preflight {dataset}/{name}")
+    command = "launch" if kind == "reestimation" else "preflight"
+    _write_draft(deployment, target, proposal, f"stirred {command} {dataset}/{name}")
 
 
 def _name_new_file(deployment: "Deployment", *folders: str) -> Path:

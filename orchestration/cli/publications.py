@@ -14,7 +14,7 @@ from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print
 from orchestration.cli.releases import RELEASE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from assets.publication.signature import SignedFolder
     from assets.publication.tables import PublishedTables
@@ -74,7 +74,7 @@ def table(
             raise click.UsageError(
                 "--places: the sum of places is for all records; of the other options it goes with --by"
             )
-        _print_sum_of_places(_find_tables(deployment, release), places, variables, as_json=as_json)
+        _print_sum_of_places(deployment, release, places, variables, as_json=as_json)
         return
     chosen: dict[str, list[str | None]] = {}
     for name, categories in map(_parse_categories, where):
@@ -139,14 +139,22 @@ def _parse_statistic(
 
 
 def _print_sum_of_places(
-    published: "Mapping[str, PublishedTables]", places: Path, tables: "Sequence[str]", *, as_json: bool
+    deployment: "Deployment", release: str, places: Path, tables: "Sequence[str]", *, as_json: bool
 ) -> None:
-    from orchestration.components import TopDown
+    from assets.publication.tables import PublishedTables
+    from orchestration.components import Reestimation, TopDown
 
-    (name, files), *others = published.items()
-    if others:
-        raise click.UsageError(f"{len(published)} releases have this name: {', '.join(published)}; name one")
-    sums = TopDown.add_up_places(files, places, tables)
+    other = deployment.others.get(release)
+    if isinstance(other, Reestimation):
+        name = release
+        files = PublishedTables.of(_open_published(deployment, [release], release)[release])
+        sums = other.add_up_places(deployment, files, places, tables)
+    else:
+        (name, files), *others = _find_tables(deployment, release).items()
+        if others:
+            names = [name, *(other for other, _ in others)]
+            raise click.UsageError(f"{len(names)} releases have this name: {', '.join(names)}; name one")
+        sums = TopDown.add_up_places(files, places, tables)
     if as_json:
         print_json({"from": [name], "rows": sums.to_pylist()})
         return
@@ -206,15 +214,20 @@ def _find_published(
 ) -> "dict[str, SignedFolder]":
     """By name, those releases that are declared together and published, none of which was altered; with the quantiles
     and moments of a hypercube, if they are asked for."""
-    from assets.publication.signature import SignedFolder, altered_files
-
     names = [component.named for component in deployment.releases(release)]
     if with_statistics:
         others = deployment.declared[1].items()
         names += [name for name, other in others if name not in names and getattr(other, "of", "") == release]
+    return _open_published(deployment, names, release)
+
+
+def _open_published(deployment: "Deployment", names: "Sequence[str]", asked: str) -> "dict[str, SignedFolder]":
+    """By name, what is published of these names, of what was asked for; it was not altered."""
+    from assets.publication.signature import SignedFolder, altered_files
+
     folders = {name: folder for name in names if (folder := deployment.published / name).exists()}
     if not folders:
-        raise click.UsageError(f"{release} is not published; launch it first")
+        raise click.UsageError(f"{asked} is not published; launch it first")
     published = {}
     for name, folder in folders.items():
         if problems := altered_files(folder, deployment.public_key):

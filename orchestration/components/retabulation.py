@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.release.dataset import DatasetDeclaration
+from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.release import DeclarationError, Publisher
 from assets.retabulation.declaration import Retabulation as Declared
 from assets.retabulation.declaration import RetabulationDeclaration
@@ -66,9 +66,10 @@ class Retabulation(JobComponent):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         from assets.retabulation.asset import build_retabulation
-        from orchestration.automation import define_retabulation_job
+        from orchestration.automation import define_uncharged_job
 
         others = context.component_tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
         publisher, root = declared_publisher(context.component_tree), context.project_root
         release = self.find(declared_datasets(context), others, deployment_folders(root)[1], publisher, root)
-        return dg.Definitions.merge(build_retabulation(release), define_retabulation_job(release))
+        words = "The published records again, for further places."
+        return dg.Definitions.merge(build_retabulation(release), define_uncharged_job(release, words, release.key(CEF)))

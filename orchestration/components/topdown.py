@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assets.release.dataset import DatasetDeclaration
-from assets.topdown.declaration import TopDownDeclaration
+from assets.topdown.declaration import Estimation, TopDownDeclaration
 from assets.topdown.release import TopDownRelease
 from orchestration.components.release import ReleaseComponent
 from orchestration.environment import dask_scheduler
@@ -47,4 +47,4 @@ class TopDown(ReleaseComponent):
         """Tables from the noisy measurements in a folder, as `assets.topdown.anew.write_anew`."""
         from assets.topdown.anew import Source, write_anew
 
-        return write_anew(Source(folder, populations, key), target, **options)
+        return write_anew(Source(folder, populations, key), target, Estimation(**options))

@@ -129,7 +129,7 @@ def _show_publications(intact: tuple[Entry, ...] | None) -> None:
                     edition.name for edition in sorted(editions.values(), key=lambda each: each.order)
                 )
                 or "none",
-                "Ledger entry": ", ".join(str(edition.ledger_entry) for edition in editions.values()),
+                "Ledger entry": ", ".join(str(edition.ledger_entry or "none") for edition in editions.values()),
             }
         )
         broken += [f"{dataset}/{release}: {problem}" for problem in problems]
@@ -138,7 +138,12 @@ def _show_publications(intact: tuple[Entry, ...] | None) -> None:
     else:
         st.success(
             f"All {len(published)} publications are signed with this key, every file has its checksum, and none is "
-            "missing or added." + (" Each is a draw that the ledger holds." if intact is not None else "")
+            "missing or added."
+            + (
+                " Each is a draw that the ledger holds, or estimated from published measurements."
+                if intact is not None
+                else ""
+            )
         )
     show_table(rows)
 

@@ -37,7 +37,8 @@ from assets.publication import package
 from assets.publication.asset import publish
 from assets.release.dataset import CEF
 from assets.release.method import CHARGE
-from assets.retabulation.asset import certify
+from assets.retabulation.asset import certify as certify_counts
+from assets.topdown.reestimation.asset import certify as certify_estimates
 from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.least_squares import Solution, solve
 from orchestration.launch import PUBLICATION_OF, STATES
@@ -46,6 +47,7 @@ from resources.instances import close_waiting
 from tests.contract.kinds import KINDS, Build, before_draw, to_publication, village
 from tests.deployments import Deployment
 from tests.dhc_deployments import dhc_deployment
+from tests.reestimation_deployments import reestimation_deployment
 from tests.retabulation_deployments import retabulation_deployment
 from tests.safetab_deployments import safetab_deployment
 from tests.table_builder_deployments import AFTER, after_swap_deployment, hypercube_deployment
@@ -139,6 +141,7 @@ RELEASES: Mapping[str, Disturbed] = {
     "topdown, partitions": Disturbed(_changed("topdown", **THREE_LEVELS, partitions="state"), _CAPS["topdown"]),
     **{f"hypercube, {name}": Disturbed(_cube(cube, of), cap) for name, (cube, of, cap) in HYPERCUBES.items()},
     "retabulation": Disturbed(retabulation_deployment, None, charges=False),
+    "reestimation": Disturbed(reestimation_deployment, None, charges=False),
 }
 """The releases that are disturbed: every kind of the contract tests, and what differs within a kind."""
 
@@ -147,6 +150,7 @@ PATIENCE = 900
 
 
 _CHARGED = charge_asset.charge_draw
+_CERTIFIED = {"retabulation": certify_counts, "reestimation": certify_estimates}
 
 
 def _of_one_run(assessment: Any, given: Any, run_id: str, *rest: Any) -> Any:
@@ -380,7 +384,7 @@ def _stages(here: Deployment[Any], stages: Sequence[str]) -> None:
 
 def ask_for_publication(here: Deployment[Any]) -> None:
     """Do what the step `publication` does."""
-    publish(here.context, None if here.release.declaration.charges else certify)
+    publish(here.context, _CERTIFIED.get(here.release.declaration.declares))
 
 
 def _assets(here: Deployment[Any]) -> dict[dg.AssetKey, Any]:

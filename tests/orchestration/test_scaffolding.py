@@ -30,6 +30,7 @@ FOLDERS = {
     "TableBuilder": "town/tables",
     "Laboratory": "rehearsal/risk",
     "Retabulation": "rehearsal/places",
+    "Reestimation": "rehearsal/anew",
     "PublisherSettings": "publisher",
 }
 """Where each component is scaffolded."""
@@ -65,6 +66,7 @@ def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_it
         "TableBuilder": "tables",
         "Laboratory": "risk",
         "Retabulation": "places",
+        "Reestimation": "anew",
     }
     for name, text in written.items():
         assert "docs/" in text or name == "SyntheticCensus"

@@ -15,6 +15,8 @@ from click import UsageError
 from assets.topdown.anew import Source, write_anew
 from assets.topdown.asking import PlacesError
 from assets.topdown.bureau import PART, FilesError, read_bureau
+from assets.topdown.declaration import Estimation
+from mechanisms.refusal import RefusedError
 from mechanisms.topdown.schema import HOUSEHOLDS, OCCUPIED, PERSONS
 from orchestration.cli import main
 from stirred.topdown import estimate, estimate_published
@@ -177,7 +179,6 @@ def test_files_are_read_and_estimated_with_a_level_of_whole_states(
     assert np.all(occupied <= PERSONS.groups.answer(by_level["County"])[:, HOUSEHOLDS])
     with pytest.raises(ValueError, match="a level without measurements"):
         estimate(persons)
-    options = {"own_levels": False, "types_first": None, "leaning": False}
     given = [f"--population={state}={persons}" for state, persons in truth["populations"].items()]
     command = ["estimate", str(tmp_path), "--to", str(tmp_path / "tables" / "anew"), *given]
     main(command, standalone_mode=False)
@@ -190,14 +191,13 @@ def test_files_are_read_and_estimated_with_a_level_of_whole_states(
     assert {"README.txt", "cells.csv", "h1.csv", "p1_intervals.parquet"} <= names
     (state,) = [row for row in pq.read_table(tmp_path / "tables/anew/p1.parquet").to_pylist() if row["geoid"] == "02"]
     assert state["P0010001"] == states[1]
-    for key, value, message in (
-        ("own_levels", True, "own_levels: a level without measurements"),
-        ("types_first", "County", "types_first: with full estimation, one of US, State, State_Part"),
-        ("target", tmp_path / "tables" / "anew", "anew: it exists; name a new folder"),
+    for name, options, message in (
+        ("other", Estimation(own_levels=True), "own_levels: a level without measurements"),
+        ("other", Estimation(types_first="County"), "types_first: with full estimation, one of US, State, State_Part"),
+        ("anew", Estimation(), "anew: it exists; name a new folder"),
     ):
-        given = {"target": tmp_path / "tables" / "other"} | options | {key: value}
-        with pytest.raises(PlacesError, match=message):
-            write_anew(Source(tmp_path, truth["populations"]), given.pop("target"), **given)
+        with pytest.raises(RefusedError, match=message):
+            write_anew(Source(tmp_path, truth["populations"]), tmp_path / "tables" / name, options)
     with pytest.raises(PlacesError, match="neither a published redistricting release"):
         Source(tmp_path / "tables", {}).read()
     assert [path.name for path in (tmp_path / "tables").iterdir()] == ["anew"], "nothing is half-written"

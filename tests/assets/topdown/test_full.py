@@ -5,23 +5,25 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from assets.release.draw import StaleInputError
-from assets.topdown import measurements, reading
+from assets.topdown import measurements, reading, sums
 from assets.topdown.estimation import estimate_level, find_wrong_levels, keep_states, read_spreads, unite_states
 from assets.topdown.information import Account, hash_regions, make_information
 from assets.topdown.intervals import COLUMNS, are_intervals_as_made, interval_tables, make_intervals
 from assets.topdown.invariants import derive_all_limits
-from assets.topdown.measurements import Digests, group_parts, read_part, read_streams
+from assets.topdown.measurements import Digests, Part, group_parts, read_part, read_streams
 from assets.topdown.reading import Scope, list_scopes
 from assets.topdown.release import TopDownRelease
 from assets.topdown.spine import read_states, read_tree
 from assets.topdown.sums import (
     SCHEMA,
     Adding,
+    Summed,
     SumsAccount,
     find_summed,
     read_sums_account,
@@ -31,7 +33,7 @@ from assets.topdown.sums import (
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.design import LEAST_SPREAD, MECHANISM, SCHEMAS
-from mechanisms.topdown.information import descend, finish_root, inform_finest, prepare_sums, sum_cells
+from mechanisms.topdown.information import Kinds, descend, finish_root, inform_finest, prepare_sums, sum_cells
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, estimate_finest, roll_up
 from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, OCCUPIED, PERSONS, Counts, Sums
@@ -371,6 +373,19 @@ def test_information_is_made_of_the_sums_of_the_draw_or_else_of_the_answers(
         custody = custody_of(copied.warehouse)
         assert read_sums_account(session, custody, copied.release, "one", regions)
         assert not read_sums_account(session, custody, copied.release, "one", regions[::-1])
+        monkeypatch.setattr(sums, "RULE", sums.RULE + 1)
+        assert not read_sums_account(session, custody, copied.release, "one", regions), "made by an earlier rule"
+
+
+def test_sums_beyond_32_bits_are_not_kept() -> None:
+    """Wrong programs: a sum wraps around, or only the answers of one batch are looked at."""
+    stream: Any = Mock(measured=Mock(marginal=Mock(size=1)))
+    one = np.zeros(1, dtype=np.int64)
+    for last, kept in ((2**30 - 1, True), (2**30, False)):
+        adding = Adding(Part(("persons", "Block"), 0, 2, (stream,)), Summed("", 0, Kinds(np.repeat(one, 2), one, one)))
+        for number, answer in enumerate((2**30, last)):
+            adding.add(number, number + 1, {stream: np.array([[answer]], dtype=np.int32)})
+        assert bool(adding.hexdigest()) is kept
 
 
 @pytest.mark.prove

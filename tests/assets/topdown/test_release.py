@@ -36,6 +36,7 @@ from assets.release.codes import CodesError, read_codes
 from assets.topdown import estimation, reading
 from assets.topdown.anew import Source, write_anew
 from assets.topdown.asking import PlacesError, add_up_places
+from assets.topdown.declaration import Estimation
 from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.noise import DiscreteGaussian
@@ -211,7 +212,7 @@ def test_a_reader_estimates_a_release_anew_from_its_files(of_production: Case) -
                 expected[codes.index(block), np.ravel_multi_index(record, sizes)] += 1
         assert np.array_equal(found, expected)
     full, target = design.types_first is not None, release.folder.parent / "anew"
-    write_anew(Source(release.folder, {}), target, own_levels=not full, types_first=design.types_first, leaning=False)
+    write_anew(Source(release.folder, {}), target, Estimation(not full, design.types_first))
     for name, table in REDISTRICTING.items():
         own, published = (
             {(row["level"], row["geoid"]): row for row in pq.read_table(folder / f"{name.lower()}.parquet").to_pylist()}

@@ -1,0 +1,182 @@
+"""A reestimation as one value, with the rules that it satisfies before anything runs."""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from assets.measurement.method import MEASUREMENTS
+from assets.release.names import DatasetName, ReleaseName, SourcePath
+from assets.release.prose import Prose
+from assets.release.published import PublishedColumn, PublishedTable
+from assets.release.release import Release, ReleaseDeclaration
+from assets.topdown.declaration import MOST, Estimation
+from assets.topdown.release import TopDownRelease
+from mechanisms.refusal import RefusedError
+from mechanisms.topdown.redistricting import REDISTRICTING
+from resources.custody import CustodyMode
+from resources.statements import Zone
+
+TEXTS = Prose(Path(__file__).with_name("texts.md"))
+
+Day = Annotated[datetime.date, WithJsonSchema({"type": "string", "format": "date"})]
+
+SOURCES = "sources"
+"""The product that lists the files that the measurements were read from."""
+
+
+class ReestimationError(RefusedError, ValueError):
+    """Published measurements that cannot be estimated as declared. The message has the file or field, and the rule."""
+
+
+class ReestimationDeclaration(ReleaseDeclaration):
+    """Redistricting data estimated anew from published noisy measurements."""
+
+    declares = "reestimation"
+
+    dataset: DatasetName = Field(
+        description="The dataset of the release `of`. For a `folder`, any name: that of the folder of the publication."
+    )
+    of: ReleaseName | SkipJsonSchema[None] = Field(
+        None, description="A published TopDown release of the dataset whose noisy measurements are estimated anew."
+    )
+    folder: SourcePath | SkipJsonSchema[None] = Field(
+        None,
+        description="Instead of `of`: a folder with the Census Bureau's noisy measurement files, or with the "
+        "publication of a TopDown release of another deployment.",
+    )
+    key: SourcePath | SkipJsonSchema[None] = Field(
+        None, description="The public key (PEM) that verifies the publication in the folder, which needs it."
+    )
+    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | SkipJsonSchema[None] = Field(
+        None,
+        description="The SHA-256 that the files in the folder must have together, as the page of the asset "
+        "`measurements` and the certificate show it; by default any.",
+    )
+    populations: dict[Annotated[str, StringConstraints(pattern="^[0-9]{2}$")], Annotated[int, Field(ge=0, le=MOST)]] = (
+        Field(
+            default_factory=dict,
+            description="For the Census Bureau's files: by the two digits of every state, in quotes, its published "
+            "population, which is exact and in no file.",
+        )
+    )
+    source: str = Field(
+        "", description="For a folder: who published the measurements, and where: a citation or an address."
+    )
+    published: Day | SkipJsonSchema[None] = Field(
+        None, description="For the Census Bureau's files: the day on which they were published."
+    )
+    estimation: Literal["full", "own_levels"] = Field("full", description="As of a TopDown release.")
+    types_first: str | SkipJsonSchema[None] = Field(
+        None, description="As of a TopDown release: a level of the measurements; by default the second."
+    )
+    lean_on_housing_units: bool = Field(False, strict=True, description="As of a TopDown release.")
+
+    custody: ClassVar[CustodyMode] = CustodyMode.ESCROWED  # type: ignore[misc]
+    watch_source: ClassVar[bool] = False  # type: ignore[misc]
+
+    @property
+    def charges(self) -> bool:
+        return False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.of is None) is (self.folder is None):
+            raise ValueError("of: declare either a release (of) or a folder")
+        of_bureau = self.folder is not None and self.key is None
+        for field, fits, where in (
+            ("key", self.folder is not None, "a folder"),
+            ("source", self.folder is not None, "a folder"),
+            ("sha256", self.folder is not None, "a folder"),
+            ("populations", of_bureau, "the Census Bureau's files, which have no key"),
+            ("published", of_bureau, "the Census Bureau's files, which have no key"),
+        ):
+            if getattr(self, field) and not fits:
+                raise ValueError(f"{field}: it is for {where}")
+        for field in ("source", *(["published"] if of_bureau else [])):
+            if self.folder is not None and not getattr(self, field):
+                raise ValueError(f"{field}: it is required for a folder{' without a key' if field != 'source' else ''}")
+        if self.estimation == "own_levels" and (self.types_first or self.lean_on_housing_units):
+            field = "types_first" if self.types_first else "lean_on_housing_units"
+            raise ValueError(f"{field}: it belongs to estimation: full")
+        return self
+
+    @property
+    def options(self) -> Estimation:
+        return Estimation(self.estimation == "own_levels", self.types_first, self.lean_on_housing_units)
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What takes the place of a dataset: published measurements, from which no record follows."""
+
+    name: str
+    title: str
+    description: str
+    synthetic: bool = False
+    public: bool = False
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Reestimation(Release):
+    """Raises DeclarationError if the release `of` publishes no noisy measurements, or not all that is exact in it.
+
+    Attributes:
+        of: the release whose publication is estimated anew; None for a folder.
+        root: the folder that relative paths start from.
+        levels: those of the measurements, from the root to the finest; none before they are taken in.
+    """
+
+    declaration: ReestimationDeclaration
+    dataset: Any
+    design: Estimation
+    of: TopDownRelease | None
+    root: Path
+    levels: tuple[str, ...] = ()
+
+    zones = (Zone.PUBLIC,)
+
+    def __post_init__(self) -> None:
+        if self.of:
+            needed = (MEASUREMENTS, *self.of.design.invariants)
+            if missing := [name for name in needed if name not in self.of.products]:
+                self.refuse(f"of: {self.of.name} does not publish {missing[0]}")
+
+    @property
+    def finest(self) -> str:
+        return self.levels[-1] if self.levels else "finest level"
+
+    @property
+    def folder_of_source(self) -> Path:
+        """The declared folder. Raises ValueError if a release is declared instead."""
+        if self.declaration.folder is None:
+            raise ValueError(f"{self.schema}: it is made of a release")
+        return self.root / self.declaration.folder
+
+    @cached_property
+    def products(self) -> Mapping[str, PublishedTable]:
+        """What is published, by name."""
+        # Commands that only show what is declared need not load what estimates.
+        from assets.topdown.published import describe_linear, describe_redistricting, describe_spine
+
+        file = PublishedColumn("file", "string", "Name of the file, with the folders that it is in")
+        digest = PublishedColumn("sha256", "string", "The SHA-256 of the file")
+        found = [
+            replace(describe_redistricting(self, table), description=TEXTS("table", universe=table.universe))
+            for table in REDISTRICTING.values()
+        ]
+        found += [describe_linear(self, table) for table in REDISTRICTING.values()]
+        found += [
+            describe_spine(self),  # type: ignore[arg-type]
+            PublishedTable(
+                SOURCES, "Files that the measurements are from", TEXTS("sources"), self.public(SOURCES),
+                (file, digest), ("file",),
+            ),
+        ]  # fmt: skip
+        return {table.name: table for table in found}

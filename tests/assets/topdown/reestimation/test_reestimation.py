@@ -1,0 +1,184 @@
+"""Published noisy measurements estimated anew: as the release estimates them, uncharged, and nothing of what was
+altered."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from assets.gates.shared import all_gates
+from assets.publication.asset import publication_problems
+from assets.publication.audit import audit
+from assets.publication.listing import make_listing
+from assets.publication.signature import identity
+from assets.publication.withdrawal import withdraw
+from assets.release.release import DeclarationError
+from assets.topdown.asking import add_up_places
+from assets.topdown.bureau import read_bureau
+from orchestration.components import Reestimation
+from resources.statements import Zone
+from stirred.deployment import Publication
+from tests.assets.topdown.test_bureau import made
+from tests.contract.kinds import to_publication
+from tests.deployments import Deployment, first_failing, refuses_to_publish
+from tests.reestimation_deployments import DECLARED, reestimation_deployment
+from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_dataset, topdown_deployment
+
+STAGES = ("measurements", "estimates", "tables", "publication")
+TABLES = ("p1", "p2", "p3", "p4", "p5", "h1")
+
+TOTAL = ("US", "total_dpq")
+
+OF_FOLDER: dict[str, Any] = {
+    "dataset": "abroad",
+    "of": None,
+    "folder": "files",
+    "source": "Noisy Measurement Files",
+    "published": "2023-06-15",
+}
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
+    """A reestimation that is published beside its release; tests put back what they alter."""
+    root = tmp_path_factory.mktemp("town")
+    topdown_deployment(root, **TWO_LEVELS).reach(*TWO_LEVELS_TO_PUBLICATION)
+    deployment = reestimation_deployment(root)
+    deployment.run(*STAGES)
+    return deployment
+
+
+def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdrawn(tmp_path: Path) -> None:
+    """Told apart from: other options or limits than the release's own; a ledger entry; a certificate that names no
+    source; editions that the audit compares with draws of their own; estimates that outlive a withdrawn draw."""
+    beside = topdown_deployment(tmp_path, **TWO_LEVELS, estimation="full")
+    beside.reach(*to_publication(beside.context.method))
+    town = reestimation_deployment(tmp_path, estimation="full")
+    before = town.ledger
+    town.run(*STAGES)
+    assert town.ledger == before
+    context, folder, of = town.context, town.release.folder, town.release.of
+    for name in (*TABLES, *(f"{name}_intervals" for name in TABLES), "spine"):
+        assert pq.read_table(folder / f"{name}.parquet").equals(pq.read_table(of.folder / f"{name}.parquet")), name
+    record = json.loads((folder / "certificate.json").read_text())
+    schema = json.loads((folder / record["$schema"]).read_text())
+    assert list(Draft202012Validator(schema).iter_errors(record)) == []
+    source = record["estimate"]["source"]
+    given = json.loads((of.folder / "certificate.json").read_text())
+    assert (source["release"], source["loss"]["exact"]) == ("town/redistricting", given["loss"]["exact"])
+    assert source["checksums"] in (folder / "certificate.html").read_text()
+    assert "no budget was charged" in record["estimate"]["note"]
+    own, drawn = identity(folder), identity(of.folder)
+    assert (own.drawn_as, own.draw_id, own.ledger_hash) == ("redistricting", drawn.draw_id, drawn.ledger_hash)
+    assert publication_problems(town.release.published, "town", "anew", context.custody, context.ledger) == []
+    assert b"Estimated anew from published measurements" in make_listing(town.release.published)["index.html"]
+    withdraw(context.ledger, town.release.published, "town", "redistricting", "Ann")
+    assert not folder.exists()
+
+
+SOURCE, ESTIMATED = {"measurements_as_published"}, {"estimates_as_made", "within_limits"}
+ATTACKS = {
+    "UPDATE noisy_measurements SET answers = list_reverse(answers) WHERE level = 'Nation'": SOURCE,
+    "UPDATE queries SET parameter = '1/7'": SOURCE,
+    "UPDATE bounds SET total = NULL": SOURCE,
+    "UPDATE sources SET sha256 = 'f'": SOURCE,
+    "UPDATE estimates SET count = count + 1 WHERE level = 'Nation'": ESTIMATED,
+    "UPDATE estimates SET cell = 2015 - cell WHERE histogram = 'persons'": ESTIMATED,
+    "UPDATE estimates SET number = 99": ESTIMATED,
+    "UPDATE p1 SET P0010001 = P0010001 + 1": {"tables_as_made"},
+    "UPDATE h1_intervals SET linear_lower = linear_upper": {"tables_as_made"},
+}
+"""By statement on the public tables, the gates that must fail; gates of later stages may."""
+
+
+@pytest.mark.deep
+def test_altered_tables_and_sources_are_not_published(town: Deployment[Any]) -> None:
+    stored = town.context.warehouse.path(Zone.PUBLIC)
+    intact = stored.read_bytes()
+    for statement, failing in ATTACKS.items():
+        with town.opened() as connection:
+            connection.execute(statement)
+        found = {gate.name for gate in all_gates(town.context.method) if gate.evaluate(town.context)}
+        assert first_failing(town, found) == failing, statement
+        stored.write_bytes(intact)
+    path = town.release.of.folder / "noisy_measurements.parquet"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + b"x")
+    refuses_to_publish(town, SOURCE, "noisy_measurements.parquet was altered")
+    path.write_bytes(content)
+
+
+def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path: Path) -> None:
+    """In a deployment without records. Told apart from: a publication that needs a ledger entry, or a database of
+    records; other files that pass for the declared ones, or replace an edition; a refused file that leaves tables or
+    a publication behind; sums of places from other files than were published."""
+    truth = made(tmp_path / "files")
+    declared = OF_FOLDER | {"populations": truth["populations"]}
+    deployment = reestimation_deployment(tmp_path, estimation="full", **declared)
+    deployment.run(*STAGES)
+    context, folder, published = deployment.context, deployment.release.folder, deployment.release.published
+    assert deployment.ledger == ()
+    assert not context.warehouse.holds(Zone.CONFIDENTIAL)
+    record = json.loads((folder / "certificate.json").read_text())
+    assert record["ledger"] is None
+    assert record["estimate"]["source"]["loss"] is None
+    assert record["randomness"]["draw_id"] == record["estimate"]["source"]["checksums"]
+    assert record["publisher"]["date"] == "2023-06-15"
+    rows = pq.read_table(folder / "p1.parquet").to_pylist()
+    of_states = {row["geoid"]: row["P0010001"] for row in rows if row["level"] == "State"}
+    assert of_states == truth["populations"]
+    assert publication_problems(published, "abroad", "anew", context.custody, context.ledger) == []
+    found = audit([], {}, context.ledger, published, "now")["findings"]
+    assert [each["name"] for each in found if each["verdict"] == "does not hold"] == []
+    measured = read_bureau(tmp_path / "files", truth["populations"])
+    (row, *_) = add_up_places(folder, ["01"], ["P1"], measured).to_pylist()
+    assert (row["estimate"], row["standard_error"]) == (truth["populations"]["01"], pytest.approx(0, abs=1e-6))
+    assert "estimated anew from: Noisy Measurement Files" in repr(Publication(folder, published / "public_key.pem"))
+    before = deployment.published()
+    deployment.run(*STAGES)
+    assert deployment.published() == before, "the same files give the same bytes"
+    pinned = declared | {"sha256": identity(folder).draw_id}
+    made(tmp_path / "files", lambda row: {"value": [7]} if (row["level"], row["query_name"]) == TOTAL else None)
+    wrong = reestimation_deployment(tmp_path, estimation="full", **pinned)
+    assert "sha256: the files in files have " in wrong.refusal("measurements")
+    deployment.run(*STAGES)
+    assert {path.name: path.is_dir() for path in (folder / "editions").iterdir()} == {"1": True}
+    assert identity(folder).edition == 2
+    assert publication_problems(published, "abroad", "anew", context.custody, context.ledger) == []
+    before = deployment.published()
+    for path, words in (("US_Person_PL_PROD/State.parquet", "levels from US"), ("US_Unit_PL_PROD", "folders of units")):
+        shutil.move(tmp_path / "files" / path, tmp_path / "away")
+        assert words in deployment.refusal("measurements")
+        shutil.move(tmp_path / "away", tmp_path / "files" / path)
+    assert deployment.published() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"folder": "files"}, "of: declare either a release (of) or a folder"),
+        ({"of": None}, "of: declare either a release (of) or a folder"),
+        ({"populations": {"01": 1}}, "populations: it is for the Census Bureau's files"),
+        (OF_FOLDER | {"published": None}, "published: it is required for a folder without a key"),
+        (OF_FOLDER | {"source": None}, "source: it is required for a folder"),
+        (OF_FOLDER | {"key": "key.pem"}, "published: it is for the Census Bureau's files, which have no key"),
+        ({"lean_on_housing_units": True}, "lean_on_housing_units: it belongs to estimation: full"),
+        ({"of": "tenure"}, "of: there is no release tenure"),
+    ],
+)
+def test_contradictory_declarations_are_refused_by_field(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    fields = DECLARED | {"estimation": "own_levels"} | changes
+    given = {name: value for name, value in fields.items() if value is not None}
+
+    def declare() -> None:
+        Reestimation.resolve_from_yaml(yaml.safe_dump(given)).require({"town": topdown_dataset(tmp_path)}, [])
+
+    with pytest.raises((DeclarationError, ValidationError), match=re.escape(words)):
+        declare()
