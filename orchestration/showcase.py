@@ -15,6 +15,8 @@ RELEASES = {
     "two_states/redistricting": "TopDown",
     "two_counties/redistricting": "TopDown",
     "two_counties/dhc": "TopDown, in full detail",
+    "two_counties/profile": "a retabulation of the DHC: the Demographic Profile",
+    "two_counties/congress_118": "a retabulation of the DHC: congressional districts",
     "two_states/hypercubes": "the table builder",
     "detailed/persons": "SafeTab-P",
     "detailed/households": "SafeTab-H",

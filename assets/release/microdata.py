@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CountedTable:
-    """A table that follows from published records.
+class Counting:
+    """How the cells of a table, or some of them, follow from published records.
 
     Attributes:
-        published: its description at the places of the release itself; columns with figures are its cells.
         records: the name of the published table of records.
         block: the columns of the records that a block's code is joined from.
         attributes: the columns of the records that it counts by.
@@ -26,11 +25,23 @@ class CountedTable:
             number of places, the figures of each cell, by its column, shape (places,).
     """
 
-    published: PublishedTable
     records: str
     block: tuple[str, ...]
     attributes: tuple[str, ...]
     count: Callable[["pa.Table", int], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class CountedTable:
+    """A table that follows from published records.
+
+    Attributes:
+        published: its description at the places of the release itself; columns with figures are its cells.
+        parts: how these are counted, in their order.
+    """
+
+    published: PublishedTable
+    parts: tuple[Counting, ...]
 
 
 @dataclass(frozen=True)

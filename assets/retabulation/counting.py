@@ -142,16 +142,15 @@ def tables_recipes(session: Session, release: Retabulation, source: SourceEditio
     made: dict[Any, Recipe] = {}
     counts: dict[tuple[str, tuple[str, ...]], pa.Table] = {}
     for name in release.counted:
-        table = release.microdata.tables[name]
-        key = table.records, table.attributes
-        if key not in counts:
-            records = source.read(table.records, [*table.block, *table.attributes])
-            recipe = {"attributes": list(table.attributes), "columns": table.block, "placed": placed}
-            counts[key] = session.arrow("retabulation/counts", records=session.register("records", records), **recipe)
-        cells = table.count(counts[key], len(places))
         rows = pa.table({**{part: places[part] for part in ("level", "geoid")}, "name": pa.array(names, pa.string())})
-        for cell, figures in cells.items():
-            rows = rows.append_column(cell, figures if isinstance(figures, pa.Array) else pa.array(figures))
+        for part in release.microdata.tables[name].parts:
+            key = part.records, part.attributes
+            if key not in counts:
+                records = session.register("records", source.read(part.records, [*part.block, *part.attributes]))
+                recipe = {"attributes": list(part.attributes), "columns": part.block, "placed": placed}
+                counts[key] = session.arrow("retabulation/counts", records=records, **recipe)
+            for cell, figures in part.count(counts[key], len(places)).items():
+                rows = rows.append_column(cell, figures if isinstance(figures, pa.Array) else pa.array(figures))
         made[release.products[name].table] = store_rows(session, f"made_{name}", rows)
     made[release.products[BLOCKS].table] = (_BLOCKS, {}, {"placed": placed})
     made[release.public(SOURCE)] = store_rows(session, "made_source", pa.table({"checksums": [source.files.checksums]}))

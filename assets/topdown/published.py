@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from assets.measurement.method import MEASUREMENTS
-from assets.release.microdata import CountedTable, Microdata
+from assets.release.microdata import CountedTable, Counting, Microdata
 from assets.release.prose import Prose
 from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, error_columns
 from assets.topdown.intervals import COLUMNS as OF_INTERVALS
@@ -70,10 +70,14 @@ def list_microdata(release: TopDownRelease) -> Microdata:
     tables = {
         table.name: CountedTable(
             describe_redistricting(release, table),
-            table.schema.name,
-            ("geoid",),
-            tuple(attribute.name for attribute in table.schema.attributes),
-            partial(_count_cells, table),
+            (
+                Counting(
+                    table.schema.name,
+                    ("geoid",),
+                    tuple(attribute.name for attribute in table.schema.attributes),
+                    partial(_count_cells, table),
+                ),
+            ),
         )
         for table in REDISTRICTING.values()
         if table.schema.name in release.products

@@ -144,17 +144,6 @@ class Counts:
         np.add.at(answers, *self.locate(marginal, first, last))
         return answers.reshape(last - first, marginal.size)
 
-    def answer_cells(self, marginal: Marginal, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The answers in the places from `first` up to `last` for some marginal cells, ascending, shape (places,
-        cells)."""
-        own = slice(*np.searchsorted(self.number, [first, last]))
-        found = marginal.find(self.cell[own])
-        position = np.minimum(np.searchsorted(cells, found), len(cells) - 1)
-        asked = cells[position] == found
-        answers = np.zeros((last - first, len(cells)), dtype=np.int64)
-        np.add.at(answers, (self.number[own][asked] - first, position[asked]), self.count[own][asked])
-        return answers
-
 
 class Sums:
     """Sums of cells of a histogram, such as those of a table: `counted` has the shape (sums, cells)."""

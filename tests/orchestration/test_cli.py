@@ -45,7 +45,8 @@ def test_an_empty_deployment_has_a_status_and_a_budget(stirred: Callable[..., Re
     assert {each["release"] for each in found["releases"]} >= {"ma1940/tenure_by_county", "two_states/s_dhc"}
     assert not any(each["editions"] or each["published"] or each["last_run"] for each in found["releases"])
     others = {each["name"]: (each["kind"], each["published"], each["last_run"]) for each in found["others"]}
-    assert others == {"two_counties/places": ("retabulation", False, None)}
+    retabulated = ("congress_118", "places", "profile")
+    assert others == {f"two_counties/{name}": ("retabulation", False, None) for name in retabulated}
     assert {each["left"] == each["cap"].split(" at ")[0] for each in found["populations"]} == {True}
     shown = stirred("budget")
     assert shown.exit_code == 0

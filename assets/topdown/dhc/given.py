@@ -222,8 +222,9 @@ def read_facilities(session: Session, release: DHCRelease, places: int, first: i
     position of a type."""
     positions = pa.table({"type": list(map(str, QUARTERS)), "cell": np.arange(len(QUARTERS))})
     names = {"facilities": release.public(FACILITIES), "types": session.register("types_of_quarters", positions)}
-    facilities = session.stage(FACILITIES, "dhc/facilities_by_cell", **names)
-    counts = read_counts(session, facilities, len(QUARTERS), first, first + places)
+    values = {"first": first, "last": first + places}
+    facilities = session.stage(FACILITIES, "dhc/facilities_by_cell", values, **names)
+    counts = read_counts(session, facilities, len(QUARTERS), **values)
     found = np.zeros((places, len(QUARTERS)), dtype=np.int64)
     found[counts.number - first, counts.cell] = counts.count
     return found

@@ -15,7 +15,8 @@ the states; the numbers of places, and so the answers, are the same.
 """
 
 import json
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from hashlib import sha256
 from itertools import takewhile
 from operator import attrgetter
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 import dagster as dg
@@ -38,11 +40,13 @@ from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, release_stage
 from assets.topdown.dhc.given import read_given
 from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
+from assets.topdown.estimation import SECONDS_BETWEEN_REPORTS
 from assets.topdown.histograms import add_up_finest, cut_places, read_counts
 from assets.topdown.partitions import keep_keys, state_partitions
 from assets.topdown.reading import Scope
 from assets.topdown.spine import Tree, pluralize, read_states, read_tree
 from mechanisms.topdown.design import level_of_states, words
+from mechanisms.topdown.dhc.answers import Asked
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.householders import Householders, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
@@ -82,6 +86,9 @@ ESTIMATE_COLUMNS = {
 }
 
 Parts = TypeVar("Parts", Counts, Quarters, Householders)
+
+Report = Callable[[str, int, int], None]
+"""Is told of a histogram how many families, of how many, are estimated."""
 
 _PLACES_AT_A_TIME = 8192
 """So many finest places are added up to answers of the levels above at a time."""
@@ -171,7 +178,7 @@ class _Digested:
 
     answers: Answering
     digests: Digests
-    seen: set[tuple[str, int, int]] = field(default_factory=set)
+    last: dict[str, int] = field(default_factory=dict)
 
     @property
     def schema(self) -> Schema:
@@ -181,11 +188,11 @@ class _Digested:
     def level(self) -> Level:
         return self.answers.level
 
-    def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        found = self.answers.read(query, first, last, cells)
-        if (query, first, last) not in self.seen:
-            self.seen.add((query, first, last))
-            self.digests.add(self.schema.name, self.level.name, query, found)
+    def answer(self, asked: Asked) -> NDArray[np.int64]:
+        found, places = self.answers.answer(asked), asked.places
+        if len(places) and places[0] > self.last.get(asked.query, -1):
+            self.last[asked.query] = int(places[-1])
+            self.digests.add(self.schema.name, self.level.name, asked.query, found)
         return found
 
 
@@ -253,7 +260,12 @@ def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) 
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
         scope = Scope(level, context.partition_key if by_state else "")
-        made = make_level(method, release, release.adapt(warehouse), custody, ledger, scope)
+
+        def report(histogram: str, done: int, families: int) -> None:
+            of = f"{families:,} {pluralize(above)}" if above else f"{families:,}"
+            context.log.info(f"{words(level)}: {histogram}: {done:,} of {of}")
+
+        made = make_level(method, release, release.adapt(warehouse), custody, ledger, scope, report)
         table, _ = scope.tables(release)
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
@@ -283,8 +295,10 @@ def make_level(
     custody: Custody,
     ledger: Ledger,
     scope: Scope,
+    report: Report,
 ) -> Made:
     """Measure and estimate all places of a scope, and store their histograms, unless current ones are stored already.
+    The numbers of families that are reported follow from the spine.
 
     Raises:
         UnchargedDrawError, CustodyError: as `assets.charge.drawing.open_charged_key`.
@@ -303,11 +317,13 @@ def make_level(
             drawing = make_output(method, session, draw, custody, ledger)
             tree = read_tree(session, release)
             spans = list_spans(session, release, tree, scope)
+        planned = plan_histograms(release, tree)
+        progress = _Progress(report, sum(span.last - span.first for span in spans))
         with closing(_Results(folder)) as results:
             for span in spans:
                 with warehouse.session(reads=zones) as session:
-                    inputs = read_inputs(session, release, tree, span)
-                results.add(inputs, _estimate(inputs, drawing.key, results.read, release.processes))
+                    inputs = read_inputs(session, release, tree, planned, span)
+                results.add(inputs, _estimate(inputs, drawing.key, results.read, release.processes, progress))
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
             of_draw = method.describe(session, custody).draw_id == draw.draw_id
             if not of_draw or _require_above(session, custody, release, scope, draw.draw_id) != above:
@@ -329,6 +345,22 @@ def make_level(
             session.create(account, "warehouse/all", source=row)
             seal_stage(session, custody, release.schema, table.name, [account])
             return made
+
+
+class _Progress:
+    """Reports how many of the families of a scope are estimated, every few seconds and when all are."""
+
+    def __init__(self, report: Report, families: int) -> None:
+        self._report, self._families = report, families
+        self._done, self._lock, self._reported = Counter[str](), Lock(), time.monotonic()
+
+    def add(self, histogram: str) -> None:
+        with self._lock:
+            self._done[histogram] += 1
+            done = self._done[histogram]
+            if done == self._families or time.monotonic() - self._reported >= SECONDS_BETWEEN_REPORTS:
+                self._report(histogram, done, self._families)
+                self._reported = time.monotonic()
 
 
 class _Results:
@@ -451,7 +483,18 @@ def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope) 
     return [Span(scope, *places) for places in cut_places(session, above.tables(release)[0], first, last)]
 
 
-def read_inputs(session: Session, release: DHCRelease, tree: Tree, span: Span, *, counted: bool = True) -> Inputs:
+Planned = Mapping[str, Sequence[Level]]
+"""By histogram and level from the root's, what is measured."""
+
+
+def plan_histograms(release: DHCRelease, tree: Tree) -> Planned:
+    design, parents = release.design, list_parents(tree)
+    return {name: plan_levels(design.allocations[name], parents, design.complete) for name in SCHEMAS}
+
+
+def read_inputs(
+    session: Session, release: DHCRelease, tree: Tree, planned: Planned, span: Span, *, counted: bool = True
+) -> Inputs:
     """What a span is measured and estimated from, with the exact counts if they are `counted`. What holds of households
     is known once their units are estimated; it is 0 until then. `hold_homes` has it."""
     design, depth = release.design, release.levels.index(span.scope.level)
@@ -460,11 +503,8 @@ def read_inputs(session: Session, release: DHCRelease, tree: Tree, span: Span, *
     firsts = [span.first, *(first for first, _ in ranges)]
     parents = [of[slice(*own)] - above for of, own, above in zip(every[depth:], ranges, firsts, strict=False)]
     levels = {
-        histogram: [
-            level.take(*own)
-            for level, own in zip(plan_levels(allocation, every, design.complete)[depth:], ranges, strict=False)
-        ]
-        for histogram, allocation in design.allocations.items()
+        histogram: [level.take(*own) for level, own in zip(of_levels[depth:], ranges, strict=False)]
+        for histogram, of_levels in planned.items()
     }
     exact: dict[str, Sequence[Exact]] = {}
     if counted:
@@ -575,7 +615,9 @@ def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given
     return replace(of_units, held=held), replace(of_households, held=inputs.occupancy[:, :1])
 
 
-def _estimate(inputs: Inputs, key: bytes, digests: Digests, processes: int) -> dict[str, Estimated]:
+def _estimate(
+    inputs: Inputs, key: bytes, digests: Digests, processes: int, progress: _Progress
+) -> dict[str, Estimated]:
     """The estimated histograms; the answers are added to digests. Persons, and units with households after
     them, do not depend on each other: this process reads the answers of both at a time, and others, which have neither
     key nor exact counts, estimate families."""
@@ -585,8 +627,17 @@ def _estimate(inputs: Inputs, key: bytes, digests: Digests, processes: int) -> d
 
     def work(histogram: str, stopped: Stopped) -> list[tuple[str, Estimated]]:
         def perform(work: Callable[[Task], Estimated], tasks: Iterator[Task]) -> Iterator[Estimated]:
-            named = (replace(task, parent=task.parent + inputs.span.first) for task in tasks)
-            return in_processes(work, takewhile(lambda _: not stopped(), named), processes, attrgetter("bytes"))
+            of = ""
+
+            def name_parents() -> Iterator[Task]:
+                nonlocal of
+                for task in takewhile(lambda _: not stopped(), tasks):
+                    of = task.family.plan.schema.name
+                    yield replace(task, parent=task.parent + inputs.span.first)
+
+            for found in in_processes(work, name_parents(), processes, attrgetter("bytes")):
+                progress.add(of)
+                yield found
 
         def read(of: str) -> Reading:
             return inputs.read(of, key, digests)

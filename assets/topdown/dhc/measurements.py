@@ -28,6 +28,7 @@ from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.topdown.dhc.levels import (
     Digests,
+    Planned,
     Span,
     estimates_of,
     hold_homes,
@@ -35,6 +36,7 @@ from assets.topdown.dhc.levels import (
     list_parents,
     list_scopes,
     list_spans,
+    plan_histograms,
     read_above,
     read_exact,
     read_inputs,
@@ -57,7 +59,6 @@ from mechanisms.topdown.dhc.levels import (
     find_read,
     is_complete,
     list_families,
-    plan_levels,
     reach_cells,
 )
 from mechanisms.topdown.dhc.persons import PERSONS
@@ -277,12 +278,13 @@ def _list_readers(
     tree = read_tree(session, release)
     for scope in list_scopes(release, read_partitions(session, release)):
         require_estimated(session, release, scope)
-    design, every, roots = release.design, list_parents(tree), _find_root_cells(session, release, tree)
+    design, every, planned = release.design, list_parents(tree), plan_histograms(release, tree)
+    roots = _find_root_cells(session, release, tree, planned)
     marginals = dict[str, dict[str, NDArray[np.int64]]]()
     bits = np.min_scalar_type(2 ** len(every) - 1)
     found = dict[str, list[tuple[Schema, Level, Readers]]]()
     for name, schema in SCHEMAS.items():
-        levels = plan_levels(design.allocations[name], every, design.complete)
+        levels = planned[name]
         readers = [{query: np.zeros(len(level.runs), bits) for query in level.variances} for level in levels]
         for reader, above in enumerate([None, *release.levels[:-1]]):
             if above is None:
@@ -300,10 +302,13 @@ def _list_readers(
     return found, marginals
 
 
-def _find_root_cells(session: Session, release: DHCRelease, tree: Tree) -> dict[str, NDArray[np.int64]]:
+def _find_root_cells(
+    session: Session, release: DHCRelease, tree: Tree, planned: Planned
+) -> dict[str, NDArray[np.int64]]:
     """By histogram, the cells that are read at the root."""
     scope = list_scopes(release, [])[0]
-    inputs, (table, _) = read_inputs(session, release, tree, Span(scope, 0, 1), counted=False), scope.tables(release)
+    inputs = read_inputs(session, release, tree, planned, Span(scope, 0, 1), counted=False)
+    table, _ = scope.tables(release)
     homes = (
         read_counts(session, table, SCHEMAS[name].size, 0, 1, histogram=name) for name in (UNITS.name, HOUSEHOLDS.name)
     )

@@ -57,7 +57,7 @@ ESTIMATE_COLUMNS = {
 }
 
 _PLACE_NAMES = pa.schema({"geoid": pa.string(), "name": pa.string()})
-_AGE = pa.decimal128(4, 1)
+_TENTHS = pa.decimal128(4, 1)
 
 
 def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
@@ -261,10 +261,11 @@ def count_cells(name: str, counts: Counts, places: int) -> list[pa.Array]:
 
 def to_columns(name: str, figures: Numbers) -> list[pa.Array]:
     """The figures of a table, shape (places, cells), cell by cell."""
-    return list(map(_to_ages if name in MEDIAN_AGES else pa.array, np.ascontiguousarray(figures.T)))
+    return list(map(to_tenths if name in MEDIAN_AGES else pa.array, np.ascontiguousarray(figures.T)))
 
 
-def _to_ages(tenths: Numbers) -> pa.Array:
-    """A decimal has 128 bits, of which the upper half of a small number is 0."""
+def to_tenths(tenths: Numbers) -> pa.Array:
+    """As decimals, what is given in tenths, and NULL where that is negative. A decimal has 128 bits, of which the upper
+    half of a small number is 0."""
     known, halves = pa.array(tenths >= 0), np.column_stack([np.maximum(tenths, 0), np.zeros_like(tenths)])
-    return pa.Array.from_buffers(_AGE, len(tenths), [known.buffers()[1], pa.py_buffer(halves)])
+    return pa.Array.from_buffers(_TENTHS, len(tenths), [known.buffers()[1], pa.py_buffer(halves)])

@@ -16,6 +16,7 @@ from assets.topdown.dhc.release import TEXTS, DHCRelease
 from assets.topdown.published import describe_errors, describe_intervals, describe_spine, describe_summary
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.profile import LABELS, PROFILE, TENTHS, TITLE, find_histogram
 from mechanisms.topdown.dhc.tables import DHC_TABLES, MEDIAN_AGES
 
 _UNITS = {"persons": "persons", "units": "housing units", "households": "households"}
@@ -53,6 +54,29 @@ def _tables_of_errors(release: DHCRelease) -> Iterator[PublishedTable]:
         kind, unit = ("decimal", "years") if name in MEDIAN_AGES else ("integer", _UNITS[histogram])
         yield describe_errors(release, name, title, cells, unit, replicates, kind=kind, texts=TEXTS)
     yield describe_summary(release, replicates)
+
+
+def published_profile(release: DHCRelease) -> PublishedTable:
+    """The Demographic Profile, which only a retabulation publishes."""
+    return PublishedTable(
+        PROFILE.lower(),
+        f"{PROFILE}: {TITLE}",
+        TEXTS("profile"),
+        release.public(f"table_{PROFILE.lower()}"),
+        (
+            _level(release),
+            _GEOID,
+            *(
+                PublishedColumn(name, "decimal", label, required=False, unit=TENTHS[name])
+                if name in TENTHS
+                else PublishedColumn(name, "integer", label, unit=_UNITS[find_histogram(name)])
+                for name, label in LABELS.items()
+            ),
+        ),
+        ("level", "geoid"),
+        geography=("level", "geoid"),
+        levels=_levels(release),
+    )
 
 
 def published_table(release: DHCRelease, name: str) -> PublishedTable:

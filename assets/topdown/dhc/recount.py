@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from assets.release.microdata import CountedTable, Microdata
-from assets.topdown.dhc.products import TABLES, cell_names, count_cells, describe_table, place_columns
-from assets.topdown.dhc.published import published_table
+from assets.release.microdata import CountedTable, Counting, Microdata
+from assets.topdown.dhc.products import TABLES, cell_names, count_cells, describe_table, place_columns, to_tenths
+from assets.topdown.dhc.published import published_profile, published_table
 from assets.topdown.dhc.release import DHCRelease
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
+from mechanisms.topdown.dhc.profile import ORDER, PROFILE, TENTHS, count_profile
 from mechanisms.topdown.dhc.records import PRESENT, list_households, list_relationships
 from mechanisms.topdown.schema import Counts, Schema
 
@@ -35,22 +36,36 @@ ATTRIBUTES = {
 
 
 def list_microdata(release: DHCRelease) -> Microdata:
-    """All tables of the DHC that follow from the published records, whether or not the release publishes them."""
+    """The tables of the DHC that follow from the published records, whether or not the release publishes them, and the
+    Demographic Profile."""
     code = release.spine[release.finest].columns
     block = code if place_columns(release) else ("geoid",)
+
+    def part(histogram: str, count: Callable[[pa.Table, int], Mapping[str, pa.Array]]) -> Counting:
+        records, attributes = ATTRIBUTES[histogram]
+        return Counting(records, block, attributes, count)
+
     tables = {}
     for name in TABLES:
         histogram = describe_table(name)[3]
-        records, attributes = ATTRIBUTES[histogram]
-        if records in release.products:
-            count = partial(_tabulate, name, histogram)
-            tables[name] = CountedTable(published_table(release, name), records, block, attributes, count)
-    return Microdata(code, release.finest, tables)
+        parts = (part(histogram, partial(_tabulate, name, histogram)),)
+        tables[name] = CountedTable(published_table(release, name), parts)
+    profile = tuple(part(histogram, partial(_profile, histogram)) for histogram in ORDER)
+    tables[PROFILE] = CountedTable(published_profile(release), profile)
+    complete = {
+        name: table for name, table in tables.items() if {each.records for each in table.parts} <= {*release.products}
+    }
+    return Microdata(code, release.finest, complete)
 
 
 def _tabulate(name: str, histogram: str, records: pa.Table, places: int) -> dict[str, pa.Array]:
     counts = find_counts(histogram, records)
     return dict(zip(cell_names(name), count_cells(name, counts, places), strict=True))
+
+
+def _profile(histogram: str, records: pa.Table, places: int) -> dict[str, pa.Array]:
+    figures = count_profile(histogram, find_counts(histogram, records), places)
+    return {name: to_tenths(own) if name in TENTHS else pa.array(own) for name, own in figures.items()}
 
 
 def find_counts(histogram: str, records: pa.Table) -> Counts:

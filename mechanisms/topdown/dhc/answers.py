@@ -6,6 +6,7 @@ Siblings are asked about the same cells. Their answers are in one array: place b
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -54,6 +55,17 @@ class Asked:
     last: Numbers
     lists: Lists
     of_family: Numbers
+
+    @classmethod
+    def of_siblings(cls, query: str, first: int, last: int, cells: Numbers) -> "Asked":
+        """A single family, the places from `first` up to `last`."""
+        lists = Lists(np.array([0, len(cells)]), cells)
+        return cls(query, np.array([first]), np.array([last]), lists, np.zeros(1, dtype=np.int64))
+
+    def choose(self, chosen: NDArray[Any]) -> "Asked":
+        """The same of some of the places, by their position."""
+        places = self.places[chosen]
+        return Asked(self.query, places, places + 1, self.lists, self.of_place[chosen])
 
     def cut(self) -> Iterator["Asked"]:
         """The same in parts that are in memory at a time."""
@@ -107,18 +119,37 @@ class Asked:
     def add_exact(self, marginal: Marginal, counts: Counts, answers: Numbers, sign: int = 1) -> None:
         """Add the exact answers, or with the sign -1 subtract them."""
         first, last = (np.searchsorted(counts.number, self.places + step) for step in (0, 1))
-        found = marginal.find(counts.cell)
+        if not len(first):
+            return
+        begin, end = first[0], last[-1]
+        found, count = marginal.find(counts.cell[begin:end]), read_only(counts.count[begin:end])
         lists = self.lists.starts, self.lists.cells, self.of_place
-        _add_exact(*lists, self.ends, first, last, found, read_only(counts.count), sign, answers)
+        _add_exact(*lists, self.ends, first - begin, last - begin, found, count, sign, answers)
 
 
 def list_cells(marginal: Marginal, counts: Counts, places: Numbers) -> Lists:
     """For each of some places, the marginal cells that its counts add up to."""
     first, last = (np.searchsorted(counts.number, places + step) for step in (0, 1))
+    return _reach(marginal, counts.cell, first, last)
+
+
+def reach_lists(marginal: Marginal, lists: Lists) -> Lists:
+    """The marginal cells that the cells of each list add up to."""
+    return _reach(marginal, lists.cells, lists.starts[:-1], lists.starts[1:])
+
+
+def _reach(marginal: Marginal, own: Numbers, first: Numbers, last: Numbers) -> Lists:
     cells = np.empty((last - first).sum(), dtype=np.int64)
-    starts = np.zeros(len(places) + 1, dtype=np.int64)
-    _list_cells(marginal.find(counts.cell), first, last, starts, cells)
+    starts = np.zeros(len(first) + 1, dtype=np.int64)
+    _list_cells(marginal.find(own), first, last, starts, cells)
     return Lists(starts, cells[: starts[-1]])
+
+
+def add_below(
+    asked: Asked, parents: Numbers, answers: NDArray[np.float64], sums: NDArray[np.float64], ends: Numbers
+) -> None:
+    """Add the answers of some places to those of their parents, in order. The parents' begin in `sums` at `ends`."""
+    _add_below(asked.ends, ends[parents], answers, sums)
 
 
 @dataclass(frozen=True)
@@ -167,6 +198,14 @@ def _list_cells(found, first, last, starts, cells):  # type: ignore[no-untyped-d
                 end += 1
                 previous = cell
         starts[place + 1] = end
+
+
+@njit(cache=True, nogil=True)
+def _add_below(ends, of_parent, answers, sums):  # type: ignore[no-untyped-def]
+    for place in range(len(of_parent)):
+        own = of_parent[place] - ends[place]
+        for position in range(ends[place], ends[place + 1]):
+            sums[own + position] += answers[position]
 
 
 @njit(cache=True, nogil=True)

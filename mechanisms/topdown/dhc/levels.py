@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.dhc.allocation import LEVELS
-from mechanisms.topdown.dhc.answers import Asked
+from mechanisms.topdown.dhc.answers import Asked, Lists, add_below, reach_lists
 from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.householders import Householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, TENURE, UNITS
@@ -38,7 +38,7 @@ from mechanisms.topdown.dhc.quarters import Quarters
 from mechanisms.topdown.dhc.tree import Held, add_counts, climb
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
-from mechanisms.topdown.schema import Counts, Marginal, Schema, add_up
+from mechanisms.topdown.schema import Counts, Schema, add_up
 
 _WORTH = 0.05
 """The part of a place's own precision that answers of the places below add at least, or they are not read."""
@@ -47,8 +47,8 @@ COMPLETE_SIZE = 1000
 """Queries with so many answers or fewer are read at all levels below, those with more at the next one; and they can be
 drawn in full (`Level.complete`)."""
 
-_AT_ONCE = 2**22
-"""So many answers of children are read at once."""
+_AT_ONCE = 2**18
+"""The answers of families are read together up to so many cells of all children, or those of a single family."""
 
 
 @dataclass(frozen=True)
@@ -105,22 +105,13 @@ class Answering(Protocol):
     @property
     def level(self) -> Level: ...
 
-    def read(self, query: str, first: int, last: int, cells: NDArray[np.int64], /) -> NDArray[np.int64]:
-        """The answers of the places from `first` up to `last`, shape (places, cells), for some cells of the query's
-        marginal, ascending."""
+    def answer(self, asked: Asked, /) -> NDArray[np.int64]:
+        """The answers that are asked for."""
         ...
 
 
 ReadBeside = Callable[[int, int, NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 """As `Reading.read`, of one query."""
-
-
-class Exact(Protocol):
-    """The exact counts of a level."""
-
-    def answer_cells(self, marginal: Marginal, first: int, last: int, cells: NDArray[np.int64], /) -> NDArray[np.int64]:
-        """As `Counts.answer_cells`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -129,8 +120,9 @@ class Coarse:
 
     of_query: Mapping[str, NDArray[np.integer[Any]]]
 
-    def answer_cells(self, marginal: Marginal, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self.of_query[marginal.query][first:last, cells].astype(np.int64)
+
+Exact = Counts | Coarse
+"""The exact counts of a level."""
 
 
 def list_coarse(schema: Schema, level: Level) -> list[str]:
@@ -155,15 +147,17 @@ class Measuring:
 
     def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
         """The answers of the places from `first` up to `last`, shape (places, cells), for some cells of the query's
-        marginal, ascending. Raises ValueError if one of the places is not measured."""
-        marginal = self.schema.marginal(query)
-        runs = self.level.runs[first:last]
-        self._require_measured(runs, np.arange(first, last))
-        answers = self._exact.answer_cells(marginal, first, last, cells)
-        for run in np.unique(runs).tolist():
-            places = np.flatnonzero(runs == run)
-            numbers = (self.level.first + first + places)[:, None] * marginal.size + cells
-            answers[places] += self._noise[run].at(query, numbers.ravel()).reshape(numbers.shape)
+        marginal, ascending. Raises ValueError as `draw_noise`."""
+        return self.answer(Asked.of_siblings(query, first, last, cells)).reshape(last - first, len(cells))
+
+    def answer(self, asked: Asked) -> NDArray[np.int64]:
+        """The answers that are asked for. Raises ValueError as `draw_noise`."""
+        answers = self.draw_noise(asked)
+        if isinstance(self._exact, Coarse):
+            places = np.repeat(asked.places, np.diff(asked.ends))
+            answers += self._exact.of_query[asked.query][places, asked.repeat_cells()]
+        else:
+            asked.add_exact(self.schema.marginal(asked.query), self._exact, answers)
         return answers
 
     def draw_noise(self, asked: Asked) -> NDArray[np.int64]:
@@ -171,8 +165,8 @@ class Measuring:
         marginal, runs = self.schema.marginal(asked.query), self.level.runs[asked.places]
         self._require_measured(runs, asked.places)
         numbers, noise = asked.number(marginal.size, self.level.first), np.empty(asked.ends[-1], dtype=np.int64)
-        for run in np.unique(runs).tolist():
-            own = np.repeat(runs == run, np.diff(asked.ends))
+        for run in (several := np.unique(runs)).tolist():
+            own = np.repeat(runs == run, np.diff(asked.ends)) if len(several) > 1 else slice(None)
             noise[own] = self._noise[run].at(asked.query, numbers[own])
         return noise
 
@@ -208,29 +202,46 @@ class Reading:
         return own + added * worth, worth
 
     def read(
-        self, query: str, first: int, last: int, cells: NDArray[np.int64], depth: int | None = None
+        self, query: str, first: int, last: int, cells: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """As `Measuring.read`, with the precisions, shape (places,)."""
+        answers = self.answer(Asked.of_siblings(query, first, last, cells))
+        return answers.reshape(last - first, len(cells)), self.find_precisions(query)[first:last]
+
+    def find_precisions(self, query: str) -> NDArray[np.float64]:
+        """Those of the answers to a query, shape (places,)."""
+        return self.precisions(query, find_depth(self.measuring.schema, query))[0]
+
+    def answer(self, asked: Asked, depth: int | None = None) -> NDArray[np.float64]:
+        """The answers that are asked for; so many levels below are read."""
         if depth is None:
-            depth = find_depth(self.measuring.schema, query)
-        every, combine = self.precisions(query, depth)
-        precisions = every[first:last]
-        own, answers = self._own[query][first:last], np.zeros((last - first, len(cells)))
-        measured = np.flatnonzero(own)
-        for of_run in np.split(measured, np.flatnonzero(np.diff(measured) > 1) + 1):
-            if of_run.size:
-                span = slice(of_run[0], of_run[-1] + 1)
-                answers[span] = self.measuring.read(query, first + span.start, first + span.stop, cells)
-        for place in np.flatnonzero(combine[first:last]).tolist():
-            assert self._below is not None
-            share = own[place] / precisions[place]
-            answers[place] *= share
-            begin, end = self._starts[first + place : first + place + 2].tolist()
-            step = max(1, _AT_ONCE // max(1, len(cells)))
-            for child in range(begin, end, step):
-                of_children, _ = self._below.read(query, child, min(child + step, end), cells, depth - 1)
-                answers[place] += (1 - share) * of_children.sum(axis=0)
-        return answers, precisions
+            depth = find_depth(self.measuring.schema, asked.query)
+        precisions, combine = (each[asked.places] for each in self.precisions(asked.query, depth))
+        own, sizes = self._own[asked.query][asked.places], np.diff(asked.ends)
+        measured = own > 0
+        if measured.all():
+            answers = self.measuring.answer(asked).astype(np.float64)
+        else:
+            answers = np.zeros(asked.ends[-1])
+            answers[np.repeat(measured, sizes)] = self.measuring.answer(asked.choose(measured))
+        if self._below is not None and combine.any():
+            share = np.repeat((own / precisions)[combine], sizes[combine])
+            of_combined = np.repeat(combine, sizes)
+            below = self._add_below(self._below, asked.choose(combine), depth - 1)
+            answers[of_combined] = answers[of_combined] * share + (1 - share) * below
+        return answers
+
+    def _add_below(self, below: "Reading", asked: Asked, depth: int) -> NDArray[np.float64]:
+        """The sums of the answers of places' children."""
+        first, last = self._starts[asked.places], self._starts[asked.places + 1]
+        parents = np.repeat(np.arange(len(first)), last - first)
+        children = Asked(asked.query, first, last, asked.lists, asked.of_family).choose(np.arange(len(parents)))
+        sums, begun = np.zeros(asked.ends[-1]), 0
+        for part in children.cut():
+            own = parents[begun : begun + len(part.places)]
+            add_below(part, own, below.answer(part, depth), sums, asked.ends)
+            begun += len(own)
+        return sums
 
 
 def read_all(measured: Sequence[Answering], parents: Sequence[NDArray[np.int64]], full: bool = True) -> list[Reading]:
@@ -258,12 +269,18 @@ def measure_tree(
     return read_all([Measuring(schema, level, exact, key, purpose) for level, exact in levels], parents, full)
 
 
+OfQuery = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+"""Marginal cells, ascending, answers, shape (children, cells), and precisions, shape (children,)."""
+
+FamilyCells = tuple[int, int, int, NDArray[np.int64], NDArray[np.int64] | None]
+"""A parent's number, the first of its children and the one after the last, its cells, and its counts."""
+
+
 @dataclass(frozen=True)
 class Answers:
-    """All answers of siblings that their estimation reads, by query: the marginal cells, ascending, the answers, shape
-    (children, cells), and their precisions, shape (children,)."""
+    """All answers of siblings that their estimation reads, by query."""
 
-    of_query: Mapping[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]
+    of_query: Mapping[str, OfQuery]
 
     def __call__(self, query: str, cells: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         known, answers, precisions = self.of_query[query]
@@ -323,10 +340,12 @@ def estimate_level(
     reading = reading if isinstance(reading, Reading) else Reading(reading)
 
     def list_tasks() -> Iterator[Task]:
-        for parent, first, last, own, sums in list_families(plan, held, parents, above):
-            answers = {}
-            if sums is None or last - first > 1:
-                answers = _read(plan, reading, beside or {}, first, last, own)
+        families = list_families(plan, held, parents, above)
+        for (parent, first, last, own, sums), answers in read_families(list_queries(plan), reading, families):
+            for query, read in (beside or {}).items():
+                if answers and own.size:
+                    cells = plan.schema.marginal(query).reach(own)
+                    answers[query] = cells, *read(first, last, cells)
             limits = None if limiting is None else limiting.take(first, last)
             yield Task(parent, Family(plan, own, sums, held[first:last], Answers(answers), first, last, limits))
 
@@ -416,9 +435,9 @@ def read_tenures(
     two kinds, so that variances are 1, 1 and 2 times that of an answer; their mean stands for each."""
     tenure = UNITS.marginal("tenure_3lev")
     answers, precisions = np.zeros((len(parents), tenure.size)), np.zeros(len(parents))
-    for _, first, last, own, sums in list_families(UNIT_PLAN_AFTER_HOUSEHOLDS, occupancy, parents, above):
-        for query, cells in list_cells(UNIT_PLAN, units.level, own) if sums is None or last - first > 1 else ():
-            found, precisions[first:last] = units.read(query, first, last, cells)
+    families = list_families(UNIT_PLAN_AFTER_HOUSEHOLDS, occupancy, parents, above)
+    for (_, first, last, own, _), of_family in read_families(list_queries(UNIT_PLAN), units, families):
+        for cells, found, precisions[first:last] in of_family.values():
             known = np.isin(cells, own)
             answers[first:last] = add_up(found[:, known], tenure.find(cells[known]), tenure.size)
 
@@ -440,28 +459,51 @@ def count_tenures(units: Counts, places: int) -> NDArray[np.int64]:
     return units.answer(UNITS.marginal("tenure_3lev"), 0, places)[:, :3]
 
 
-def _read(
-    plan: Plan,
-    reading: Reading,
-    beside: Mapping[str, ReadBeside],
-    first: int,
-    last: int,
-    own: NDArray[np.int64],
-) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
-    listed = list_cells(plan, reading.level, own)
-    answers = {query: (cells, *reading.read(query, first, last, cells)) for query, cells in listed}
-    for query, read in beside.items():
-        if own.size:
-            cells = plan.schema.marginal(query).reach(own)
-            answers[query] = cells, *read(first, last, cells)
-    return answers
+def read_families(
+    queries: Sequence[str], reading: Reading, families: Iterable[FamilyCells]
+) -> Iterator[tuple[FamilyCells, dict[str, OfQuery]]]:
+    """Each family with all answers that its estimation reads, by query. They are read of many families at a time; none
+    are of only children."""
+    waiting, weight, least = list[FamilyCells](), 0, COMPLETE_SIZE if reading.level.complete else 1
+    for family in families:
+        waiting.append(family)
+        _, first, last, own, _ = family
+        weight += (last - first) * max(len(own), least)
+        if weight >= _AT_ONCE:
+            yield from _read_families(queries, reading, waiting)
+            waiting, weight = [], 0
+    if waiting:
+        yield from _read_families(queries, reading, waiting)
 
 
-def list_cells(plan: Plan, level: Level, own: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """What is read of siblings whose parent has some cells: each query with its marginal cells, ascending."""
-    for query in list_queries(plan):
-        if own.size or is_complete(plan.schema, level, query):
-            yield query, reach_cells(plan.schema, level, query, own)
+def _read_families(
+    queries: Sequence[str], reading: Reading, families: Sequence[FamilyCells]
+) -> Iterator[tuple[FamilyCells, dict[str, OfQuery]]]:
+    answers = [dict[str, OfQuery]() for _ in families]
+    schema, level = reading.measuring.schema, reading.level
+    for query in queries:
+        marginal, complete = schema.marginal(query), is_complete(schema, level, query)
+        read = [
+            number
+            for number, (_, first, last, own, sums) in enumerate(families)
+            if (sums is None or last - first > 1) and (complete or own.size)
+        ]
+        if not read:
+            continue
+        first, last = (np.array([families[number][each] for number in read]) for each in (1, 2))
+        if complete:
+            lists, of_family = Lists(np.array([0, marginal.size]), np.arange(marginal.size)), np.zeros_like(first)
+        else:
+            cells = [families[number][3] for number in read]
+            starts = np.cumsum([0, *map(len, cells)])
+            lists, of_family = reach_lists(marginal, Lists(starts, np.concatenate(cells))), np.arange(len(read))
+        precisions, position = reading.find_precisions(query), iter(read)
+        for asked in Asked(query, first, last, lists, of_family).cut():
+            found = reading.answer(asked)
+            for begin, end, of_cells, own in asked.list_families():
+                of_query = of_cells, found[own].reshape(end - begin, -1), precisions[begin:end]
+                answers[next(position)][query] = of_query
+    return zip(families, answers, strict=True)
 
 
 def is_complete(schema: Schema, level: Level, query: str) -> bool:
@@ -482,7 +524,7 @@ class _Planned:
     schema: Schema
     level: Level
 
-    def read(self, query: str, first: int, last: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    def answer(self, asked: Asked) -> NDArray[np.int64]:
         raise NotImplementedError
 
 
@@ -522,8 +564,7 @@ def find_depth(schema: Schema, query: str) -> int:
 
 def list_families(
     plan: Plan, held: Held | NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
-) -> Iterator[tuple[int, int, int, NDArray[np.int64], NDArray[np.int64] | None]]:
-    """Each parent's number, the first and the last of its children, its cells and its counts."""
+) -> Iterator[FamilyCells]:
     if above is None:
         schema = plan.schema
         cells = np.flatnonzero(schema.possible)

@@ -13,15 +13,21 @@ from unittest.mock import Mock
 import dagster as dg
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 
+from assets.cef.synthetic import SyntheticPopulation
 from assets.publication import asset, placement
 from assets.publication.asset import publication_problems
 from assets.publication.audit import audit
 from assets.publication.signature import identity, public_key, sign
 from assets.publication.withdrawal import withdraw
+from assets.release.codes import read_codes
 from assets.release.release import DeclarationError
 from orchestration.deployment import Deployment as Environment
+from orchestration.environment import PROJECT
+from resources.statements import SQL, Table, Zone
+from resources.warehouse import Warehouse
 from tests.deployments import Deployment
 from tests.phsafe_deployments import census
 from tests.retabulation_deployments import declare
@@ -316,3 +322,20 @@ def test_after_another_draw_the_earlier_edition_stays_beside_the_new_one(town: D
     assert find_unlike_editions(again) == []
     shutil.rmtree(folder / "editions")
     assert find_unlike_editions(again)[1].startswith("No verified folder holds edition 1: ")
+
+
+def test_the_districts_of_the_demonstration_are_made_of_its_blocks(tmp_path: Path) -> None:
+    """Wrong program: a census whose blocks have other codes than the file. Districts are no places of the spine."""
+    folder = PROJECT / "orchestration" / "defs" / "two_counties"
+    declared = yaml.safe_load((folder / "dataset" / "defs.yaml").read_text("utf-8"))["attributes"]
+    generated = SyntheticPopulation(**{name: declared[name] for name in ("households", "states", "dhc")})
+    units, code = Table(Zone.CONFIDENTIAL, "two_counties", "units"), "TABBLKST || TABBLKCOU || TABTRACTCE || TABBLK"
+    with Warehouse(folder=str(tmp_path)).session(writes=Zone.CONFIDENTIAL) as session:
+        statement, values, names = generated.recipe("units", generated.columns()[0])
+        session.create(units, statement, values, **names)
+        due = session.rows(SQL("blocks", f"SELECT DISTINCT {code} FROM {{{{ units }}}}"), units=units)
+    district = dict(read_codes(folder / "congress_118" / "blocks.csv", 2))
+    assert set(district) == {block for (block,) in due}
+    assert set(district.values()) <= set(declared["place_names"])
+    of_tract = Counter(tract for tract, _ in {(block[:11], own) for block, own in district.items()})
+    assert max(of_tract.values()) == 2

@@ -23,6 +23,7 @@ from assets.gates.shared import all_gates
 from assets.measurement.method import GridError
 from assets.publication import asset
 from assets.publication.withdrawal import withdraw
+from assets.release.microdata import CountedTable
 from assets.topdown import histograms
 from assets.topdown.dhc import gates, levels
 from assets.topdown.dhc.intervals import read_shared
@@ -57,13 +58,15 @@ pytestmark = pytest.mark.deep
 @dataclass(frozen=True)
 class Killed:
     """What a run left that was killed after the root: its level; what the next level said after somebody altered it;
-    what the draw said after the county was altered; and how many levels were estimated again then."""
+    what the draw said after the county was altered; how many levels were estimated again then; and the log of the
+    county and the blocks."""
 
     deployment: DHCDeployment
     level: list[tuple[Any, ...]]
     refusal: str
     undrawn: str
     again: int
+    log: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +80,10 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     with deployment.opened() as connection:
         connection.execute("UPDATE level_state SET count = count - 1 WHERE histogram = 'units'")
     # Other numbers of counts and places in memory than those of the draw and of the gates.
-    with patch.object(histograms, "CELLS_AT_A_TIME", 100), patch.object(levels, "_PLACES_AT_A_TIME", 7):
-        deployment.run("level_county", "level_block")
+    few, every = patch.object(histograms, "CELLS_AT_A_TIME", 100), patch.object(levels, "SECONDS_BETWEEN_REPORTS", 0)
+    with few, every, patch.object(levels, "_PLACES_AT_A_TIME", 7):
+        run = deployment.run("level_county", "level_block")
+    log = [event.user_message for event in deployment.instance.all_logs(run.run_id) if not event.is_dagster_event]
     with deployment.opened() as connection:
         connection.execute("UPDATE level_county SET cell = cell + 1 WHERE histogram = 'persons'")
     undrawn = deployment.refusal("noisy_measurements")
@@ -86,7 +91,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     with counting as estimate, patch.object(histograms, "CELLS_AT_A_TIME", 1000):
         deployment.run(*TO_PUBLICATION[:-1])
     deployment.run("publication")
-    return Killed(deployment, level, refusal, undrawn, estimate.call_count)
+    return Killed(deployment, level, refusal, undrawn, estimate.call_count, log)
 
 
 @pytest.fixture(scope="module")
@@ -314,6 +319,16 @@ def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(published: 
     assert len(published.ledger) == 2
 
 
+def test_a_level_says_how_many_of_its_families_are_estimated(published: DHCDeployment, killed: Killed) -> None:
+    """Told apart from: families of a span alone, of which there are several; and of all histograms together."""
+    with published.opened() as connection:
+        ((counties,),) = connection.execute("SELECT count(*) FROM spine WHERE level = 'County'").fetchall()
+    due = [(str(done), str(counties)) for done in range(1, counties + 1)]
+    for histogram in SCHEMAS:
+        said = [re.fullmatch(rf"block: {histogram}: (\d+) of (\d+) counties", each) for each in killed.log]
+        assert [each.groups() for each in said if each] == due
+
+
 def test_without_the_publication_of_redistricting_data_nothing_is_charged(tmp_path: Path) -> None:
     """Told apart from a program that verifies the files, and reads what somebody put there since; and from an audit
     that says only that it could not evaluate a gate."""
@@ -418,20 +433,35 @@ def test_the_certificate_names_what_it_rests_on(published: DHCDeployment) -> Non
 
 
 def test_the_published_records_have_the_figures_of_every_published_table(published: DHCDeployment) -> None:
-    """As a retabulation counts them, here for the state as a whole."""
-    folder, names = published.release.folder, table_names(published.release)
+    """As a retabulation counts them, here for the state as a whole. The Demographic Profile, which a release does not
+    publish, repeats some of them."""
+    folder, names, known = published.release.folder, table_names(published.release), dict[str, Any]()
     assert {"P12", "P13", "P16", "H3"} <= set(names)
-    for name, table in list_microdata(published.release).tables.items():
+    tables = list_microdata(published.release).tables
+    for name, table in tables.items():
+        found = count_records(folder, table)
         if name in names:
-            records = pq.read_table(folder / f"{table.records}.parquet", columns=list(table.attributes))
-            rows = len(records)
-            for column, numbers in (("number", np.zeros(rows, np.int64)), ("count", np.ones(rows, np.int64))):
-                records = records.append_column(column, pa.array(numbers))
-            found = {cell: figures[0].as_py() for cell, figures in table.count(records, 1).items()}
             (state,) = pq.read_table(folder / f"{name.lower()}.parquet", filters=[("level", "=", "State")]).to_pylist()
             assert {cell: pytest.approx(state[cell]) for cell in found} == {
                 cell: None if figure is None else float(figure) for cell, figure in found.items()
             }, name
+        known |= found
+    columns = [column.name for column in tables["DP1"].published.columns if column.has_figures]
+    assert [name for name in known if name.startswith("DP1_")] == columns
+    repeated = {"0001C": "P12_001N", "0049C": "P12_026N", "0073C": "P13_001N", "0132C": "P16_001N", "0149C": "H3_003N"}
+    assert {row: known[f"DP1_{row}"] for row in repeated} == {row: known[cell] for row, cell in repeated.items()}
+
+
+def count_records(folder: Path, table: CountedTable) -> dict[str, Any]:
+    """The cells of a table, from all published records."""
+    found = dict[str, Any]()
+    for part in table.parts:
+        records = pq.read_table(folder / f"{part.records}.parquet", columns=list(part.attributes))
+        rows = len(records)
+        for column, numbers in (("number", np.zeros(rows, np.int64)), ("count", np.ones(rows, np.int64))):
+            records = records.append_column(column, pa.array(numbers))
+        found |= {cell: figures[0].as_py() for cell, figures in part.count(records, 1).items()}
+    return found
 
 
 @pytest.mark.prove
@@ -465,7 +495,8 @@ def test_further_places_are_counted_from_the_published_records(altered: DHCDeplo
     blocks = p12[p12.level == "Block"].set_index("geoid")
     groups = pd.Series([("east", "west")[number % 3 > 1] for number in range(len(blocks))], blocks.index, name="group")
     groups.to_csv(altered.root / "groups.csv", index_label="block")
-    declared = {"name": "places", "dataset": "town", "of": "dhc", "title": "Places", "tables": ["P12", "P13", "P16"]}
+    tables = ["P12", "P13", "P16", "DP1"]
+    declared = {"name": "places", "dataset": "town", "of": "dhc", "title": "Places", "tables": tables}
     component = Retabulation.resolve_from_yaml(yaml.safe_dump({**declared, "geographies": {"group": "groups.csv"}}))
     definitions = dg.Definitions.merge(altered.definitions, component.build_defs(context))
     stages = ("geography", "tables", "publication")
@@ -476,6 +507,9 @@ def test_further_places_are_counted_from_the_published_records(altered: DHCDeplo
     assert due.equals(of_places[cells].loc[due.index])
     assert len(due) > 1
     assert read(altered, "p16", "places").P16_001N.sum() == read(altered, "p16").P16_001N[0]
+    profile = read(altered, "dp1", "places").set_index("geoid")
+    assert profile.DP1_0049C.to_dict() == of_places.P12_026N.to_dict()
+    assert profile.DP1_0073C.to_dict() == read(altered, "p13", "places").set_index("geoid").P13_001N.to_dict()
 
 
 REPLICATES = 2

@@ -37,9 +37,9 @@ class Noted:
     def level(self) -> Level:
         return self.answers.level
 
-    def read(self, query: str, first: int, last: int, cells: Numbers) -> Numbers:
-        self.places |= set(range(first, last))
-        return self.answers.read(query, first, last, cells)
+    def answer(self, asked: Asked) -> Numbers:
+        self.places |= set(asked.places.tolist())
+        return self.answers.answer(asked)
 
 
 @pytest.fixture(scope="module")
