@@ -6,7 +6,7 @@ changed draws nothing and charges nothing, so a release can be run any number of
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from assets.conventions import WRITES, escape_markdown
 from assets.release.method import DRAW, PLAN, PREFLIGHT, Method, Partitions
 from assets.release.release import Release
 from assets.stages import conceal_faults
-from orchestration.launch import BY_COMMAND, PUBLICATION_OF, STATES
+from orchestration.launch import BY_COMMAND, STATES, list_jobs
 from resources.custody import Custody
 
 _ROOT = "dagster/root_run_id"
@@ -52,8 +52,9 @@ def define_job(
 def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     """The job `<dataset>__<release>`, which makes a release from its source to its publication, and its preflight.
 
-    With partitions, it makes everything up to the stage that keeps their keys. The job `states__<dataset>__<release>`
-    makes one partition, and `publication__<dataset>__<release>` the rest. A sensor launches them one after the other.
+    With partitions, it makes everything before their first round. For each round, one job makes one partition, and
+    another one what is after all of them, up to the next round or the publication. A sensor launches them one after the
+    other.
     No job makes other releases whose publications this one reads, because each is charged by itself.
     """
     release, partitions = method.release, method.partitions
@@ -69,9 +70,8 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     writes = release.dataset.name
     by_partition = dg.Definitions()
     if partitions:
-        stages = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
-        by_partition = _partition_jobs(release, partitions, selected & stages.downstream() - stages - others)
-        selected -= stages.downstream()
+        by_partition = _partition_jobs(release, partitions, selected - others)
+        selected -= _select(release, partitions.rounds[0].stages).downstream()
         words = f"{about} to {partitions.keys_from}, with every check. "
         words += "While the UI's daemon runs, the runs of all partitions and the publication follow."
     if not release.declaration.charges:
@@ -98,66 +98,78 @@ def define_uncharged_job(release: Release, words: str, *reads: dg.AssetKey) -> d
     return dg.Definitions(jobs=[job], schedules=[release_schedule(release, schedule)] if schedule else [])
 
 
-def _partition_jobs(release: Release, partitions: Partitions, rest: dg.AssetSelection) -> dg.Definitions:
+def _select(release: Release, stages: Sequence[str]) -> dg.AssetSelection:
+    return dg.AssetSelection.assets(*map(release.key, stages))
+
+
+def _partition_jobs(release: Release, partitions: Partitions, selected: dg.AssetSelection) -> dg.Definitions:
     title = escape_markdown(release.title)
-    by_part = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
-    states = define_job(
-        f"{STATES}__{release.schema}",
-        by_part,
-        f"{title}: {', '.join(partitions.stages)} of one partition.",
-        writes=None,
-        tags=_RETRIES,
-    )
-    publication = define_job(
-        f"{PUBLICATION_OF}__{release.schema}",
-        rest,
-        f"{title}: every stage after all partitions, to the publication, with every check.",
-        writes=release.dataset.name,
-    )
+    by_part, jobs = _select(release, partitions.stages), []
+    rounds = zip(partitions.rounds, [*partitions.rounds[1:], None], _list_jobs(partitions), strict=True)
+    for each, following, (of_partition, after) in rounds:
+        own, later, to = _select(release, each.stages), by_part, "the publication, with every check"
+        if following:
+            later, to = by_part | _select(release, following.stages).downstream(), following.follows
+        rest = selected & own.downstream() - later
+        words = f"{title}: {', '.join(each.stages)} of one partition."
+        jobs.append(define_job(f"{of_partition}__{release.schema}", own, words, writes=None, tags=_RETRIES))
+        words = f"{title}: every stage after {each.stages[-1]} of all partitions, to {to}."
+        jobs.append(define_job(f"{after}__{release.schema}", rest, words, writes=release.dataset.name))
 
     @dg.sensor(
         name=f"{release.schema}__{STATES}",
-        jobs=[states, publication],
+        jobs=jobs,
         minimum_interval_seconds=10,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"After a run of {release.schema}, launches a run for each partition, and when all of them are "
-        "made from its draw, the publication.",
+        "made from its draw, what follows, to the publication.",
     )
     def follow(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         return _launch_next(context.instance, release, partitions)
 
-    return dg.Definitions(jobs=[states, publication], sensors=[follow])
+    return dg.Definitions(jobs=jobs, sensors=[follow])
+
+
+def _list_jobs(partitions: Partitions) -> list[tuple[str, str]]:
+    return list_jobs([each.name for each in partitions.rounds])
 
 
 def _launch_next(
     instance: dg.DagsterInstance, release: Release, partitions: Partitions
 ) -> dg.SensorResult | dg.SkipReason:
-    """What is to be launched after the last run of the release's job. Run keys contain the id of that run, so nothing
-    is launched twice. A partition that failed is launched by hand, in the UI; the publication follows when all are
-    made."""
-    begun = instance.fetch_materializations(release.key(partitions.keys_from), limit=1).records
-    run = instance.get_run_by_id(begun[0].run_id) if begun else None
-    if run is None or run.job_name != release.schema:
-        return dg.SkipReason(f"no run of {release.schema} has made {partitions.keys_from} last")
-    if BY_COMMAND in run.tags:
-        return dg.SkipReason("the command that launched the last run launches what follows")
-    if not (run.is_success or _succeeded_later(instance, run)):
-        return dg.SkipReason("the last run has not succeeded")
-    keys = set(instance.get_dynamic_partitions(partitions.name))
-    draw = _read_draw(begun[0])
-    after = dg.AssetRecordsFilter(release.key(partitions.stages[-1]), after_storage_id=begun[0].storage_id)
+    """What is to be launched after the last run of the release's job. Run keys contain the id of the run that a round
+    follows, so nothing is launched twice. A partition that failed is launched by hand, in the UI; what follows is
+    launched when all are made."""
+    keys, job, run_key, since = set(instance.get_dynamic_partitions(partitions.name)), release.schema, "", None
+    for each, (of_partition, after) in zip(partitions.rounds, _list_jobs(partitions), strict=True):
+        made = dg.AssetRecordsFilter(release.key(each.follows), after_storage_id=since)
+        begun = instance.fetch_materializations(made, limit=1).records
+        if run_key and not begun:
+            break
+        run = instance.get_run_by_id(begun[0].run_id) if begun else None
+        if run is None or run.job_name != job:
+            return dg.SkipReason(f"no run of {job} has made {each.follows} last")
+        if BY_COMMAND in run.tags:
+            return dg.SkipReason("the command that launched the last run launches what follows")
+        if not (run.is_success or _succeeded_later(instance, run)):
+            return dg.SkipReason("the last run has not succeeded")
+        since, job, run_key = begun[0].storage_id, f"{after}__{release.schema}", f"{run.run_id}/{after}"
+        if missing := sorted(keys - _list_made(instance, release.key(each.stages[-1]), begun[0])):
+            name = f"{of_partition}__{release.schema}"
+            requests = [dg.RunRequest(f"{run.run_id}/{key}", job_name=name, partition_key=key) for key in missing]
+            return dg.SensorResult(run_requests=requests)
+    return dg.SensorResult(run_requests=[dg.RunRequest(run_key, job_name=job)])
+
+
+def _list_made(instance: dg.DagsterInstance, key: dg.AssetKey, begun: dg.EventLogRecord) -> set[str | None]:
+    """The partitions of a stage that were made after another one, from its draw."""
+    since = dg.AssetRecordsFilter(key, after_storage_id=begun.storage_id)
     # A partition can be made several times.
     records, cursor, more = list[dg.EventLogRecord](), None, True
     while more:
-        result = instance.fetch_materializations(after, limit=1000, cursor=cursor)
+        result = instance.fetch_materializations(since, limit=1000, cursor=cursor)
         records, cursor, more = [*records, *result.records], result.cursor, result.has_more
-    made = {record.partition_key for record in records if _read_draw(record) == draw}
-    if missing := sorted(keys - made):
-        job = f"{STATES}__{release.schema}"
-        requests = [dg.RunRequest(f"{run.run_id}/{key}", job_name=job, partition_key=key) for key in missing]
-    else:
-        requests = [dg.RunRequest(f"{run.run_id}/{PUBLICATION_OF}", job_name=f"{PUBLICATION_OF}__{release.schema}")]
-    return dg.SensorResult(run_requests=requests)
+    return {record.partition_key for record in records if _read_draw(record) == _read_draw(begun)}
 
 
 def _succeeded_later(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

@@ -24,7 +24,7 @@ from assets.retention import RETENTION_KEY, build_retention
 from assets.stages import REPEATS_STEPS, guard_step
 from orchestration.automation import define_job
 from orchestration.environment import is_cluster
-from orchestration.launch import GIVEN_UP, OF_LOCATION, STATES, awaits_retry
+from orchestration.launch import GIVEN_UP, OF_LOCATION, PARTITION, awaits_retry
 from resources.ledger import Ledger
 
 REPORTS = 3
@@ -123,7 +123,7 @@ def _list_writers(instance: dg.DagsterInstance, dataset: str | None, own: dg.Run
         for record in instance.get_run_records(dg.RunsFilter(statuses=_IN_PROGRESS))
         if dataset is None
         or record.dagster_run.tags.get(WRITES) == dataset
-        or record.dagster_run.job_name.startswith(f"{STATES}__{dataset}__")
+        or (PARTITION in record.dagster_run.tags and f"__{dataset}__" in record.dagster_run.job_name)
         if not own or record.dagster_run.job_name != own.dagster_run.job_name or record.storage_id < own.storage_id
     )
 

@@ -34,8 +34,12 @@ from orchestration.environment import is_cluster
 from resources.faults import conceal, name_error
 from resources.project import CODE, PROJECT
 
-STATES, PUBLICATION_OF = "states", "publication"
-"""The names of the jobs of a release with partitions begin with these."""
+STATES, BEFORE, PUBLICATION_OF = "states", "before", "publication"
+"""The names of jobs of a release with partitions begin with these: of its last round, of what is made before a further
+round, and of what is made after all of them."""
+
+PARTITION = "dagster/partition"
+"""Dagster's tag of a run of one partition."""
 
 OF_DATASET = "dataset__"
 """The attribute of a dataset in `orchestration.datasets` begins with this: its name alone may be that of a module."""
@@ -180,6 +184,11 @@ def run_job(
     return RunOutcome(last.run_id if last else "", bool(last and last.is_success), log, run_ids)
 
 
+def list_jobs(rounds: Sequence[str]) -> list[tuple[str, str]]:
+    """How the names begin of a release's further jobs: of each round of partitions, and of the job after it."""
+    return list(zip(rounds, [*(f"{BEFORE}_{name}" for name in rounds[1:]), PUBLICATION_OF], strict=False))
+
+
 def queue_job(release: str, home: Path, *, job: str, partition: str, config: Mapping[str, Any] = {}) -> str:
     """In a cluster, put a job into the queue; return the name under which its runs are followed. See `run_job`."""
     name = uuid4().hex
@@ -206,7 +215,7 @@ def _give_job(
     log: Path,
 ) -> None:
     """Have Dagster's command run or queue a job under a name. See `run_job`."""
-    tags = OF_LOCATION | {BY_COMMAND: name} | ({"dagster/partition": partition} if partition else {})
+    tags = OF_LOCATION | {BY_COMMAND: name} | ({PARTITION: partition} if partition else {})
     arguments = ["job", *command, "-j", _name_job(release, job), "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with NamedTemporaryFile("w", suffix=".yaml") as configuration:

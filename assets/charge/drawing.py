@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.conventions import DRAW_ID, StageKind, group_digits, public_table_metadata, shorten_digest, table_schema
 from assets.release.draw import Draw, Inputs, StaleInputError, label_draw
-from assets.release.method import CHARGE, Method
+from assets.release.method import CHARGE, DRAW, Method
 from assets.release.stage import COLUMN_SCHEMA, release_stage
 from mechanisms.accounting.losses import format_loss
 from mechanisms.refusal import RefusedError
@@ -42,15 +42,18 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         [*method.draw_follows, CHARGE],
         kinds=method.draw_kinds,
     )
-    def drawn(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+    def drawn(
+        context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
+    ) -> dg.MaterializeResult:
         draw, entry, version = make_draw(method, release.adapt(warehouse), custody, ledger)
         table = release.public(method.drawn_table)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            method.keep_partitions(context.instance, session)
             metadata = {
                 "loss": format_loss(draw.specification.loss),
                 "ledger entry": str(entry.sequence),
                 "custody": release.custody.value,
-                "draw": shorten_digest(draw.draw_id),
+                DRAW: shorten_digest(draw.draw_id),
                 COLUMN_SCHEMA: table_schema(session.columns(table), method.drawn_columns),
                 **method.draw_metadata(session),
                 DRAW_ID: group_digits(draw.draw_id),

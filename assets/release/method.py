@@ -48,7 +48,7 @@ PLAN, PREFLIGHT, CHARGE, PUBLICATION = "plan", "preflight", "charge", "publicati
 """The names of the stages that every release has."""
 
 DRAW = "draw"
-"""The metadata of the stage that keeps the keys of partitions, and of each partition of the last of the stages, that
+"""The metadata of the stage that a round of partitions follows, and of each partition of the round's last stage, that
 shows which draw they are made from."""
 
 Fact = tuple[str | int | float, str]
@@ -61,15 +61,30 @@ O = TypeVar("O")  # noqa: E741 - the draw's output
 
 
 @dataclass(frozen=True)
-class Partitions:
-    """The partitions of a release some of whose stages are made in parts, each in a run of its own.
-
-    The stage `keys_from`, before all partitions, keeps their keys. Each partitioned stage is after those before it.
-    """
+class Round:
+    """Stages that each partition has in one run, by the job `<name>__<dataset>__<release>`, each after those before it.
+    All of them are after the stage that the round follows, which has no partitions."""
 
     name: str
-    keys_from: str
+    follows: str
     stages: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The partitions of a release some of whose stages are made in parts, each in a run of its own, in one round or in
+    several. The stage that the first round follows keeps the keys of the partitions."""
+
+    name: str
+    rounds: Sequence[Round]
+
+    @property
+    def keys_from(self) -> str:
+        return self.rounds[0].follows
+
+    @property
+    def stages(self) -> Sequence[str]:
+        return [stage for each in self.rounds for stage in each.stages]
 
     @property
     def definition(self) -> dg.DynamicPartitionsDefinition:
@@ -143,6 +158,9 @@ class Method(ABC, Generic[R, I, O]):
     def partitions(self) -> Partitions | None:
         """The partitions of those stages that are made in parts, each in a run of its own; None if none are."""
         return None
+
+    def keep_partitions(self, instance: dg.DagsterInstance, session: Session) -> None:
+        """Keep the keys of the partitions, if the draw's stage does; nothing by default."""
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:

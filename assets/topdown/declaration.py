@@ -17,7 +17,14 @@ from assets.release.release import DeclarationError, ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
 from mechanisms.topdown.allocation import PERSON_ALLOCATION, UNIT_ALLOCATION, Allocation, AllocationError, allocate
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
+from mechanisms.topdown.design import (
+    GROUP_QUARTERS,
+    HOUSING_UNITS,
+    POPULATION,
+    SCHEMAS,
+    TopDownDesign,
+    level_of_states,
+)
 from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError, Schema
 
 FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
@@ -57,6 +64,10 @@ MOST_PROCESSES = 256
 """The most estimating processes: each takes memory of its own, and a release that is charged has to be estimated."""
 
 Level = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$", max_length=40)]
+
+
+OF_INFORMATION, OF_LEVELS = "information", "states"
+"""The names of the rounds in which each state has a run of its own."""
 
 
 class PrefixDeclaration(Part):
@@ -135,6 +146,12 @@ class Estimation:
         return f"{how or 'each level from its own measurements'}{', leaning on housing units' if self.leaning else ''}"
 
 
+def list_rounds(levels: Sequence[str], *, full: bool = False) -> list[str]:
+    """The names of the rounds in which each state has a run of its own, in order. With full estimation, there is
+    information about every level but the finest, which those below the states have a round for."""
+    return [OF_INFORMATION, OF_LEVELS] if full and level_of_states(levels) not in levels[-2:] else [OF_LEVELS]
+
+
 class TreeDeclaration(ReleaseDeclaration):
     """The YAML declaration of a release by a TopDown algorithm, in the places of a spine."""
 
@@ -152,6 +169,11 @@ class TreeDeclaration(ReleaseDeclaration):
     @abstractmethod
     def codes(self) -> Mapping[str, Code]:
         """By level from the root to the finest, the code that identifies its places."""
+
+    @property
+    def rounds(self) -> Sequence[str]:
+        """`list_rounds` of this declaration."""
+        return list_rounds(tuple(self.codes)) if self.partitions else []
 
 
 InvariantLevels = Annotated[
@@ -220,6 +242,10 @@ class TopDownDeclaration(TreeDeclaration):
     @property
     def codes(self) -> dict[str, Code]:
         return PRODUCTION_SPINE if isinstance(self.spine, str) else read_codes(self.spine)
+
+    @property
+    def rounds(self) -> Sequence[str]:
+        return list_rounds(tuple(self.codes), full=self.estimation == "full") if self.partitions else []
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> TopDownDesign:
         """The queries with their budgets, the invariants, and the levels where totals are determined first."""

@@ -43,7 +43,7 @@ ESTIMATE_COLUMNS = {
 def build_estimates(release: TopDownRelease) -> list[dg.AssetsDefinition]:
     levels = [_build_estimates(release, depth) for depth in range(len(release.levels))]
     if release.design.full:
-        levels = [build_information(release), *levels, _build_occupancy(release)]
+        levels = [*build_information(release), *levels, _build_occupancy(release)]
     return [*levels, _build_united(release)] if release.in_parts else levels
 
 
@@ -80,7 +80,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
                 states = keep_states(session, release)
-            keep_keys(context, release, states)
+            keep_keys(context.instance, release, states)
         table, _ = scope.tables(release)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)

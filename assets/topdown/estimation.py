@@ -38,6 +38,7 @@ from assets.topdown.information import (
     hash_regions,
     list_made_of,
     list_parts,
+    list_some,
     read_accounts,
     to_scope,
 )
@@ -77,8 +78,6 @@ ScopeReport = Callable[[Scope, int, int], None]
 
 Basis = Sequence[Sequence[str] | None]
 """What estimates are based on besides the answers and the estimates above; None in place of what is missing."""
-
-_MOST_NAMED = 8
 
 _ESTIMATES = pa.schema(
     [("histogram", pa.string()), ("number", pa.int64()), ("cell", pa.int64()), ("count", pa.int64())]
@@ -396,10 +395,6 @@ def hash_estimates(session: Session, custody: Custody, release: TopDownRelease) 
     if not all(stored) or not _is_united(session, release, release.finest, states):
         return None
     return hash_facts([[account.made_of, account.content] for account in stored if account])
-
-
-def list_some(parts: Sequence[object]) -> str:
-    return ", ".join(map(str, parts[:_MOST_NAMED])) + (", …" if len(parts) > _MOST_NAMED else "")
 
 
 def _tables_of(release: TopDownRelease, level: str, states: Sequence[str]) -> list[Table]:

@@ -6,6 +6,9 @@ about the places of a level, or of those in one state, is stored in a table of i
 made, in a table of all accounts that is sealed under the custody. One transaction stores a few thousand places, of one
 or several levels, or one table. A run that was killed continues with the tables that are missing.
 
+With partitions, each state has a run of its own for the information below the states (`information_of_states`), and a
+table of its accounts. `information` then makes the rest, and refuses to run if that of a state is missing or stale.
+
 Answers are hashed as they are read, and so is the information when it is read for the level above or for estimates.
 Only public tables are read, so nothing is charged.
 """
@@ -21,11 +24,14 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import StageKind
+from assets.conventions import PARTITIONS_POOL, StageKind, shorten_digest
 from assets.measurement.method import MEASUREMENTS, GridError
+from assets.release.draw import StaleInputError
+from assets.release.method import DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
 from assets.topdown.measurements import are_as_read
+from assets.topdown.partitions import state_partitions
 from assets.topdown.reading import (
     PLACES_AT_A_TIME,
     InformationDigest,
@@ -40,7 +46,7 @@ from assets.topdown.reading import (
     read_regions,
     require_draw,
 )
-from assets.topdown.release import INFORMATION, TEXTS, TopDownRelease
+from assets.topdown.release import INFORMATION, INFORMATION_OF_STATES, TEXTS, TopDownRelease
 from assets.topdown.spine import Tree, read_states, read_tree
 from assets.topdown.sums import AlteredSumsError, SumsAccount, drop_sums, read_sums_account, sums_tables
 from assets.topdown.workers import Informed, inform_task, on_cluster
@@ -71,6 +77,8 @@ _ROWS = pa.schema(
         ("variance", pa.list_(pa.float64())),
     ]
 )
+
+_MOST_NAMED = 8
 
 Key = tuple[str, int | None]
 """What is stored together: the places of a level, or of those in the state of a number."""
@@ -111,20 +119,33 @@ _ACCOUNTS = pa.schema(
 """The columns of the table of all accounts."""
 
 
-def build_information(release: TopDownRelease) -> dg.AssetsDefinition:
+def build_information(release: TopDownRelease) -> list[dg.AssetsDefinition]:
+    """The asset `information`, and if each state has a run of its own, that of these runs before it."""
+    apart = [_build_information(release, of_states=True)] if release.informs_by_state else []
+    return [*apart, _build_information(release, of_states=False)]
+
+
+def _build_information(release: TopDownRelease, *, of_states: bool) -> dg.AssetsDefinition:
+    by_state: Mapping[str, Any] = {}
+    if of_states:
+        by_state = {"partitions_def": state_partitions(release).definition, "pool": PARTITIONS_POOL}
+
     @release_stage(
         release,
-        INFORMATION,
+        INFORMATION_OF_STATES if of_states else INFORMATION,
         StageKind.POSTPROCESSING,
-        TEXTS("information"),
-        [MEASUREMENTS],
+        TEXTS("information", of_states=of_states, apart=release.informs_by_state),
+        [MEASUREMENTS, *([INFORMATION_OF_STATES] if release.informs_by_state and not of_states else [])],
         kinds={"duckdb", "numba"},
+        **by_state,
     )
     def information(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        made = make_information(release.adapt(warehouse), custody, release, context.log.info)
+        state = context.partition_key if of_states else ""
+        made = make_information(release.adapt(warehouse), custody, release, context.log.info, state)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(hash_facts([account.content for account in made.values()])),
             metadata={
+                DRAW: shorten_digest(next(iter(made.values())).draw_id),
                 "tables": len(made),
                 "places": sum(account.places for account in made.values()),
                 "processor time (s)": sum(account.seconds for account in made.values()),
@@ -135,15 +156,16 @@ def build_information(release: TopDownRelease) -> dg.AssetsDefinition:
 
 
 def make_information(
-    warehouse: Warehouse, custody: Custody, release: TopDownRelease, report: Callable[[str], None]
+    warehouse: Warehouse, custody: Custody, release: TopDownRelease, report: Callable[[str], None], state: str = ""
 ) -> Accounts:
     """Make and store the information that is missing, or was made of other answers than the stored ones; return how
-    all of it was made, from the finest places up.
+    it was made, from the finest places up. If each state has a run of its own, it is that below one state, or that of
+    the states and above.
 
-    Raises StaleInputError if measurements, spine or invariants are replaced meanwhile, and GridError if measurements
-    are missing.
+    Raises StaleInputError if measurements, spine or invariants are replaced meanwhile, or the information below a state
+    is missing or was not made from them; and GridError if measurements are missing.
     """
-    made, known = dict[Key, Account](), StateLimits()
+    known = StateLimits()
     with warehouse.in_turns() as turns:
         with turns.session(reads=[Zone.PUBLIC]) as session:
             draw_id, tree, states = (
@@ -151,25 +173,25 @@ def make_information(
                 read_tree(session, release),
                 read_states(session, release),
             )
-            regions = hash_regions(session, release, tree)
-            wrong, _ = find_wrong_information(session, custody, release, draw_id, states, regions)
+            regions = _hash_regions(session, release, tree, state)
+            keys = _list_own(release, states, state)
+            made = {} if state else _take_below(session, custody, release, draw_id, states, regions)
+            found = _read_known(session, custody, release, draw_id, states, [*made, *keys])
+            wrong, _ = _find_wrong(session, release, keys, found, states, regions)
             stored = {
-                key: account
-                for key, account in read_accounts(session, custody, release, draw_id, states).items()
-                if key not in wrong and are_as_read(session, release, account.read)
+                key: found[key] for key in keys if key not in wrong and are_as_read(session, release, found[key].read)
             }
-            sums = read_sums_account(session, custody, release, draw_id, regions[1:])
-            keys = _list_keys(release, states)
-            due = {_accounts_table(release).name, *(information_table(release, *key).name for key in keys)}
+            of_states = {code: region for code, region in zip(states, regions[1:], strict=True) if region}
+            sums = read_sums_account(session, custody, release, draw_id, of_states)
+            surplus = [] if state else _list_surplus(session, release, states)
             tables = session.tables(Zone.PUBLIC, release.schema)
-            surplus = [name for name in tables if _is_surplus(name, due)]
         if surplus:
             with turns.session(writes=Zone.PUBLIC) as session, session.transaction():
                 for name in surplus:
                     session.drop(release.public(name))
         for together in _divide(release, tree, keys):
             with turns.private_folder() as folder:
-                making = _Making(turns, folder, release, draw_id, tree, states, known, sums)
+                making = _Making(turns, folder, release, draw_id, tree, states, known, sums, state)
                 for key in together:
                     further = key != together[-1]
                     below = [made[each] for each in _below(release, key, states)]
@@ -180,10 +202,58 @@ def make_information(
                 making.store(custody)
             for key, account in making.made.items():
                 report(f"{to_scope(key, states)}: {account.places:,} places")
-        if any(table.name in tables for table in sums_tables(release)):
+        if not state and any(table.name in tables for table in sums_tables(release)):
             with turns.session(writes=Zone.PUBLIC) as session, session.transaction():
                 drop_sums(session, release)
-    return made
+    return {key: made[key] for key in keys}
+
+
+def _list_own(release: TopDownRelease, states: Sequence[str], state: str) -> list[Key]:
+    """What is stored with its accounts in one table: of a state, or of all that are not apart."""
+    number = states.index(state) if state else None
+    return [key for key in _list_keys(release, states) if not release.informs_by_state or key[1] == number]
+
+
+def _take_below(
+    session: Session,
+    custody: Custody,
+    release: TopDownRelease,
+    draw_id: str,
+    states: Sequence[str],
+    regions: Sequence[str],
+) -> dict[Key, Account]:
+    """How the information was made that each state has in a run of its own. That its answers are the stored ones, the
+    gate on estimates holds. Raises StaleInputError if some is missing, or not of this draw, spine and invariants."""
+    due = [key for state in states if release.informs_by_state for key in _list_own(release, states, state)]
+    known = _read_known(session, custody, release, draw_id, states, due)
+    stale = {
+        to_scope(key, states).state
+        for key in due
+        if key not in known or known[key].held != _select_region(release, key, regions)
+    }
+    if stale:
+        raise StaleInputError(
+            f"{release.schema}: the information below {len(stale):,} states is missing, or not that of the stored "
+            f"measurements ({list_some(sorted(stale))}); materialize these partitions of {INFORMATION_OF_STATES} first"
+        )
+    return dict(known)
+
+
+def list_some(parts: Sequence[object]) -> str:
+    return ", ".join(map(str, parts[:_MOST_NAMED])) + (", …" if len(parts) > _MOST_NAMED else "")
+
+
+def _list_surplus(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
+    """The names of stored tables of information that the release, as it is, does not have."""
+    keys = _list_keys(release, states)
+    due = {
+        table.name for key in keys for table in (information_table(release, *key), _find_table(release, key, states))
+    }
+    return [
+        name
+        for name in session.tables(Zone.PUBLIC, release.schema)
+        if name.startswith(f"{INFORMATION}_") and name.removesuffix("_seal") not in due
+    ]
 
 
 def read_accounts(
@@ -191,8 +261,21 @@ def read_accounts(
 ) -> Accounts:
     """How the stored information was made, as far as it is of a draw, with all information below, whatever the spine
     and the invariants were."""
-    known, stored = dict[Key, Account](), _read_stored(session, custody, release)
-    for key in _list_keys(release, states):
+    return _read_known(session, custody, release, draw_id, states, _list_keys(release, states))
+
+
+def _read_known(
+    session: Session,
+    custody: Custody,
+    release: TopDownRelease,
+    draw_id: str,
+    states: Sequence[str],
+    keys: Sequence[Key],
+) -> dict[Key, Account]:
+    """`read_accounts` of these, from the finest places up, which have all those below them."""
+    known = dict[Key, Account]()
+    for key in keys:
+        stored = _read_stored(session, custody, release, _find_table(release, key, states))
         below = _below(release, key, states)
         account = stored.get(key) if all(each in known for each in below) else None
         if account and account.made_of == _made_of(
@@ -213,8 +296,20 @@ def find_wrong_information(
     """Which information is missing, was altered, or is not made from the current draw, spine and invariants; and by
     label, the SHA-256 of the answers of each stream as they were read. The regions are those of `hash_regions`."""
     known = read_accounts(session, custody, release, draw_id, states)
+    return _find_wrong(session, release, _list_keys(release, states), known, states, regions)
+
+
+def _find_wrong(
+    session: Session,
+    release: TopDownRelease,
+    keys: Sequence[Key],
+    known: Accounts,
+    states: Sequence[str],
+    regions: Sequence[str],
+) -> tuple[Sequence[Key], Mapping[str, str]]:
+    """`find_wrong_information` of these, by the accounts that are known."""
     wrong, read = [], dict[str, str]()
-    for key in _list_keys(release, states):
+    for key in keys:
         account = known.get(key)
         if (
             account is None
@@ -231,8 +326,9 @@ def list_made_of(
     session: Session, custody: Custody, release: TopDownRelease, labels: Collection[str], states: Sequence[str]
 ) -> list[Key]:
     """The stored information that was made of the answers of some streams, or of such information."""
-    stored, found = _read_stored(session, custody, release), list[Key]()
+    found = list[Key]()
     for key in _list_keys(release, states):
+        stored = _read_stored(session, custody, release, _find_table(release, key, states))
         own = json.loads(stored[key].read) if key in stored else {}
         if not own.keys().isdisjoint(labels) or any(below in found for below in _below(release, key, states)):
             found.append(key)
@@ -260,6 +356,14 @@ def hash_regions(session: Session, release: TopDownRelease, tree: Tree) -> list[
     return [region.digest for region in read_regions(session, release, tree, Scope(release.levels[0]))]
 
 
+def _hash_regions(session: Session, release: TopDownRelease, tree: Tree, state: str) -> list[str]:
+    """`hash_regions`; if it is of one state, with an empty digest of the others."""
+    if not state:
+        return hash_regions(session, release, tree)
+    (own,) = read_regions(session, release, tree, Scope(release.finest, state))
+    return ["", *(own.digest if each == state else "" for each in read_states(session, release))]
+
+
 class _Making:
     """What is stored in one transaction, each from the information below, which is in memory if it is made here too."""
 
@@ -273,7 +377,9 @@ class _Making:
         states: Sequence[str],
         known: StateLimits,
         sums: SumsAccount | None,
+        state: str,
     ) -> None:
+        self._state = state
         self._warehouse, self._folder, self._release, self._draw_id = warehouse, folder, release, draw_id
         self._tree, self._states, self._known, self._sums = tree, states, known, sums
         self.made, self._results = dict[Key, Account](), dict[Key, _Results]()
@@ -323,14 +429,15 @@ class _Making:
             return
         with self._warehouse.session(writes=Zone.PUBLIC, folder=self._folder) as session, session.transaction():
             require_draw(session, release, self._draw_id, Scope(next(iter(self.made))[0]))
-            accounts = _read_stored(session, custody, release) | self.made
+            table = _accounts_table(release, self._state)
+            accounts = _read_stored(session, custody, release, table) | self.made
             for key, results in self._results.items():
                 store_parts(session, information_table(release, *key), results.paths)
-            keys = _list_keys(release, self._states)
+            keys = _list_own(release, self._states, self._state)
             rows = [{"level": each[0], "state": each[1], **vars(own)} for each, own in accounts.items() if each in keys]
             source = session.register("made", pa.Table.from_pylist(rows, schema=_ACCOUNTS))
-            session.create(_accounts_table(release), "warehouse/all", source=source)
-            seal_stage(session, custody, release.schema, INFORMATION, [_accounts_table(release)])
+            session.create(table, "warehouse/all", source=source)
+            seal_stage(session, custody, release.schema, table.name, [table])
 
 
 def _divide(release: TopDownRelease, tree: Tree, keys: Iterable[Key]) -> Iterator[list[Key]]:
@@ -392,27 +499,29 @@ def _made_of(release: TopDownRelease, draw_id: str, key: Key, region: str, below
     return hash_facts([VERSION, release.design.as_record(), draw_id, key, region, of_below])
 
 
-def _accounts_table(release: TopDownRelease) -> Table:
-    return release.public(INFORMATION)
+def _accounts_table(release: TopDownRelease, state: str) -> Table:
+    """The table of accounts that a run stores: of one state, or of all that are not apart."""
+    return release.public(release.of_state(INFORMATION, state) if state else INFORMATION)
 
 
-def _read_stored(session: Session, custody: Custody, release: TopDownRelease) -> dict[Key, Account]:
-    """The stored accounts; none if they were altered."""
-    table = _accounts_table(release)
+def _find_table(release: TopDownRelease, key: Key, states: Sequence[str]) -> Table:
+    """The table with the account of a key."""
+    _, number = key
+    return _accounts_table(release, "" if number is None or not release.informs_by_state else states[number])
+
+
+def _read_stored(session: Session, custody: Custody, release: TopDownRelease, table: Table) -> dict[Key, Account]:
+    """The stored accounts of a table; none if they were altered."""
 
     def read() -> dict[Key, Account]:
         if list(session.columns(table)) != _ACCOUNTS.names or not is_sealed(
-            session, custody, release.schema, INFORMATION, [table]
+            session, custody, release.schema, table.name, [table]
         ):
             return {}
         rows = session.rows("warehouse/all", source=table)
         return {(level, state): Account(*account) for level, state, *account in rows}
 
     return session.compute_once(("accounts", table), read)
-
-
-def _is_surplus(name: str, due: set[str]) -> bool:
-    return name.startswith(f"{INFORMATION}_") and name.removesuffix("_seal") not in due
 
 
 class _Results:

@@ -27,7 +27,7 @@ from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.intervals import build_intervals
 from assets.topdown.invariants import build_invariants, require_feasible
 from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
-from assets.topdown.partitions import state_partitions
+from assets.topdown.partitions import keep_keys, state_partitions
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
 from assets.topdown.published import list_microdata, published_tables
 from assets.topdown.records import build_microdata
@@ -35,6 +35,7 @@ from assets.topdown.release import (
     ESTIMATES,
     HISTOGRAMS,
     INFORMATION,
+    INFORMATION_OF_STATES,
     INTERVALS,
     INVARIANTS,
     MICRODATA,
@@ -49,7 +50,7 @@ from assets.topdown.release import (
     TopDownRelease,
 )
 from assets.topdown.replicates import TopDownReplication, build_replicates
-from assets.topdown.spine import build_spine, count_places
+from assets.topdown.spine import build_spine, count_places, read_states
 from assets.topdown.statement import LEANING, name_leaning, state_gain, topdown_statement
 from assets.topdown.sums import store_sums
 from assets.topdown.tables import build_redistricting
@@ -98,6 +99,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     def stages(self) -> Sequence[str]:
         levels = [self.release.estimates(level) for level in self.release.levels]
         levels = [INFORMATION, *levels, OCCUPANCY] if self.release.design.full else levels
+        levels = [INFORMATION_OF_STATES, *levels] if self.release.informs_by_state else levels
         levels += [ESTIMATES] if self.release.in_parts else []
         levels += [RECORDS] if self.release.partitioned else []
         errors = [INTERVALS] if self.release.design.full else []
@@ -107,6 +109,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     @property
     def partitions(self) -> Partitions | None:
         return state_partitions(self.release) if self.release.partitioned else None
+
+    def keep_partitions(self, instance: dg.DagsterInstance, session: Session) -> None:
+        if self.partitions and self.partitions.keys_from == MEASUREMENTS:
+            keep_keys(instance, self.release, read_states(session, self.release))
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

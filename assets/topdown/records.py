@@ -20,7 +20,8 @@ from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
-from assets.topdown.estimation import Estimation, list_some, read_account
+from assets.topdown.estimation import Estimation, read_account
+from assets.topdown.information import list_some
 from assets.topdown.partitions import state_partitions
 from assets.topdown.reading import Scope, hash_facts
 from assets.topdown.release import MICRODATA, RECORDS, SPINE, TABLES, TEXTS, TopDownRelease

@@ -13,10 +13,12 @@ from assets.release.release import Release
 from assets.topdown.declaration import (
     FEWEST_REPLICATES,
     MOST_REPLICATES,
+    OF_INFORMATION,
     Code,
     Product,
     TopDownDeclaration,
     TreeDeclaration,
+    list_rounds,
 )
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, STATE, STATISTICS, TopDownDesign, level_of_states
@@ -41,6 +43,9 @@ TABLES = tuple(REDISTRICTING)
 INFORMATION, OCCUPANCY = "information", "occupancy"
 """Of a release with full estimation: the stage before the levels, with what is measured at and below every place, and
 the stage after them, which estimates units."""
+
+INFORMATION_OF_STATES = f"{INFORMATION}_of_states"
+"""With partitions, the stage before `information` that makes it below the states, for each state."""
 
 INTERVALS = "intervals"
 """Of a release with full estimation: the stage of the intervals around linear estimates."""
@@ -149,6 +154,11 @@ class TreeRelease(Release):
         """Whether places below the states are estimated state by state, each state in a run of its own."""
         return self.declaration.partitions is not None
 
+    @property
+    def rounds(self) -> Sequence[str]:
+        """The names of the rounds in which each state has a run of its own, in order; none without partitions."""
+        return list_rounds(self.levels) if self.partitioned else []
+
     def estimates(self, level: str, state: str = "", histogram: str = "level") -> str:
         """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of
         one histogram."""
@@ -222,6 +232,15 @@ class TopDownRelease(TreeRelease):
     @property
     def stages_by_state(self) -> Sequence[str]:
         return [*super().stages_by_state, RECORDS]
+
+    @property
+    def rounds(self) -> Sequence[str]:
+        return list_rounds(self.levels, full=self.design.full) if self.partitioned else []
+
+    @property
+    def informs_by_state(self) -> bool:
+        """Whether the information below the states is made state by state, each state in a run of its own."""
+        return OF_INFORMATION in self.rounds
 
     @property
     def recorded_by_state(self) -> Sequence[str]:

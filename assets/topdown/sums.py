@@ -172,10 +172,10 @@ def drop_sums(session: Session, release: TopDownRelease) -> None:
 
 
 def read_sums_account(
-    session: Session, custody: Custody, release: TopDownRelease, draw_id: str, regions: Sequence[str]
+    session: Session, custody: Custody, release: TopDownRelease, draw_id: str, regions: Mapping[str, str]
 ) -> SumsAccount | None:
     """What the stored sums are; None unless they are of this draw, by the current rule, and of the states with these
-    digests, as far as the account says."""
+    digests by code, as far as the account says."""
     table, of_table = sums_tables(release)
     if (
         session.columns(table) != _STORED
@@ -187,8 +187,7 @@ def read_sums_account(
     if fields.get("rule") != RULE:
         return None
     account = SumsAccount(**fields)
-    due = dict(zip(read_states(session, release), regions, strict=True))
-    return account if account.draw_id == draw_id and account.regions == due else None
+    return account if account.draw_id == draw_id and regions.items() <= account.regions.items() else None
 
 
 def read_sums(

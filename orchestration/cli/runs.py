@@ -21,7 +21,7 @@ from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, P
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
 from orchestration.cli.releases import list_declared_names
 from orchestration.environment import deployment_folders, deployment_resources, is_cluster
-from orchestration.launch import PUBLICATION_OF, STATES, RunOutcome, Step, open_instance, queue_job, run_job
+from orchestration.launch import STATES, RunOutcome, Step, list_jobs, open_instance, queue_job, run_job
 from resources.chain import NOT_CHARGED, RESERVE
 from resources.ledger import Ledger
 
@@ -223,17 +223,18 @@ def _run_jobs(
     steps, first = _run_job(home, release, config=config, quiet=quiet)
     outcome = first
     published = any(path[-1] == PUBLICATION for path in _list_planned(steps))
-    if not outcome.success or published or not any(component.partitioned for component in load()):
+    if not outcome.success or published:
         return steps, outcome, first
-    with open_instance() as instance:
-        states = sorted(instance.get_dynamic_partitions(f"{release.replace('/', '__')}__{STATES}"))
-    queued = {state: queue_job(release, home, job=STATES, partition=state) for state in states if is_cluster()}
-    for job, partition in [*((STATES, state) for state in states), (PUBLICATION_OF, "")]:
-        if not outcome.success:
-            break
-        name = queued.get(partition, "")
-        further, outcome = _run_job(home, release, job=job, partition=partition, quiet=quiet, queued=name)
-        steps += further
+    for of_state, after in [jobs for component in load() for jobs in list_jobs(component.rounds)]:
+        with open_instance() as instance:
+            states = sorted(instance.get_dynamic_partitions(f"{release.replace('/', '__')}__{STATES}"))
+        queued = {state: queue_job(release, home, job=of_state, partition=state) for state in states if is_cluster()}
+        for job, partition in [*((of_state, state) for state in states), (after, "")]:
+            name = queued.get(partition, "")
+            further, outcome = _run_job(home, release, job=job, partition=partition, quiet=quiet, queued=name)
+            steps += further
+            if not outcome.success:
+                return steps, outcome, first
     return steps, outcome, first
 
 

@@ -31,8 +31,9 @@ class DHC(ReleaseComponent):
         return [replace(self, redistricting=known.get(named, self.redistricting))]
 
     @property
-    def partitioned(self) -> bool:
-        return self.declaration.partitions is not None
+    def rounds(self) -> Sequence[str]:
+        rounds: Sequence[str] = self.declaration.rounds
+        return rounds
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
         if self.redistricting is None:

@@ -86,9 +86,9 @@ class ReleaseComponent(DeclaresReleases):
         return bool(self.declaration.charges)
 
     @property
-    def partitioned(self) -> bool:
-        """Whether some of its stages are made in partitions, each in a run of its own."""
-        return False
+    def rounds(self) -> Sequence[str]:
+        """The names of the rounds of runs in which stages are made in partitions, in order; none by default."""
+        return ()
 
     @property
     def type_name(self) -> str:
@@ -115,7 +115,7 @@ class ReleaseComponent(DeclaresReleases):
 
     @property
     def publishing_job(self) -> str:
-        return f"{PUBLICATION_OF}__{self.job}" if self.partitioned else self.job
+        return f"{PUBLICATION_OF}__{self.job}" if self.rounds else self.job
 
     def key(self, stage: str) -> dg.AssetKey:
         return dg.AssetKey([self.declaration.dataset, self.declaration.name, stage])

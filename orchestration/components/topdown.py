@@ -29,8 +29,9 @@ class TopDown(ReleaseComponent):
         return replace(super().release(dataset, published), scheduler=dask_scheduler())
 
     @property
-    def partitioned(self) -> bool:
-        return self.declaration.partitions is not None
+    def rounds(self) -> Sequence[str]:
+        rounds: Sequence[str] = self.declaration.rounds
+        return rounds
 
     @staticmethod
     def add_up_places(files: "PublishedTables", places: Path, tables: Sequence[str]) -> "pa.Table":

@@ -41,7 +41,7 @@ from assets.retabulation.asset import certify as certify_counts
 from assets.topdown.reestimation.asset import certify as certify_estimates
 from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.least_squares import Solution, solve
-from orchestration.launch import PUBLICATION_OF, STATES
+from orchestration.launch import list_jobs
 from resources import chain, processes
 from resources.instances import close_waiting
 from tests.contract.kinds import KINDS, Build, before_draw, to_publication, village
@@ -440,12 +440,17 @@ def run_job(here: Deployment[Any], tags: Mapping[str, str] | None = None, *, rai
     if not partitions:
         run(schema, keys)
         return results
-    by_part = [here.key(stage) for stage in partitions.stages]
-    after = [key for key in keys[keys.index(by_part[-1]) :] if key not in by_part]
-    run(schema, [key for key in keys if key not in {*by_part, *after}])
-    for partition in sorted(here.instance.get_dynamic_partitions(partitions.name)):
-        run(f"{STATES}__{schema}", by_part, partition)
-    run(f"{PUBLICATION_OF}__{schema}", after)
+    job = schema
+    for each, (of_partition, after) in zip(
+        partitions.rounds, list_jobs([each.name for each in partitions.rounds]), strict=True
+    ):
+        by_part = [here.key(stage) for stage in each.stages]
+        first = keys.index(by_part[0])
+        run(job, keys[:first])
+        for partition in sorted(here.instance.get_dynamic_partitions(partitions.name)):
+            run(f"{of_partition}__{schema}", by_part, partition)
+        keys, job = [key for key in keys[first:] if key not in by_part], f"{after}__{schema}"
+    run(job, keys)
     return results
 
 

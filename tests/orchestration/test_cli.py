@@ -129,7 +129,7 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
     component = SimpleNamespace(
         named="town/stirred",
         charges=charges,
-        partitioned=False,
+        rounds=(),
         key=lambda stage: dg.AssetKey(["town", "stirred", stage]),
     )
     stages = ("charge",) if charges else ("swapped", "publication")
@@ -150,10 +150,12 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
 
 
 @pytest.mark.parametrize("deployment", ["files", "cluster"])
+@pytest.mark.parametrize("rounds", [["states"], ["information", "states"]])
 def test_in_a_cluster_all_states_are_in_the_queue_at_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deployment: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deployment: str, rounds: list[str]
 ) -> None:
-    """Told apart from: states that are queued one after the other, which as many machines as one make."""
+    """Told apart from: states that are queued one after the other, which as many machines as one make; and a second
+    round that is queued with the first. The last run but one fails, or the one before that."""
     monkeypatch.setenv("STIRRED_DEPLOYMENT", deployment)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     done = list[str]()
@@ -171,10 +173,11 @@ def test_in_a_cluster_all_states_are_in_the_queue_at_once(
     monkeypatch.setattr(dg.DagsterInstance, "get_dynamic_partitions", lambda *_: ["B", "A"])
     instance = dg.DagsterInstance.ephemeral()
     monkeypatch.setattr(runs, "open_instance", lambda: nullcontext(instance))
-    component: Any = SimpleNamespace(partitioned=True)
+    component: Any = SimpleNamespace(rounds=rounds)
     *_, last, first = runs._run_jobs(tmp_path, "town/r", {}, lambda: [component], quiet=True)
     assert (first.success, last.success) == (True, False)
-    states, rest = ["states__town__r A", "states__town__r B"], ["publication__town__r", "followed"]
+    name, after = (rounds[0], "publication" if rounds == ["states"] else "before_states")
+    states, rest = [f"{name}__town__r A", f"{name}__town__r B"], [f"{after}__town__r", "followed"]
     assert done[:2] == ["town__r", "followed"] or deployment == "files"
     if deployment == "cluster":
         assert done[2:] == [*states, "followed", "followed", *rest]

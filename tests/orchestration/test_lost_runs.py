@@ -371,7 +371,7 @@ def test_withdrawals_and_audits_wait_for_the_runs_that_write(
                 ended.add(left[0].run_id)
                 waited.append(left[0].job_name)
                 if waited == ["village__counts"]:
-                    runs.append(begin(states))
+                    runs.append(begin(states, **{launch.PARTITION: "02"}))
             assert len(slept) < 9
 
         monkeypatch.setattr(time, "sleep", end_one)
@@ -380,7 +380,7 @@ def test_withdrawals_and_audits_wait_for_the_runs_that_write(
 
     runs = [
         begin("village__counts", **{WRITES: "village"}),
-        begin(states := "states__village__redistricting"),
+        begin(states := "states__village__redistricting", **{launch.PARTITION: "01"}),
         begin("town__counts", **{WRITES: "town"}),
         begin("withdraw", **{WRITES: "withdrawals"}),
         begin("withdraw", **{WRITES: "withdrawals"}),

@@ -269,7 +269,7 @@ def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) 
         table, _ = scope.tables(release)
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-                keep_keys(context, release, keep_states(session, release))
+                keep_keys(context.instance, release, keep_states(session, release))
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)
             schema = table_schema(session.columns(table), ESTIMATE_COLUMNS)

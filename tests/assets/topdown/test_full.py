@@ -1,6 +1,7 @@
 """Full estimation from stored measurements: information up the tree, persons down it, then units that agree."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -79,8 +80,20 @@ def measured(folder: Path, release: TopDownRelease, country: Country) -> Warehou
 
 
 def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> None:
-    make_information(warehouse, custody_of(warehouse), release, quiet)
+    inform(warehouse, release)
     estimate_informed(warehouse, release)
+
+
+def inform(
+    warehouse: Warehouse, release: TopDownRelease, report: Callable[[str], None] = lambda line: None
+) -> list[Account]:
+    """Make all information; with partitions, the last state first."""
+    accounts = list[Account]()
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        states = read_states(session, release) if release.informs_by_state else []
+    for state in [*reversed(states), ""]:
+        accounts += make_information(warehouse, custody_of(warehouse), release, report, state).values()
+    return accounts
 
 
 def estimate_informed(warehouse: Warehouse, release: TopDownRelease) -> None:
@@ -228,12 +241,7 @@ def test_states_and_processes_make_no_difference(full: Full, tmp_path: Path, mon
     contents = []
     for each in (full, replace(full, release=release, warehouse=warehouse)):
         assert each.problems() == ()
-        contents.append(
-            [
-                account.content
-                for account in make_information(each.warehouse, custody_of(warehouse), release, quiet).values()
-            ]
-        )
+        contents.append(sorted(account.content for account in inform(each.warehouse, each.release)))
     assert contents[0] == contents[1]
 
 
@@ -260,31 +268,58 @@ def alter(full: Full, number: int, more: int) -> None:
 
 
 @pytest.mark.deep
-def test_an_answer_of_a_block_that_was_altered_is_noticed_above_it(full: Full, tmp_path: Path) -> None:
+@pytest.mark.parametrize("partitions", [None, "state"])
+def test_an_answer_of_a_block_that_was_altered_is_noticed_above_it(
+    full: Full, tmp_path: Path, partitions: str | None
+) -> None:
     """While `information` read it alone. Wrong programs: the answers that information was made from are not compared
     with those that the blocks were estimated from; the blocks alone are refused, which were made of the right ones, and
     not what was made of the altered one; or what is refused is kept when it is made again, as it is of the same draw.
     """
-    warehouse = measured(tmp_path, full.release, full.country)
-    other, remade = replace(full, warehouse=warehouse), list[str]()
+    release = redeclared(full.release, partitions=partitions)
+    warehouse = measured(tmp_path, release, full.country)
+    other, remade = replace(full, release=release, warehouse=warehouse), list[str]()
     alter(other, 0, 40)
-    make_information(warehouse, custody_of(warehouse), full.release, quiet)
+    inform(warehouse, release)
     alter(other, 0, -40)
-    estimate_informed(warehouse, full.release)
+    estimate_informed(warehouse, release)
     refused = [f"information of {places}" for places in ("County in S000", "State", "Nation")]
-    levels = [f"{histogram} of {level}" for histogram in ("persons", "units") for level in full.release.levels]
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        levels = [str(scope) for scope in list_scopes(release, read_states(session, release))]
     assert other.problems() == (*refused, *levels)
     assert not np.array_equal(
-        estimated(warehouse, full.release, "County")["persons"],
+        estimated(warehouse, release, "County")["persons"],
         estimated(full.warehouse, full.release, "County")["persons"],
     )
-    make_information(warehouse, custody_of(warehouse), full.release, remade.append)
+    inform(warehouse, release, remade.append)
     assert [places for places, _ in (each.split(": ") for each in remade)] == refused
-    estimate_informed(warehouse, full.release)
+    estimate_informed(warehouse, release)
     assert other.problems() == ()
     for level, own in found(full.warehouse, full.release).items():
-        for histogram, counts in estimated(warehouse, full.release, level).items():
+        for histogram, counts in estimated(warehouse, release, level).items():
             assert np.array_equal(counts, own[histogram]), (level, histogram)
+
+
+def test_information_above_states_needs_that_of_every_state_and_this_draw(full: Full, tmp_path: Path) -> None:
+    """Wrong programs: information of the states that are there, of an earlier draw, or of altered accounts."""
+    release = redeclared(full.release, partitions="state")
+    warehouse = measured(tmp_path, release, full.country)
+    custody = custody_of(warehouse)
+    make_information(warehouse, custody, release, quiet, "S000")
+    with pytest.raises(StaleInputError, match=r"below 1 states is missing, or not that .* \(S001\); materialize"):
+        make_information(warehouse, custody, release, quiet)
+    made = inform(warehouse, release)
+    assert [account.places for account in inform(warehouse, release)] == [account.places for account in made]
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        account = release.public("information__S000")
+        session.run(SQL("test/alter", "UPDATE {{ account }} SET places = places + 1"), account=account)
+    with pytest.raises(StaleInputError, match=r"\(S000\)"):
+        make_information(warehouse, custody, release, quiet)
+    make_information(warehouse, custody, release, quiet, "S000")
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        write_measurements(session, release, full.country, seed=1, draw="two")
+    with pytest.raises(StaleInputError, match=r"below 2 states .* \(S000, S001\)"):
+        make_information(warehouse, custody, release, quiet)
 
 
 def test_intervals_are_not_made_from_altered_answers(copied: Full) -> None:
@@ -370,11 +405,14 @@ def test_information_is_made_of_the_sums_of_the_draw_or_else_of_the_answers(
     add_up(copied)
     with copied.warehouse.session(reads=[Zone.PUBLIC]) as session:
         regions = hash_regions(session, copied.release, read_tree(session, copied.release))[1:]
-        custody = custody_of(copied.warehouse)
-        assert read_sums_account(session, custody, copied.release, "one", regions)
-        assert not read_sums_account(session, custody, copied.release, "one", regions[::-1])
+        custody, states = custody_of(copied.warehouse), read_states(session, copied.release)
+        for of_states in (states, states[:1]):
+            due = dict(zip(of_states, regions, strict=False))
+            assert read_sums_account(session, custody, copied.release, "one", due)
+            exchanged = dict(zip(of_states, regions[::-1], strict=False))
+            assert not read_sums_account(session, custody, copied.release, "one", exchanged)
         monkeypatch.setattr(sums, "RULE", sums.RULE + 1)
-        assert not read_sums_account(session, custody, copied.release, "one", regions), "made by an earlier rule"
+        assert not read_sums_account(session, custody, copied.release, "one", due), "made by an earlier rule"
 
 
 def test_sums_beyond_32_bits_are_not_kept() -> None:

@@ -19,7 +19,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets.release.method import Partitions
+from assets.release.method import Partitions, Round
 from orchestration import automation
 from orchestration.launch import BY_COMMAND
 from tests.assets.topdown.test_partitions import FIRST, LAST, QUIET, STATES, data_files, execute
@@ -37,6 +37,7 @@ root = Path({root!r})
 defs = deploy(root, topdown_dataset(root), TopDown(topdown_declaration(partitions="state"))).definitions
 """
 LOCAL = ROOT / "dagster.yaml"
+OF_LEVELS = Round("states", "level_state", ["level_county", "level_block"])
 
 
 def eventually(found: Callable[[], T], seconds: float = 900) -> T:
@@ -49,14 +50,21 @@ def eventually(found: Callable[[], T], seconds: float = 900) -> T:
 
 
 def begin(
-    instance: dg.DagsterInstance, draw: str, *, job: str = FIRST, fails: bool = False, skips: bool = False, **tags: str
+    instance: dg.DagsterInstance,
+    draw: str,
+    *,
+    job: str = FIRST,
+    stage: str = "level_state",
+    fails: bool = False,
+    skips: bool = False,
+    **tags: str,
 ) -> str:
-    """A run of the first job, as far as the sensor looks at it. One launched again may skip what was done."""
+    """A run of a job before a round, as far as the sensor looks at it. One launched again may skip what was done."""
 
-    @dg.op(name="level_state")
+    @dg.op(name=stage)
     def op(context: dg.OpExecutionContext) -> None:
         if not skips:
-            context.log_event(dg.AssetMaterialization(key_of("level_state"), metadata={"draw": draw}))
+            context.log_event(dg.AssetMaterialization(key_of(stage), metadata={"draw": draw}))
         if fails:
             raise dg.Failure("a check did not pass")
 
@@ -72,7 +80,7 @@ def test_what_follows_a_run_waits_for_every_state_of_its_draw() -> None:
     """A program that counts states of another draw, or of before the run, or goes on after a failure, is noticed."""
     instance = dg.DagsterInstance.ephemeral()
     release: Any = SimpleNamespace(schema="town__redistricting", key=key_of)
-    partitions = Partitions("town__redistricting__states", "level_state", ["level_county", "level_block"])
+    partitions = Partitions("town__redistricting__states", [OF_LEVELS])
 
     def launched() -> list[tuple[str | None, str | None, str | None]]:
         answer = automation._launch_next(instance, release, partitions)
@@ -100,11 +108,49 @@ def test_what_follows_a_run_waits_for_every_state_of_its_draw() -> None:
     assert launched() == [(STATES, "01", f"{second}/01"), (STATES, "02", f"{second}/02")]
 
 
+def test_each_round_follows_the_one_before_it() -> None:
+    """Told apart from: a program that begins the second round with the first, after a run of other stages, or after the
+    last draw's; and one that launches twice what is between them."""
+    instance = dg.DagsterInstance.ephemeral()
+    release: Any = SimpleNamespace(schema="town__redistricting", key=key_of)
+    first = Round("information", "noisy_measurements", ["information_of_states"])
+    partitions = Partitions("town__redistricting__states", [first, OF_LEVELS])
+    instance.add_dynamic_partitions(partitions.name, ["01", "02"])
+    information, between = "information__town__redistricting", "before_states__town__redistricting"
+
+    def launched() -> list[tuple[str | None, str | None, str | None]]:
+        answer = automation._launch_next(instance, release, partitions)
+        return [(each.job_name, each.partition_key, each.run_key) for each in getattr(answer, "run_requests", [])]
+
+    def made(state: str, stage: str, draw: str = "one") -> None:
+        event = dg.AssetMaterialization(key_of(stage), partition=state, metadata={"draw": draw})
+        instance.report_runless_asset_event(event)
+
+    begin(instance, "none", job=between)
+    assert launched() == []
+    run = begin(instance, "one", stage="noisy_measurements")
+    assert launched() == [(information, "01", f"{run}/01"), (information, "02", f"{run}/02")]
+    made("01", "information_of_states")
+    made("02", "information_of_states", "another")
+    assert launched() == [(information, "02", f"{run}/02")]
+    made("02", "information_of_states")
+    assert launched() == [(between, None, f"{run}/before_states")]
+    begin(instance, "one", job="by_hand")
+    assert launched() == []
+    second = begin(instance, "one", job=between)
+    assert launched() == [(STATES, "01", f"{second}/01"), (STATES, "02", f"{second}/02")]
+    for state in ("01", "02"):
+        made(state, "level_block")
+    assert launched() == [(LAST, None, f"{second}/publication")]
+    begin(instance, "two", stage="noisy_measurements")
+    assert [job for job, *_ in launched()] == [information] * 2
+
+
 def test_what_follows_a_lost_run_follows_the_run_that_finished_it() -> None:
     """The run that made the level of the states was lost after that, and is launched again, which skips the level."""
     instance = dg.DagsterInstance.ephemeral()
     release: Any = SimpleNamespace(schema="town__redistricting", key=key_of)
-    partitions = Partitions("town__redistricting__states", "level_state", ["level_county", "level_block"])
+    partitions = Partitions("town__redistricting__states", [OF_LEVELS])
 
     def launched() -> list[str | None]:
         answer = automation._launch_next(instance, release, partitions)

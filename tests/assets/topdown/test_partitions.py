@@ -405,6 +405,13 @@ def test_full_estimation_by_state_is_that_of_one_run_and_passes_every_check(tmp_
     execute(plain, FIRST)
     execute(parted, FIRST)
     first, other = states_of(parted)
+    information, between = "information__town__redistricting", "before_states__town__redistricting"
+    assert [job for job, *_ in follow(parted, parted.instance)] == [information] * 2
+    for state in (other, first):
+        execute(parted, information, state=state)
+    assert [job for job, *_ in follow(parted, parted.instance)] == [between]
+    execute(parted, between)
+    assert [job for job, *_ in follow(parted, parted.instance)] == [STATES] * 2
     with parted.opened() as connection:
         # Of the time when the release's levels were estimated by themselves, and units state by state.
         connection.execute(f'CREATE TABLE "h1__{first}" AS FROM spine')
@@ -412,6 +419,7 @@ def test_full_estimation_by_state_is_that_of_one_run_and_passes_every_check(tmp_
     execute(parted, STATES, state=first)
     execute(parted, LAST)
     require_same(plain, parted)
+    assert [entry.kind for entry in parted.ledger] == ["reserve", "settle"]
     assert "p1_intervals.csv" in data_files(parted)
     with parted.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert f"h1__{first}" not in session.tables(Zone.PUBLIC, parted.release.schema)
