@@ -154,7 +154,8 @@ def _launch_next(
         if not (run.is_success or _succeeded_later(instance, run)):
             return dg.SkipReason("the last run has not succeeded")
         since, job, run_key = begun[0].storage_id, f"{after}__{release.schema}", f"{run.run_id}/{after}"
-        if missing := sorted(keys - _list_made(instance, release.key(each.stages[-1]), begun[0])):
+        made_of = [_list_made(instance, release.key(stage), begun[0]) for stage in each.stages]
+        if missing := sorted(keys - set.intersection(*made_of)):
             name = f"{of_partition}__{release.schema}"
             requests = [dg.RunRequest(f"{run.run_id}/{key}", job_name=name, partition_key=key) for key in missing]
             return dg.SensorResult(run_requests=requests)

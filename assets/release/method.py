@@ -48,8 +48,8 @@ PLAN, PREFLIGHT, CHARGE, PUBLICATION = "plan", "preflight", "charge", "publicati
 """The names of the stages that every release has."""
 
 DRAW = "draw"
-"""The metadata of the stage that a round of partitions follows, and of each partition of the round's last stage, that
-shows which draw they are made from."""
+"""The metadata of the stage that a round of partitions follows, and of each partition of the round's stages, that shows
+which draw they are made from."""
 
 Fact = tuple[str | int | float, str]
 """A value that the charge's row shows, and the description of its column."""
@@ -62,8 +62,8 @@ O = TypeVar("O")  # noqa: E741 - the draw's output
 
 @dataclass(frozen=True)
 class Round:
-    """Stages that each partition has in one run, by the job `<name>__<dataset>__<release>`, each after those before it.
-    All of them are after the stage that the round follows, which has no partitions."""
+    """Stages that each partition has in one run, by the job `<name>__<dataset>__<release>`. They are launched after the
+    stage that the round follows, which has no partitions."""
 
     name: str
     follows: str

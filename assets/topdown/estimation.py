@@ -53,7 +53,7 @@ from assets.topdown.reading import (
     read_regions,
     require_draw,
 )
-from assets.topdown.release import INFORMATION, OCCUPANCY, RECORDS, TABLES, TopDownRelease
+from assets.topdown.release import INFORMATION, INTERVALS, OCCUPANCY, RECORDS, TABLES, TopDownRelease
 from assets.topdown.spine import read_states, read_tree
 from assets.topdown.workers import Outcome, estimate_task, perform, spread_task
 from mechanisms.topdown.decomposition import Floats
@@ -358,7 +358,8 @@ def keep_states(session: Session, release: TopDownRelease) -> list[str]:
     if surplus:
         # A view may be over tables that are dropped.
         stored = session.tables(Zone.PUBLIC, release.schema)
-        for view in (*map(release.estimates, release.levels), *SCHEMAS):
+        intervals = [f"{name.lower()}_{INTERVALS}" for name in TABLES]
+        for view in (*map(release.estimates, release.levels), *SCHEMAS, *intervals):
             if stored.get(view):
                 session.drop(release.public(view))
     for name in surplus:
@@ -370,12 +371,16 @@ def find_tables_of_other_states(session: Session, release: TopDownRelease, state
     """The names of the stored tables of estimates, records, accounts and seals, and of tables made of records, that are
     in none of the parts of the release."""
     whole = {*SCHEMAS, *map(str.lower, TABLES)}
-    due = {scope.tables(release)[0].name for scope in list_scopes(release, states)} | whole
+    intervals = [f"{name.lower()}_{INTERVALS}" for name in TABLES]
+    due = {scope.tables(release)[0].name for scope in list_scopes(release, states)} | {*whole, *intervals, INTERVALS}
     if release.partitioned:
         due |= {release.of_state(name, state) for name in (*release.made_by_state, RECORDS) for state in states}
+    if release.has_intervals_by_state:
+        due |= {*release.list_interval_parts(states)}
     of_levels = [release.estimates(level) for level in release.levels]
     of_parts = [*SCHEMAS, *([] if release.design.full else [INFORMATION])]
     apart = [release.estimates(level, "", name) for level in release.levels for name in of_parts]
+    apart += [*intervals, INTERVALS, *release.list_interval_parts([])]
     apart += [*whole, RECORDS, *([] if release.design.full else [INFORMATION])]
     stored = session.tables(Zone.PUBLIC, release.schema)
     return [

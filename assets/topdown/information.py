@@ -173,7 +173,7 @@ def make_information(
                 read_tree(session, release),
                 read_states(session, release),
             )
-            regions = _hash_regions(session, release, tree, state)
+            regions = hash_regions(session, release, tree, state)
             keys = _list_own(release, states, state)
             made = {} if state else _take_below(session, custody, release, draw_id, states, regions)
             found = _read_known(session, custody, release, draw_id, states, [*made, *keys])
@@ -351,15 +351,11 @@ def to_scope(key: Key, states: Sequence[str]) -> Scope:
     return Scope(level, "" if number is None else states[number], INFORMATION)
 
 
-def hash_regions(session: Session, release: TopDownRelease, tree: Tree) -> list[str]:
-    """The digests of what limits follow from: above the states, and of each state."""
-    return [region.digest for region in read_regions(session, release, tree, Scope(release.levels[0]))]
-
-
-def _hash_regions(session: Session, release: TopDownRelease, tree: Tree, state: str) -> list[str]:
-    """`hash_regions`; if it is of one state, with an empty digest of the others."""
+def hash_regions(session: Session, release: TopDownRelease, tree: Tree, state: str = "") -> list[str]:
+    """The digests of what limits follow from: above the states, and of each state. Of a single one, all others are
+    empty."""
     if not state:
-        return hash_regions(session, release, tree)
+        return [region.digest for region in read_regions(session, release, tree, Scope(release.levels[0]))]
     (own,) = read_regions(session, release, tree, Scope(release.finest, state))
     return ["", *(own.digest if each == state else "" for each in read_states(session, release))]
 
@@ -524,6 +520,16 @@ def _read_stored(session: Session, custody: Custody, release: TopDownRelease, ta
     return session.compute_once(("accounts", table), read)
 
 
+def to_rows(histogram: str, first: int, information: Information) -> pa.Table:
+    """The rows of the table, of places from the number `first`."""
+    places = len(information.present)
+    columns: list[Any] = [pa.repeat(histogram, places), np.arange(first, first + places)]
+    for counts, values in flatten(information):
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        columns.append(pa.ListArray.from_arrays(offsets, pa.array(values)))
+    return pa.table(columns, schema=_ROWS)
+
+
 class _Results:
     """The results of tasks, written to a file for each histogram as they come, in order of places."""
 
@@ -540,12 +546,8 @@ class _Results:
             digest.add(own)
             if histogram in self._kept:
                 self._kept[histogram].append(own)
+            writer.write_table(to_rows(histogram, outcome.first, own))
             places = len(own.present)
-            columns: list[Any] = [pa.repeat(histogram, places), np.arange(outcome.first, outcome.first + places)]
-            for counts, values in flatten(own):
-                offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-                columns.append(pa.ListArray.from_arrays(offsets, pa.array(values)))
-            writer.write_table(pa.table(columns, schema=_ROWS))
         self.places += places
         self.seconds += outcome.seconds
 

@@ -5,6 +5,9 @@ estimate and a 90% interval, which follow from the measurements without replicat
 level above, state by state below the states, and not kept. The tables have a row for each place, with the numbers of
 all cells in lists, which are columns once they are published. They are hashed as they are written, and sealed with what
 they were made of. Only public tables are read, so nothing is charged.
+
+With partitions, each state has a run of its own for the rows below it (`intervals_of_states`). It begins with the
+linear estimate of the state, which the stage `linear_estimates` keeps. `intervals` makes the rows above, and a view.
 """
 
 import json
@@ -19,20 +22,32 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.conventions import StageKind, preview
+from assets.conventions import PARTITIONS_POOL, StageKind, preview
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import StaleInputError
+from assets.release.method import DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
-from assets.topdown.information import Accounts, hash_regions, list_parts, read_accounts
+from assets.topdown.information import Accounts, hash_regions, list_parts, list_some, read_accounts, to_rows
+from assets.topdown.partitions import state_partitions
 from assets.topdown.reading import (
+    InformationDigest,
     Reading,
     Scope,
     StateLimits,
     hash_facts,
     read_draw_id,
+    read_information,
 )
-from assets.topdown.release import INFORMATION, INTERVALS, TEXTS, TopDownRelease
+from assets.topdown.release import (
+    ABOVE,
+    INFORMATION,
+    INTERVALS,
+    INTERVALS_OF_STATES,
+    LINEAR,
+    TEXTS,
+    TopDownRelease,
+)
 from assets.topdown.spine import read_codes, read_states, read_tree
 from assets.topdown.tables import redistricting_tables
 from assets.topdown.workers import Task
@@ -51,7 +66,7 @@ from mechanisms.topdown.information import (
 from mechanisms.topdown.redistricting import RedistrictingTable
 from resources.custody import Custody
 from resources.processes import in_threads
-from resources.statements import Table, Zone
+from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, read_lists, read_texts, store_parts, to_lists
 
 VERSION = 3
@@ -71,6 +86,8 @@ _LISTS = dict(zip(COLUMNS, (pa.list_(pa.decimal128(18, DIGITS)), *[pa.list_(pa.i
 _STORED = pa.schema([("level", pa.string()), ("geoid", pa.string()), *_LISTS.items()])
 """The columns of a stored table, whose lists have the numbers of all cells."""
 
+_MOST = SQL("topdown/most", "SELECT most FROM {{ table }} WHERE histogram = $histogram AND number = $number")
+
 _ROWS_READ = 4096
 
 _ROWS_WRITTEN = 500
@@ -89,26 +106,60 @@ class Linear:
         return Linear(self.information.between(first, last), self.most[first:last])
 
 
-def build_intervals(release: TopDownRelease) -> dg.AssetsDefinition:
+def build_intervals(release: TopDownRelease) -> list[dg.AssetsDefinition]:
+    """The asset `intervals`, and with partitions the two before it."""
+    if not release.has_intervals_by_state:
+        return [_build_intervals(release, of_states=False)]
+    of_states, whole = (_build_intervals(release, of_states=each) for each in (True, False))
+    return [_build_linear(release), of_states, whole]
+
+
+def _build_intervals(release: TopDownRelease, *, of_states: bool) -> dg.AssetsDefinition:
+    by_state: Mapping[str, Any] = {}
+    if of_states:
+        by_state = {"partitions_def": state_partitions(release).definition, "pool": PARTITIONS_POOL}
+    before = [LINEAR] if of_states else [INTERVALS_OF_STATES] if release.has_intervals_by_state else []
+
     @release_stage(
         release,
-        INTERVALS,
+        INTERVALS_OF_STATES if of_states else INTERVALS,
         StageKind.TABULATION,
-        TEXTS("intervals", tables=[table.name for table in redistricting_tables(release)]),
-        [MEASUREMENTS, INFORMATION],
+        TEXTS("intervals", tables=[table.name for table in redistricting_tables(release)], of_states=of_states),
+        [MEASUREMENTS, INFORMATION, *before],
         kinds={"duckdb", "numba"},
         # After the estimates, if both can be made: sessions take longer to open once tables have so many columns.
         op_tags={"dagster/priority": "-1"},
+        **by_state,
     )
-    def intervals(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        version = make_intervals(release.adapt(warehouse), custody, release)
+    def intervals(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        state = context.partition_key if of_states else ""
+        draw_id, version = make_intervals(release.adapt(warehouse), custody, release, state)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            rows = [(table.name, f"{session.count(table):,}") for table in interval_tables(release)]
+            tables = [_stored_table(release, table, state) if state else table for table in interval_tables(release)]
+            rows = [(table.name, f"{session.count(table):,}") for table in tables]
         return dg.MaterializeResult(
-            data_version=dg.DataVersion(version), metadata={"tables": preview(["table", "rows"], rows)}
+            data_version=dg.DataVersion(version),
+            metadata={DRAW: draw_id, "tables": preview(["table", "rows"], rows)},
         )
 
     return intervals
+
+
+def _build_linear(release: TopDownRelease) -> dg.AssetsDefinition:
+    @release_stage(
+        release,
+        LINEAR,
+        StageKind.POSTPROCESSING,
+        TEXTS("linear estimates"),
+        [MEASUREMENTS, INFORMATION],
+        kinds={"duckdb", "numba"},
+    )
+    def linear_estimates(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(make_linear(release.adapt(warehouse), custody, release)),
+        )
+
+    return linear_estimates
 
 
 def interval_table(release: TopDownRelease, name: str) -> Table:
@@ -119,14 +170,25 @@ def interval_tables(release: TopDownRelease) -> list[Table]:
     return [interval_table(release, table.name) for table in redistricting_tables(release)]
 
 
+def _stored_table(release: TopDownRelease, table: Table, state: str) -> Table:
+    """The table with the rows below a state; or if there is none, with all others."""
+    if state:
+        return release.public(release.of_state(table.name, state))
+    return release.public(f"{table.name}_{ABOVE}") if release.has_intervals_by_state else table
+
+
 def name_cells(cell: str) -> list[str]:
     """The columns of a cell, in the order of `COLUMNS`."""
     return [f"{cell}_{ending}" for ending in COLUMNS]
 
 
-def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelease) -> str:
-    """Make and store the tables; return the digest of what they are made of. Raises StaleInputError if the information
-    is not that of the stored measurements, and GridError if the end of an interval is 2^31 or more."""
+def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelease, state: str = "") -> tuple[str, str]:
+    """Make and store the tables; of one state, or of what no state has a run of its own for. Return the id of the draw,
+    and the digest of what they are made of.
+
+    Raises StaleInputError if the information is not that of the stored measurements, or what other runs make is missing
+    or not made of it; and GridError if the end of an interval is 2^31 or more.
+    """
     tables = redistricting_tables(release)
     with warehouse.private_folder() as folder:
         paths = [folder / f"{table.name}.arrow" for table in tables]
@@ -137,23 +199,44 @@ def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelea
             }
             turns = opened.enter_context(warehouse.in_turns())
             descent = _Descent(turns, custody, release, writers)
-            descent.run()
+            descent.run(state)
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
-            regions = hash_regions(session, release, read_tree(session, release))
-            if (
-                _read_accounts(session, custody, release) != descent.accounts
-                or descent.regions != {hash_facts(regions), *(hash_facts([region]) for region in regions[1:])}
-                or not descent.answers.items() <= _read_answers(descent.accounts).items()
-            ):
-                raise StaleInputError(
-                    f"{release.schema}: information, measurements or invariants were altered while intervals were made"
-                )
-            for table, path in zip(tables, paths, strict=True):
-                store_parts(session, interval_table(release, table.name), [path])
+            descent.require_unaltered(session, custody, state)
             made_of = _made_of(descent.accounts)
-            content = descent.content
-            seal_stage(session, custody, release.schema, INTERVALS, [], {"made_of": made_of, "content": content})
-    return made_of
+            for table, path in zip(interval_tables(release), paths, strict=True):
+                if not state:
+                    # With partitions, or after a release that had them, it is a view.
+                    session.drop(table)
+                store_parts(session, _stored_table(release, table, state), [path])
+            made = {"made_of": made_of, "content": descent.content}
+            seal_stage(session, custody, release.schema, _sealed(release, state), [], made)
+            if release.has_intervals_by_state and not state:
+                _unite(session, release)
+    return descent.draw_id, made_of
+
+
+def _sealed(release: TopDownRelease, state: str) -> str:
+    """The name under which intervals are sealed."""
+    return release.of_state(INTERVALS, state) if state else INTERVALS
+
+
+def _unite(session: Session, release: TopDownRelease) -> None:
+    """Make the views over the tables of all states. Whether these are as they were made, the gate `intervals_as_made`
+    reads. Raises StaleInputError if some are missing."""
+    states = read_states(session, release)
+    for table in interval_tables(release):
+        united = _list_united(release, table, states)
+        if missing := [each.name for each in united["tables"] if not session.columns(each)]:
+            raise StaleInputError(
+                f"{release.schema}: {len(missing):,} tables of intervals are missing ({list_some(missing)}); "
+                f"materialize these partitions of {INTERVALS_OF_STATES} first"
+            )
+        session.create_view(table, "topdown/united", **united)
+
+
+def _list_united(release: TopDownRelease, table: Table, states: Sequence[str]) -> dict[str, Any]:
+    """What the view of a table is made of."""
+    return {"tables": [_stored_table(release, table, state) for state in ("", *states)], "columns": _STORED.names}
 
 
 def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRelease) -> bool:
@@ -162,9 +245,20 @@ def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRe
         made_of = _made_of(_read_accounts(session, custody, release))
     except StaleInputError:
         return False
+    states = read_states(session, release) if release.has_intervals_by_state else []
+    if not all(_is_as_made(session, custody, release, state, made_of) for state in ("", *states)):
+        return False
+    return not states or all(
+        session.is_view_of(table, "topdown/united", **_list_united(release, table, states))
+        for table in interval_tables(release)
+    )
+
+
+def _is_as_made(session: Session, custody: Custody, release: TopDownRelease, state: str, made_of: str) -> bool:
+    """Whether the tables that one run stores are as it made them."""
     content = {}
     for table in redistricting_tables(release):
-        stored, digest = interval_table(release, table.name), _Digest()
+        stored, digest = _stored_table(release, interval_table(release, table.name), state), _Digest()
         if list(session.columns(stored)) != _STORED.names:
             return False
         for batch in session.batches("warehouse/all", _ROWS_READ, source=stored):
@@ -176,7 +270,26 @@ def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRe
             except ValueError:
                 return False
         content[table.name] = digest.hexdigest()
-    return is_sealed(session, custody, release.schema, INTERVALS, [], {"made_of": made_of, "content": content})
+    made = {"made_of": made_of, "content": content}
+    return is_sealed(session, custody, release.schema, _sealed(release, state), [], made)
+
+
+def make_linear(warehouse: Warehouse, custody: Custody, release: TopDownRelease) -> str:
+    """Make and store the linear estimates of the states; return the digest of what they are made of. Raises
+    StaleInputError as `make_intervals`."""
+    with warehouse.in_turns() as turns:
+        descent = _Descent(turns, custody, release, {})
+        found = descent.descend()
+        with turns.session(writes=Zone.PUBLIC) as session, session.transaction():
+            descent.require_unaltered(session, custody)
+            rows = [
+                to_rows(name, 0, linear.information).append_column("most", to_lists(linear.most))
+                for name, linear in found.items()
+            ]
+            table, made_of = release.public(LINEAR), _made_of(descent.accounts)
+            session.create(table, "warehouse/all", source=session.register("linear", pa.concat_tables(rows)))
+            seal_stage(session, custody, release.schema, LINEAR, [table], {"made_of": made_of})
+    return made_of
 
 
 class _Digest:
@@ -211,15 +324,15 @@ class _Descent:
         release: TopDownRelease,
         writers: Mapping[str, pa.RecordBatchFileWriter],
     ) -> None:
-        self._warehouse, self._release = warehouse, release
+        self._warehouse, self._custody, self._release = warehouse, custody, release
         self.answers, self.regions, self._known = dict[str, str](), set[str](), StateLimits()
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            self._draw_id, self._tree = read_draw_id(session, release), read_tree(session, release)
+            self.draw_id, self._tree = read_draw_id(session, release), read_tree(session, release)
             self._states = read_states(session, release)
             self.accounts = _read_accounts(session, custody, release)
         tables = redistricting_tables(release)
         self._tables = {name: own for name in SCHEMAS if (own := [each for each in tables if each.schema.name == name])}
-        self._rows = _Rows(self._tables, writers)
+        self._rows = _Rows(self._tables, writers) if writers else None
         self._sums = {
             name: prepare_sums(
                 Decomposition(release.design.schemas[name]),
@@ -231,19 +344,65 @@ class _Descent:
     @property
     def content(self) -> dict[str, str]:
         """By table, the SHA-256 of its rows."""
-        return {name: digest.hexdigest() for name, digest in self._rows.digests.items()}
+        return {name: digest.hexdigest() for name, digest in self._rows.digests.items()} if self._rows else {}
 
-    def run(self) -> None:
+    def run(self, state: str = "") -> None:
+        """All levels; or those below one state, if there is one, or if each state has a run of its own, all others."""
+        if state:
+            number = self._states.index(state)
+            self._descend_below(number, self._read_linear(number))
+        else:
+            above = self.descend()
+            for number in range(0 if self._release.has_intervals_by_state else len(self._states)):
+                own = {name: linear.between(number, number + 1) for name, linear in above.items()}
+                self._descend_below(number, own)
+        if self._rows:
+            self._rows.write()
+
+    def _descend_below(self, number: int, above: Mapping[str, Linear]) -> None:
+        levels, state = self._release.levels, self._states[number]
+        for level in levels[levels.index(level_of_states(levels)) + 1 :]:
+            above = self._to(Scope(level, state), above)
+
+    def descend(self) -> Mapping[str, Linear]:
+        """From the root to the states, whose linear estimates are returned."""
         levels = self._release.levels
-        upper = levels.index(level_of_states(levels)) + 1
         above: Mapping[str, Linear] = {}
-        for level in levels[:upper]:
+        for level in levels[: levels.index(level_of_states(levels)) + 1]:
             above = self._to(Scope(level), above)
-        for number, state in enumerate(self._states):
-            own = {name: linear.between(number, number + 1) for name, linear in above.items()}
-            for level in levels[upper:]:
-                own = self._to(Scope(level, state), own)
-        self._rows.write()
+        return above
+
+    def require_unaltered(self, session: Session, custody: Custody, state: str = "") -> None:
+        """Raise StaleInputError if what was read, of one state if there is one, is not what is stored."""
+        release = self._release
+        regions = hash_regions(session, release, read_tree(session, release), state)
+        due = {hash_facts(regions), *(hash_facts([region]) for region in regions[1:] if region)}
+        if (
+            _read_accounts(session, custody, release) != self.accounts
+            or not self.regions <= due
+            or not self.answers.items() <= _read_answers(self.accounts).items()
+        ):
+            raise StaleInputError(
+                f"{release.schema}: information, measurements or invariants were altered while intervals were made"
+            )
+
+    def _read_linear(self, number: int) -> dict[str, Linear]:
+        """The stored linear estimate of a state. Raises StaleInputError unless it is made of the same information."""
+        release, table, found = self._release, self._release.public(LINEAR), dict[str, Linear]()
+        with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+            made_of = {"made_of": _made_of(self.accounts)}
+            if not is_sealed(session, self._custody, release.schema, LINEAR, [table], made_of):
+                raise StaleInputError(
+                    f"{release.schema}: the linear estimates of the states are not those of the stored information; "
+                    f"materialize {LINEAR} first"
+                )
+            for name, sums in self._sums.items():
+                place = table, release.design.schemas[name], number, number + 1
+                information = read_information(session, *place, InformationDigest())
+                values = {"histogram": name, "number": number}
+                most = read_lists(session.arrow(_MOST, values, table=table)["most"].combine_chunks(), len(sums.squares))
+                found[name] = Linear(information, most.astype(np.int64))
+        return found
 
     def _to(self, scope: Scope, above: Mapping[str, Linear]) -> dict[str, Linear]:
         """The linear estimates of the places of a scope, by histogram, from those of their parents; none of the finest
@@ -251,7 +410,7 @@ class _Descent:
         release = self._release
         with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
             contents = [self.accounts[part].contents for part in list_parts(release, scope, self._states)]
-            reading = Reading(session, self._warehouse, release, scope, self._tree, self._draw_id, contents, "")
+            reading = Reading(session, self._warehouse, release, scope, self._tree, self.draw_id, contents, "")
             reading.known = self._known
             number = self._states.index(scope.state) if scope.state else None
             places = self._tree.range_within(scope.level, level_of_states(release.levels), number)
@@ -266,7 +425,8 @@ class _Descent:
                     if scope.level != release.finest:
                         found[name].append(linear)
                 end = begin + max((len(lower) for _, lower, _ in cells.values()), default=0)
-                self._rows.add(scope.level, codes[begin:end], cells)
+                if self._rows:
+                    self._rows.add(scope.level, codes[begin:end], cells)
                 begin = end
         self.answers |= reading.answers
         self.regions.add(hash_facts(reading.regions))

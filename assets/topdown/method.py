@@ -37,7 +37,9 @@ from assets.topdown.release import (
     INFORMATION,
     INFORMATION_OF_STATES,
     INTERVALS,
+    INTERVALS_OF_STATES,
     INVARIANTS,
+    LINEAR,
     MICRODATA,
     OCCUPANCY,
     PLACES,
@@ -103,6 +105,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         levels += [ESTIMATES] if self.release.in_parts else []
         levels += [RECORDS] if self.release.partitioned else []
         errors = [INTERVALS] if self.release.design.full else []
+        errors = [LINEAR, INTERVALS_OF_STATES, *errors] if self.release.has_intervals_by_state else errors
         errors += [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
         return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, MICRODATA, TABLES, *errors]
 
@@ -126,7 +129,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             *build_microdata(release),
             build_redistricting(release),
             build_accuracy(release),
-            *([build_intervals(release)] if release.design.full else []),
+            *(build_intervals(release) if release.design.full else []),
             *([self._build_replicates(), build_uncertainty(release)] if release.declaration.replicates else []),
         ]
 

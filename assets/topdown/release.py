@@ -1,6 +1,6 @@
 """A TopDown release as one value, with the rules that it satisfies before anything runs."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,8 +47,12 @@ the stage after them, which estimates units."""
 INFORMATION_OF_STATES = f"{INFORMATION}_of_states"
 """With partitions, the stage before `information` that makes it below the states, for each state."""
 
-INTERVALS = "intervals"
-"""Of a release with full estimation: the stage of the intervals around linear estimates."""
+INTERVALS, INTERVALS_OF_STATES, LINEAR = "intervals", "intervals_of_states", "linear_estimates"
+"""Of a release with full estimation: the stage of the intervals around linear estimates. With partitions, a stage
+before it makes those below each state, from the linear estimates of the states, which another stage keeps."""
+
+ABOVE = "above"
+"""With partitions, the names of tables end with this that have the intervals of the states and above."""
 
 MICRODATA, RECORDS = "microdata", "records"
 """The stage of the microdata, and with partitions, the stage before it that makes the records of each state."""
@@ -231,7 +235,19 @@ class TopDownRelease(TreeRelease):
 
     @property
     def stages_by_state(self) -> Sequence[str]:
-        return [*super().stages_by_state, RECORDS]
+        return [*super().stages_by_state, *([INTERVALS_OF_STATES] if self.has_intervals_by_state else []), RECORDS]
+
+    @property
+    def has_intervals_by_state(self) -> bool:
+        """Whether the intervals below the states are made state by state, each state in a run of its own."""
+        return self.partitioned and self.design.full and not set(TABLES).isdisjoint(self.products)
+
+    def list_interval_parts(self, states: Iterable[str]) -> list[str]:
+        """The names under which intervals are stored apart: above the states, and of each state, with the linear
+        estimates between them."""
+        tables = [f"{name.lower()}_{INTERVALS}" for name in TABLES]
+        of_states = [self.of_state(name, state) for name in (*tables, INTERVALS) for state in states]
+        return [LINEAR, *(f"{name}_{ABOVE}" for name in tables), *of_states]
 
     @property
     def rounds(self) -> Sequence[str]:

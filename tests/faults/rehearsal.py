@@ -28,7 +28,7 @@ import dagster as dg
 import psycopg
 
 from mechanisms.states import STATES as CODES
-from orchestration.launch import PUBLICATION_OF, STATES
+from orchestration.launch import BEFORE, PUBLICATION_OF, STATES
 from tests.deploy.cluster import (
     Cluster,
     begin_launch,
@@ -180,7 +180,13 @@ def find_state(instance: dg.DagsterInstance) -> str:
 def time_jobs(cluster: Cluster) -> dict[str, Any]:
     """The seconds of each job, from the first of its runs to the last, and of the runs of states."""
     name = RELEASE.replace("/", "__")
-    jobs = {"before states": name, "all states": f"{STATES}__{name}", "publication": f"{PUBLICATION_OF}__{name}"}
+    jobs = {
+        "before states": name,
+        "information of all states": f"information__{name}",
+        "levels above": f"{BEFORE}_{STATES}__{name}",
+        "all states": f"{STATES}__{name}",
+        "publication": f"{PUBLICATION_OF}__{name}",
+    }
     figures: dict[str, Any] = {}
     with cluster.instance() as instance:
         for words, job in jobs.items():

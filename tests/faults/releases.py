@@ -51,7 +51,7 @@ from tests.reestimation_deployments import reestimation_deployment
 from tests.retabulation_deployments import retabulation_deployment
 from tests.safetab_deployments import safetab_deployment
 from tests.table_builder_deployments import AFTER, after_swap_deployment, hypercube_deployment
-from tests.topdown_deployments import THREE_LEVELS
+from tests.topdown_deployments import FOUR_LEVELS, THREE_LEVELS
 from tests.whole_repository import known
 
 
@@ -139,6 +139,9 @@ RELEASES: Mapping[str, Disturbed] = {
     "topdown, full estimation": Disturbed(_changed("topdown", estimation="full"), _CAPS["topdown"]),
     "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),
     "topdown, partitions": Disturbed(_changed("topdown", **THREE_LEVELS, partitions="state"), _CAPS["topdown"]),
+    "topdown, two rounds of partitions": Disturbed(
+        _changed("topdown", **FOUR_LEVELS, partitions="state", estimation="full"), _CAPS["topdown"]
+    ),
     **{f"hypercube, {name}": Disturbed(_cube(cube, of), cap) for name, (cube, of, cap) in HYPERCUBES.items()},
     "retabulation": Disturbed(retabulation_deployment, None, charges=False),
     "reestimation": Disturbed(reestimation_deployment, None, charges=False),

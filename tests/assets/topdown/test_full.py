@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -15,7 +16,7 @@ from assets.release.draw import StaleInputError
 from assets.topdown import measurements, reading, sums
 from assets.topdown.estimation import estimate_level, find_wrong_levels, keep_states, read_spreads, unite_states
 from assets.topdown.information import Account, hash_regions, make_information
-from assets.topdown.intervals import COLUMNS, are_intervals_as_made, interval_tables, make_intervals
+from assets.topdown.intervals import COLUMNS, are_intervals_as_made, interval_tables, make_intervals, make_linear
 from assets.topdown.invariants import derive_all_limits
 from assets.topdown.measurements import Digests, Part, group_parts, read_part, read_streams
 from assets.topdown.reading import Scope, list_scopes
@@ -94,6 +95,20 @@ def inform(
     for state in [*reversed(states), ""]:
         accounts += make_information(warehouse, custody_of(warehouse), release, report, state).values()
     return accounts
+
+
+def rows_of_intervals(warehouse: Warehouse, release: TopDownRelease) -> list[list[dict[str, Any]]]:
+    """The rows of all tables of intervals, which are made; with partitions, the last state first."""
+    custody, states = custody_of(warehouse), list[str]()
+    if release.has_intervals_by_state:
+        make_linear(warehouse, custody, release)
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            states = read_states(session, release)
+    for state in [*reversed(states), ""]:
+        make_intervals(warehouse, custody, release, state)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert are_intervals_as_made(session, custody, release)
+        return [session.arrow("warehouse/all", source=table).to_pylist() for table in interval_tables(release)]
 
 
 def estimate_informed(warehouse: Warehouse, release: TopDownRelease) -> None:
@@ -238,6 +253,7 @@ def test_states_and_processes_make_no_difference(full: Full, tmp_path: Path, mon
     for level, own in found(full.warehouse, full.release).items():
         for histogram, counts in estimated(warehouse, release, level).items():
             assert np.array_equal(counts, own[histogram]), (level, histogram)
+    assert rows_of_intervals(warehouse, release) == rows_of_intervals(full.warehouse, full.release)
     contents = []
     for each in (full, replace(full, release=release, warehouse=warehouse)):
         assert each.problems() == ()
@@ -320,6 +336,49 @@ def test_information_above_states_needs_that_of_every_state_and_this_draw(full: 
         write_measurements(session, release, full.country, seed=1, draw="two")
     with pytest.raises(StaleInputError, match=r"below 2 states .* \(S000, S001\)"):
         make_information(warehouse, custody, release, quiet)
+
+
+@pytest.mark.deep
+def test_intervals_of_missing_exchanged_and_altered_states_are_refused(full: Full, tmp_path: Path) -> None:
+    """Wrong programs: a view over some states, a seal that two states share, a table in place of the view, and linear
+    estimates that were altered."""
+    release = redeclared(full.release, partitions="state")
+    warehouse = measured(tmp_path, release, full.country)
+    inform(warehouse, release)
+    custody, linear = custody_of(warehouse), release.public("linear_estimates")
+    with pytest.raises(StaleInputError, match="materialize linear_estimates first"):
+        make_intervals(warehouse, custody, release, "S000")
+    make_linear(warehouse, custody, release)
+    make_intervals(warehouse, custody, release, "S000")
+    with pytest.raises(StaleInputError, match=r"tables of intervals are missing \(p1_intervals__S001\); materialize"):
+        make_intervals(warehouse, custody, release)
+    rows_of_intervals(warehouse, release)
+
+    def is_as_made(*statements: str) -> bool:
+        with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
+            connection.execute(f"USE public.{release.schema}")
+            for statement in statements:
+                connection.execute(statement)
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return are_intervals_as_made(session, custody, release)
+
+    def exchange(one: str, other: str) -> list[str]:
+        pairs = (one, "aside"), (other, one), ("aside", other)
+        return [f'ALTER TABLE "{old}" RENAME TO "{now}"' for old, now in pairs]
+
+    exchanged = exchange("p1_intervals__S000", "p1_intervals__S001")
+    assert not is_as_made(*exchanged)
+    assert is_as_made(*exchanged)
+    assert not is_as_made("UPDATE \"p1_intervals__S001\" SET geoid = geoid || 'x' WHERE level = 'Block'")
+    make_intervals(warehouse, custody, release, "S001")
+    assert is_as_made()
+    assert not is_as_made("DROP VIEW p1_intervals", "CREATE TABLE p1_intervals AS FROM p1_intervals__S000")
+    make_intervals(warehouse, custody, release)
+    assert is_as_made()
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        session.run(SQL("test/alter", "UPDATE {{ table }} SET most = list_reverse(most)"), table=linear)
+    with pytest.raises(StaleInputError, match="materialize linear_estimates first"):
+        make_intervals(warehouse, custody, release, "S000")
 
 
 def test_intervals_are_not_made_from_altered_answers(copied: Full) -> None:

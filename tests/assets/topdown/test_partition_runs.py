@@ -86,9 +86,10 @@ def test_what_follows_a_run_waits_for_every_state_of_its_draw() -> None:
         answer = automation._launch_next(instance, release, partitions)
         return [(each.job_name, each.partition_key, each.run_key) for each in getattr(answer, "run_requests", [])]
 
-    def made(state: str, draw: str, stage: str = "level_block") -> None:
-        event = dg.AssetMaterialization(key_of(stage), partition=state, metadata={"draw": draw})
-        instance.report_runless_asset_event(event)
+    def made(state: str, draw: str, *stages: str) -> None:
+        for stage in stages or OF_LEVELS.stages:
+            event = dg.AssetMaterialization(key_of(stage), partition=state, metadata={"draw": draw})
+            instance.report_runless_asset_event(event)
 
     instance.add_dynamic_partitions(partitions.name, ["01", "02"])
     assert launched() == []
@@ -99,7 +100,7 @@ def test_what_follows_a_run_waits_for_every_state_of_its_draw() -> None:
     made("02", "one", "level_county")
     made("02", "another")
     assert launched() == [(STATES, "02", f"{first}/02")]
-    made("02", "one")
+    made("02", "one", "level_block")
     assert launched() == [(LAST, None, f"{first}/publication")]
     for other in ({"fails": True}, {"job": "by_hand"}, {BY_COMMAND: "x"}):
         begin(instance, "one", **other)  # type: ignore[arg-type]
@@ -141,6 +142,8 @@ def test_each_round_follows_the_one_before_it() -> None:
     assert launched() == [(STATES, "01", f"{second}/01"), (STATES, "02", f"{second}/02")]
     for state in ("01", "02"):
         made(state, "level_block")
+        assert launched() != [(LAST, None, f"{second}/publication")]
+        made(state, "level_county")
     assert launched() == [(LAST, None, f"{second}/publication")]
     begin(instance, "two", stage="noisy_measurements")
     assert [job for job, *_ in launched()] == [information] * 2
