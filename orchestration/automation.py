@@ -155,7 +155,7 @@ def _launch_next(
             return dg.SkipReason("the last run has not succeeded")
         since, job, run_key = begun[0].storage_id, f"{after}__{release.schema}", f"{run.run_id}/{after}"
         made_of = [_list_made(instance, release.key(stage), begun[0]) for stage in each.stages]
-        if missing := sorted(keys - set.intersection(*made_of)):
+        if missing := sorted(key for key in keys if not all(key in made for made in made_of)):
             name = f"{of_partition}__{release.schema}"
             requests = [dg.RunRequest(f"{run.run_id}/{key}", job_name=name, partition_key=key) for key in missing]
             return dg.SensorResult(run_requests=requests)
