@@ -139,7 +139,7 @@ class CensusDeclaration(DatasetDeclaration):
     )
     block_group: BlockGroup = Field(
         "first_digit",
-        description="first_digit: TABBLKGRPCE is the first digit of TABBLK, and another one is refused. as_given: it "
+        description="first_digit: TABBLKGRPCE is the first digit of TABBLK, and any other is refused. as_given: it "
         "may be another, and every block lies in one block group.",
     )
 

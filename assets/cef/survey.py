@@ -90,7 +90,7 @@ class SurveyParameters(Parameters):
         SurveyDesign(low_income=_LOW_INCOME, other=_OTHER),
         description="The rates of each stratum, from which the weights follow.",
     )
-    weight_places: int = Field(2, ge=0, le=4, strict=True, description="The decimals that weights are rounded to.")
+    weight_places: int = Field(2, ge=0, le=4, strict=True, description="The decimal places of the rounded weights.")
 
     @model_validator(mode="after")
     def _check_cells(self) -> Self:

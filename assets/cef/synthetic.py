@@ -71,7 +71,7 @@ class SyntheticPopulation(Parameters):
         ge=1,
         le=200_000_000,
         strict=True,
-        description="The number of households; vacant housing units and group quarters are added to it.",
+        description="The number of households; vacant housing units and group quarters are added.",
     )
     states: States = Field(
         description="FIPS codes of the states; households are divided among them by population in 2020."
@@ -84,7 +84,7 @@ class SyntheticPopulation(Parameters):
     dhc: bool = Field(
         False,
         description="Whether units have the columns GQTYPE3 and VACS, and persons QSEX, which a DHC release needs. All "
-        "other columns stay as they are, but the ages in some types of group quarters.",
+        "other columns stay as they are, except the ages in some types of group quarters.",
     )
 
     varied_blocks: int = Field(
@@ -93,7 +93,7 @@ class SyntheticPopulation(Parameters):
         le=100,
         strict=True,
         description="The percentage of blocks that have the shares of race and ethnicity of another kind of tract, "
-        "chosen for each by itself. By default all blocks of a tract have the same shares.",
+        "chosen for each block separately. By default all blocks of a tract have the same shares.",
     )
 
     @model_validator(mode="after")

@@ -208,7 +208,7 @@ class Column(Part):
     nesting: _GivenNesting | SkipJsonSchema[None] = Field(
         None,
         description="With within: by code of the larger place, the codes that lie in it, each once. Hypercubes then "
-        "have no impossible combinations, and answer by the larger place too.",
+        "have no impossible combinations, and have counts by the larger place too.",
     )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
@@ -231,8 +231,8 @@ class Column(Part):
     bottom_coded: bool = Field(False, description="Whether values less than minimum are taken as minimum.")
     rounded: bool = Field(
         False,
-        description="Whether a decimal is rounded to 4 digits after the point as it is read, half away from 0; it may "
-        "then have an exponent, as in 1e+05.",
+        description="Whether a decimal is rounded to 4 digits after the point as it is read, halves away from 0; it "
+        "may then have an exponent, as in 1e+05.",
     )
     nullable: bool = Field(False, description="Whether the column may be empty; with null, it may.")
     null: _Written = Field(
@@ -601,7 +601,8 @@ class RecordTable(Part):
     )
     record_type: str | SkipJsonSchema[None] = Field(
         default=None,
-        description="In an extract with records of several types (hierarchical), the type of these, such as H or P.",
+        description="In an extract with records of several types (hierarchical), the type of this table's "
+        "records, such as H or P.",
     )
     columns: Annotated[dict[ColumnName, Column], Field(min_length=1)] = Field(
         description="The columns to take from the source, by name, recoded or as they are; other columns are ignored."

@@ -246,12 +246,12 @@ class DatasetDeclaration(Declaration):
     charging: Charging | SkipJsonSchema[None] = Field(
         None,
         description="ask: a new draw needs an authorization that names its loss; automatic: it does not. By default, "
-        "ask, and automatic for a synthetic dataset.",
+        "ask; for a synthetic dataset, automatic.",
     )
     unbounded_releases: UnboundedReleases | SkipJsonSchema[None] = Field(
         None,
         description="Whether releases without a finite loss (ε = ∞), which no cap bounds, are refused or allowed. By "
-        "default, refused, and allowed for a synthetic dataset.",
+        "default, refused; for a synthetic dataset, allowed.",
     )
 
     @field_validator("reader")

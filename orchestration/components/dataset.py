@@ -179,7 +179,8 @@ class CensusAttributes(FileAttributes, CensusLayoutAttributes):
     dhc: bool = Field(
         False,
         description="Whether the file of units has the columns GQTYPE, GQTYPE3 and VACS, and the file of persons QSEX, "
-        "which a DHC release needs. The codes are then checked, and that the DHC rules out no person and no household.",
+        "which a DHC release needs. Stirred then checks the codes, and that every person and household "
+        "is possible in the DHC.",
     )
 
 

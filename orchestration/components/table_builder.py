@@ -93,7 +93,7 @@ class SingleStatistic(SingleHypercube):
 
 @dataclass
 class TableBuilder(DeclaresReleases):
-    """Hypercubes of perturbed counts, weighted counts or sums, from which any further table is built."""
+    """Hypercubes of perturbed counts, weighted counts or sums, from which any further table can be built."""
 
     declared_by = TableBuilderDeclaration
 

@@ -110,8 +110,8 @@ class DHCDeclaration(TreeDeclaration):
 
     consistent_with: ReleaseName = Field(
         description="The name of a redistricting release (TopDown) of the same dataset, which publishes its microdata. "
-        "Its published persons by type of group quarters, voting age, Hispanic origin and race, and its occupied and "
-        "vacant units, hold in every place."
+        "The DHC keeps its published numbers of persons by type of group quarters, voting age, Hispanic origin and "
+        "race, and of occupied and vacant units, in every place."
     )
     spine: Spine = Field(
         "production",
@@ -121,8 +121,8 @@ class DHCDeclaration(TreeDeclaration):
     )
     persons: Allocated = Field(
         "production",
-        description="production, or ρ with shares by level and query. A query that tells householders who live alone "
-        "from others counts three times in the charge.",
+        description="production, or ρ with shares by level and query. A query that distinguishes householders who "
+        "live alone from other householders counts three times in the charge.",
     )
     units: Allocated = Field(
         "production", description="production, or ρ with shares by level and query. It counts twice in the charge."
@@ -139,7 +139,7 @@ class DHCDeclaration(TreeDeclaration):
         False,
         strict=True,
         description="In every place, no more households have a householder of a Hispanic origin and race than persons "
-        "of it live in households. The redistricting release has estimation: full.",
+        "of it live in households. The redistricting release must have estimation: full.",
     )
     intervals: bool = Field(
         False,
@@ -162,7 +162,7 @@ class DHCDeclaration(TreeDeclaration):
         le=MOST_REPLICATES,
         strict=True,
         description="How often noise and estimation run again on the published counts, for the errors of the tables; "
-        "0: not at all. The redistricting release declares as many or more. Costs time and no budget.",
+        "0: not at all. The redistricting release must declare as many or more. Costs time and no budget.",
     )
 
     @property
