@@ -140,7 +140,8 @@ RELEASES: Mapping[str, Disturbed] = {
     "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),
     "topdown, partitions": Disturbed(_changed("topdown", **THREE_LEVELS, partitions="state"), _CAPS["topdown"]),
     "topdown, two rounds of partitions": Disturbed(
-        _changed("topdown", **FOUR_LEVELS, partitions="state", estimation="full"), _CAPS["topdown"]
+        _changed("topdown", **FOUR_LEVELS, invariants="production", partitions="state", estimation="full"),
+        _CAPS["topdown"],
     ),
     **{f"hypercube, {name}": Disturbed(_cube(cube, of), cap) for name, (cube, of, cap) in HYPERCUBES.items()},
     "retabulation": Disturbed(retabulation_deployment, None, charges=False),
