@@ -125,7 +125,7 @@ class SignedFolder:
         text = _read_file(self.folder / PACKAGE, _LARGEST)
         if sha256(text).hexdigest() != self.digests.get(PACKAGE):
             return {}
-        return {each["path"]: each["bytes"] for each in json.loads(text)["resources"]}
+        return {each["path"]: each["bytes"] for each in json.loads(text)["resources"] if "bytes" in each}
 
     def read(self, name: str) -> bytes:
         """Raises VerificationError if the file is missing, or is another one than was signed."""

@@ -26,7 +26,7 @@ from assets.topdown.asking import (
     read_published,
 )
 from assets.topdown.bureau import read_bureau
-from assets.topdown.declaration import Estimation
+from assets.topdown.ways import Estimation
 from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.estimation import estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits, limit_by_occupancy

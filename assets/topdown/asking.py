@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.publication.tables import PublishedTables
-from assets.topdown.declaration import MOST
+from assets.topdown.ways import MOST
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import (

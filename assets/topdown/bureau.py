@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.topdown.asking import Measured
-from assets.topdown.declaration import MOST
+from assets.topdown.ways import MOST
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, STATE, unbounded
 from mechanisms.topdown.estimation import Measurement

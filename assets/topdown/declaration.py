@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -13,7 +13,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import require_distinct_products
 from assets.release.numbers import Delta, Rho, Share
-from assets.release.release import DeclarationError, ReleaseDeclaration
+from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
 from mechanisms.topdown.allocation import PERSON_ALLOCATION, UNIT_ALLOCATION, Allocation, AllocationError, allocate
@@ -112,38 +112,6 @@ def read_codes(spine: Mapping[str, Sequence[str] | PrefixDeclaration]) -> dict[s
         level: Code(prefix=code.prefix) if isinstance(code, PrefixDeclaration) else Code(tuple(code))
         for level, code in spine.items()
     }
-
-
-MOST = 2**40
-"""The most persons or units that a place of published measurements may have; sums of them are exact."""
-
-
-@dataclass(frozen=True)
-class Estimation:
-    """How measurements are estimated; the fields are as those of a release.
-
-    Attributes:
-        types_first: by default, with full information, the second level.
-    """
-
-    own_levels: bool = False
-    types_first: str | None = None
-    leaning: bool = False
-
-    @property
-    def full(self) -> bool:
-        return not self.own_levels
-
-    def complete(self, levels: Sequence[str]) -> "Estimation":
-        """With its default for these levels. Raises DeclarationError for a level that is not above the finest."""
-        types_first = self.types_first or (None if self.own_levels else levels[min(1, len(levels) - 2)])
-        if types_first and (self.own_levels or types_first not in levels[:-1]):
-            raise DeclarationError(f"types_first: with full estimation, one of {', '.join(levels[:-1])}")
-        return replace(self, types_first=types_first)
-
-    def __str__(self) -> str:
-        how = f"full information, types first down to {self.types_first}" if self.full else ""
-        return f"{how or 'each level from its own measurements'}{', leaning on housing units' if self.leaning else ''}"
 
 
 def list_rounds(levels: Sequence[str], *, full: bool = False) -> list[str]:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assets.release.dataset import DatasetDeclaration
-from assets.topdown.declaration import Estimation, TopDownDeclaration
+from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import TopDownRelease
+from assets.topdown.ways import Estimation
 from orchestration.components.release import ReleaseComponent
 from orchestration.environment import dask_scheduler
 

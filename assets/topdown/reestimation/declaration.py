@@ -15,8 +15,8 @@ from assets.release.names import DatasetName, ReleaseName, SourcePath
 from assets.release.prose import Prose
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.release.release import Release, ReleaseDeclaration
-from assets.topdown.declaration import MOST, Estimation
 from assets.topdown.release import TopDownRelease
+from assets.topdown.ways import MOST, Estimation
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.redistricting import REDISTRICTING
 from resources.custody import CustodyMode

@@ -15,7 +15,7 @@ from click import UsageError
 from assets.topdown.anew import Source, write_anew
 from assets.topdown.asking import PlacesError
 from assets.topdown.bureau import PART, FilesError, read_bureau
-from assets.topdown.declaration import Estimation
+from assets.topdown.ways import Estimation
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.schema import HOUSEHOLDS, OCCUPIED, PERSONS
 from orchestration.cli import main

@@ -36,8 +36,8 @@ from assets.release.codes import CodesError, read_codes
 from assets.topdown import estimation, reading
 from assets.topdown.anew import Source, write_anew
 from assets.topdown.asking import PlacesError, add_up_places
-from assets.topdown.declaration import Estimation
 from assets.topdown.tables import ATTRIBUTE_WORDS
+from assets.topdown.ways import Estimation
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream

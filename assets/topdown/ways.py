@@ -1,0 +1,37 @@
+"""How measurements are estimated. It needs no Dagster, so that `import stirred` does not; declarations are not here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+MOST = 2**40
+"""The most persons or units that a place of published measurements may have; sums of them are exact."""
+
+
+@dataclass(frozen=True)
+class Estimation:
+    """How measurements are estimated; the fields are as those of a release.
+
+    Attributes:
+        types_first: by default, with full information, the second level.
+    """
+
+    own_levels: bool = False
+    types_first: str | None = None
+    leaning: bool = False
+
+    @property
+    def full(self) -> bool:
+        return not self.own_levels
+
+    def complete(self, levels: Sequence[str]) -> "Estimation":
+        """With its default for these levels. Raises DeclarationError for a level that is not above the finest."""
+        from assets.release.release import DeclarationError
+
+        types_first = self.types_first or (None if self.own_levels else levels[min(1, len(levels) - 2)])
+        if types_first and (self.own_levels or types_first not in levels[:-1]):
+            raise DeclarationError(f"types_first: with full estimation, one of {', '.join(levels[:-1])}")
+        return replace(self, types_first=types_first)
+
+    def __str__(self) -> str:
+        how = f"full information, types first down to {self.types_first}" if self.full else ""
+        return f"{how or 'each level from its own measurements'}{', leaning on housing units' if self.leaning else ''}"
