@@ -221,7 +221,8 @@ def _is_in_order(session: Session, table: Table, group: _Group, columns: Sequenc
 
 
 def _name_keys(columns: Sequence[PublishedColumn]) -> list[str]:
-    return [name for column in columns for name in (column.total, column.name) if name]
+    """A column that marks totals may be a key too; Arrow selects no name twice."""
+    return list(dict.fromkeys(name for column in columns for name in (column.total, column.name) if name))
 
 
 def _keeps_order(session: Session, table: Table) -> bool:
