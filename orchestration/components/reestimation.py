@@ -12,10 +12,9 @@ from assets.release.release import DeclarationError, Publisher
 from assets.topdown.reestimation.declaration import Measurements, ReestimationDeclaration
 from assets.topdown.reestimation.declaration import Reestimation as Declared
 from assets.topdown.release import TopDownRelease
-from orchestration.components.publisher import declared_publisher
-from orchestration.components.release import DeclaresReleases, declared_datasets, releases_of
-from orchestration.components.scaffolding import JobComponent
-from orchestration.environment import deployment_folders, read_published_address
+from orchestration.components.release import DeclaresReleases
+from orchestration.components.uncharged import UnchargedComponent
+from orchestration.environment import read_published_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,21 +24,11 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Reestimation(JobComponent):
+class Reestimation(UnchargedComponent):
     """Redistricting data estimated anew from published noisy measurements: of a release, or of the Census Bureau."""
 
     declared_by = ReestimationDeclaration
-    produces = ("asset", "asset_check", "job", "schedule")
-
-    @property
-    def in_words(self) -> str:
-        of = self.declaration.folder or f"{self.declaration.dataset}/{self.declaration.of}"
-        return f"a reestimation of {of}. It charges nothing, and its tables are the files that it publishes"
-
-    def require(self, datasets: Mapping[str, DatasetDeclaration], others: Sequence[DeclaresReleases]) -> None:
-        from assets.topdown.reestimation.asset import build_reestimation
-
-        build_reestimation(self.find(datasets, others, Path(), Publisher.model_validate({}), Path()))
+    kind = "reestimation"
 
     def find(
         self,
@@ -68,15 +57,7 @@ class Reestimation(JobComponent):
     def _find_release(
         self, datasets: Mapping[str, DatasetDeclaration], others: Sequence[DeclaresReleases], published: Path
     ) -> TopDownRelease:
-        name = f"{self.declaration.dataset}/{self.declaration.of}"
-        dataset = datasets.get(self.declaration.dataset)
-        component = {each.named: each for each in releases_of(others)}.get(name)
-        if dataset is None or component is None:
-            field = "dataset" if dataset is None else "of"
-            missing = "dataset" if dataset is None else "release"
-            raise DeclarationError(
-                f"reestimation {self.named}: {field}: there is no {missing} {getattr(self.declaration, field)}"
-            )
+        dataset, component = self.find_source(datasets, others)
         release = component.release(dataset, published)
         if not isinstance(release, TopDownRelease):
             raise DeclarationError(f"reestimation {self.named}: of: {self.declaration.of} is no TopDown release")
@@ -98,12 +79,13 @@ class Reestimation(JobComponent):
         measured = read_published(release, files, deployment.ledger.custody, deployment.ledger)
         return add_up_places(files, [code for (code,) in read_codes(codes, 1)], tables, measured)
 
-    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+    def build(self, found: Declared) -> dg.Definitions:
         from assets.topdown.reestimation.asset import build_reestimation
+
+        return build_reestimation(found)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         from orchestration.automation import define_uncharged_job
 
-        others = context.component_tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
-        publisher, root = declared_publisher(context.component_tree), context.project_root
-        release = self.find(declared_datasets(context), others, deployment_folders(root)[1], publisher, root)
-        words = "Published noisy measurements, estimated anew."
-        return dg.Definitions.merge(build_reestimation(release), define_uncharged_job(release, words))
+        release, words = self.find_deployed(context), "Published noisy measurements, estimated anew."
+        return dg.Definitions.merge(self.build(release), define_uncharged_job(release, words))

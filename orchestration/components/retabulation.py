@@ -10,28 +10,17 @@ from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.release import DeclarationError, Publisher
 from assets.retabulation.declaration import Retabulation as Declared
 from assets.retabulation.declaration import RetabulationDeclaration
-from orchestration.components.publisher import declared_publisher
-from orchestration.components.release import DeclaresReleases, declared_datasets, releases_of
-from orchestration.components.scaffolding import JobComponent
-from orchestration.environment import deployment_folders, read_published_address
+from orchestration.components.release import DeclaresReleases
+from orchestration.components.uncharged import UnchargedComponent
+from orchestration.environment import read_published_address
 
 
 @dataclass
-class Retabulation(JobComponent):
+class Retabulation(UnchargedComponent):
     """Tables of a release's published microdata for further places, such as school districts. Nothing is charged."""
 
     declared_by = RetabulationDeclaration
-    produces = ("asset", "asset_check", "job", "schedule")
-
-    @property
-    def in_words(self) -> str:
-        of = f"{self.declaration.dataset}/{self.declaration.of}"
-        return f"a retabulation of {of}. It charges nothing, and its tables are the files that it publishes"
-
-    def require(self, datasets: Mapping[str, DatasetDeclaration], others: Sequence[DeclaresReleases]) -> None:
-        from assets.retabulation.asset import build_retabulation
-
-        build_retabulation(self.find(datasets, others, Path(), Publisher.model_validate({}), Path()))
+    kind = "retabulation"
 
     def find(
         self,
@@ -44,14 +33,7 @@ class Retabulation(JobComponent):
         """The declared retabulation. Raises DeclarationError if the dataset or the release is not declared, or the
         release publishes no microdata that can be counted."""
         declaration: RetabulationDeclaration = self.declaration
-        dataset = datasets.get(declaration.dataset)
-        component = {each.named: each for each in releases_of(others)}.get(f"{declaration.dataset}/{declaration.of}")
-        if dataset is None or component is None:
-            missing = "dataset" if dataset is None else "of"
-            raise DeclarationError(
-                f"retabulation {self.named}: {missing}: there is no {'dataset' if dataset is None else 'release'} "
-                f"{getattr(declaration, missing)}"
-            )
+        dataset, component = self.find_source(datasets, others)
         method = component.method(component.release(dataset, published))
         if method.microdata is None or not method.microdata.tables:
             raise DeclarationError(
@@ -64,12 +46,13 @@ class Retabulation(JobComponent):
         release.require_no_records(datasets.values())
         return release
 
-    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+    def build(self, found: Declared) -> dg.Definitions:
         from assets.retabulation.asset import build_retabulation
+
+        return build_retabulation(found)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         from orchestration.automation import define_uncharged_job
 
-        others = context.component_tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
-        publisher, root = declared_publisher(context.component_tree), context.project_root
-        release = self.find(declared_datasets(context), others, deployment_folders(root)[1], publisher, root)
-        words = "The published records again, for further places."
-        return dg.Definitions.merge(build_retabulation(release), define_uncharged_job(release, words, release.key(CEF)))
+        release, words = self.find_deployed(context), "The published records again, for further places."
+        return dg.Definitions.merge(self.build(release), define_uncharged_job(release, words, release.key(CEF)))
