@@ -17,6 +17,7 @@ from assets.publication.listing import LISTING, write_listing
 from assets.publication.placement import bring_publications, copy_publications
 from assets.publication.signature import SIGNATURE, altered_files, public_key, sign
 from assets.release.contents import forget_sketches
+from assets.texts import show_line
 from mechanisms.refusal import RefusedError
 from orchestration.environment import deployment_resources
 from resources import clock
@@ -54,7 +55,7 @@ def back_up(
     restored.
 
     Raises BackupError if the folder is not empty, the deployment is new, the ledger is not intact, zones are in a lake,
-    or the back-up could not be restored; it has no signature then.
+    the publications are larger than the free disk, or the back-up could not be restored; it has no signature then.
     """
     warehouse, custody = ledger.warehouse, ledger.custody
     _refuse_lake(warehouse, "backed up")
@@ -62,6 +63,8 @@ def back_up(
         raise BackupError(f"{folder} is not empty: a back-up needs a folder of its own")
     if custody.anchor() is None:
         raise BackupError(f"no back-up was made, because {Path(custody.folder).parent} holds no deployment yet")
+    if lack := _find_lack(published, folder):
+        raise BackupError(f"no back-up was made, because {lack}")
     # Not inside the session: a process that closes a file gives up every lock that it holds on it.
     if problems := ledger.verify():
         raise BackupError(f"no back-up was made, because the ledger is not intact: {problems[0]}")
@@ -93,6 +96,24 @@ def back_up(
         os.sync()
         sign(folder, custody)
         _require_restorable(folder, Path(custody.folder), resources)
+
+
+def _find_lack(source: Path, target: Path) -> str:
+    """Why a disk has no room for the files below a folder, if it has none: a copy fills the holes of a file that
+    somebody made huge."""
+    sizes = dict[Path, int]()
+    for place, _, names in os.walk(source):
+        for path in (Path(place) / name for name in names):
+            with suppress(FileNotFoundError):
+                sizes[path] = path.lstat().st_size
+    free = shutil.disk_usage(next(path for path in (target, *target.absolute().parents) if path.exists())).free
+    if (needed := sum(sizes.values())) <= free:
+        return ""
+    largest = max(sizes, key=lambda path: sizes[path])
+    return (
+        f"the files in {source} have {needed:,} bytes, and the disk of {target} has {free:,} free. The largest file is "
+        f"{show_line(str(largest))} with {sizes[largest]:,} bytes"
+    )
 
 
 def _copy_files(custody: Custody, paths: Iterable[Path], folder: Path) -> None:
@@ -142,13 +163,16 @@ def restore(
     survived, its anchor counts. Nothing is charged and nothing is drawn; materializing again gives the same bytes.
 
     Raises BackupError if something is in the way, there is no key, the back-up was altered or made under another key,
-    the ledger of the back-up is older than the anchor, or zones are in a lake. Nothing is restored then.
+    it is larger than the free disk, its ledger is older than the anchor, or zones are in a lake. Nothing is restored
+    then.
     """
     ledger = resources(home)["ledger"]
     assert isinstance(ledger, Ledger)
     _refuse_lake(ledger.warehouse, "restored")
     if (home / WAREHOUSE).exists() or (published.exists() and any(published.iterdir())):
         raise BackupError(f"{home / WAREHOUSE} or publications exist already: a back-up is restored into an empty home")
+    if lack := _find_lack(folder, home):
+        raise BackupError(f"nothing was restored, because {lack}")
     staged = home / ".restoring"
     if staged.exists():
         shutil.rmtree(staged)

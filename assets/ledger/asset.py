@@ -303,9 +303,10 @@ def find_unlike_tables(
 
 
 def _list_compositions(session: Session) -> list[Table]:
-    """What the tables of a composition would be in each schema but those of releases, whose names join two."""
-    schemas = [schema for schema in session.schemas(Zone.PUBLIC) if schema and "__" not in schema]
-    return [table for schema in schemas for table in make_tables(schema, compare(()))]
+    """What the tables of a composition would be in each schema but those of releases, whose names join two. DuckDB does
+    not list its own schema `main`, which can have tables too."""
+    schemas = (schema for schema in {"main", *session.schemas(Zone.PUBLIC)} if schema and "__" not in schema)
+    return [table for schema in sorted(schemas) for table in make_tables(schema, compare(()))]
 
 
 def _make_table(table: Table, entries: Sequence[Entry]) -> pa.Table:

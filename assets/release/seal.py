@@ -7,9 +7,10 @@ therefore contain the version of the CEF that was counted and what they follow f
 compares both with the current ones.
 
 The rows are hashed with a key of the custody, because plain multiset hashes can be forged by someone who chooses the
-rows. Beside the seal of large tables is their content version with a second seal, which ties it to the rows in their
-order. As long as they keep that order, their content version need not be computed again, which takes several times as
-long.
+rows. Beside the seal of large tables are two notes: their content version, and a second seal, which ties it to the rows
+in their order. As long as they keep that order, their content version need not be computed again, which takes several
+times as long. The seal covers both notes, so that nothing of its row can be altered. Earlier versions of Stirred left
+the second one out: their seals of large tables do not hold, and the stage is materialized again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ class SealError(RefusedError, ValueError):
     """Stored data do not have the seal of the stage that wrote them."""
 
 
-_COLUMNS = (["seal"], ["seal", "content", "in_order"])
+_COLUMNS = tuple(dict.fromkeys(names, "VARCHAR") for names in (["seal"], ["seal", "content", "in_order"]))
 """The columns of seals: of small tables, and of large ones."""
 
 MadeOf = Mapping[str, Any] | None
@@ -39,21 +40,25 @@ def seal_stage(
 ) -> None:
     """Seal the public tables of a stage, in the transaction in which they were written."""
     content = session.content_version(tables, custody.seal_key())
-    label = {"seal": [_compute_seal(custody, tables, content, made_of)]}
+    noted = {}
     if any(session.count(table) >= LARGE for table in tables):
         in_order = session.ordered_version(tables, custody.seal_key())
-        label |= {"content": [content], "in_order": [_seal_order(custody, tables, content, in_order)]}
-    session.create(_label(schema, stage), "warehouse/all", source=session.register("seal", pa.table(label)))
+        noted = {"content": content, "in_order": _seal_order(custody, tables, content, in_order)}
+    label = pa.Table.from_pylist([{"seal": _compute_seal(custody, tables, content, made_of, noted), **noted}])
+    session.create(_label(schema, stage), "warehouse/all", source=session.register("seal", label))
 
 
 def is_sealed(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> bool:
-    """Whether all tables exist and are exactly those that the stage sealed."""
+    """Whether all tables exist, and they and the row of their seal are exactly what the stage wrote."""
     label = _read_label(session, schema, stage)
     if not label or not all(session.columns(table) for table in tables):
         return False
-    return label["seal"] == _compute_seal(custody, tables, _find_content(session, custody, tables, label), made_of)
+    content = _find_content(session, custody, tables, label)
+    noted = {name: value for name, value in label.items() if name != "seal"}
+    is_noted = noted.get("content", content) == content
+    return is_noted and label["seal"] == _compute_seal(custody, tables, content, made_of, noted)
 
 
 def compute_content(session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table]) -> str:
@@ -74,7 +79,7 @@ def _find_content(session: Session, custody: Custody, tables: Sequence[Table], l
 def _read_label(session: Session, schema: str, stage: str) -> dict[str, Any]:
     """What is noted of the tables of a stage, by column; nothing if it is not a single row of these columns."""
     label = _label(schema, stage)
-    columns = list(session.columns(label))
+    columns = session.columns(label)
     rows = session.rows("warehouse/all", source=label) if columns in _COLUMNS else []
     return dict(zip(columns, rows[0], strict=True)) if len(rows) == 1 else {}
 
@@ -87,15 +92,16 @@ def require_sealed(
         source = " from the current records and declaration" if made_of else ""
         raise SealError(
             f"{schema}: the stored tables of stage {stage} are not those that the stage wrote{source} (their seal does "
-            f"not match); materialize {stage} again"
+            f"not match, or an earlier version made it); materialize {stage} again"
         )
 
 
-def _compute_seal(custody: Custody, tables: Sequence[Table], content: str, made_of: MadeOf) -> str:
-    """64 hexadecimal digits."""
-    return custody.seal(
-        {"tables": [str(table) for table in tables], "content": content, "made_of": dict(made_of or {})}
-    )
+def _compute_seal(
+    custody: Custody, tables: Sequence[Table], content: str, made_of: MadeOf, noted: Mapping[str, Any]
+) -> str:
+    """64 hexadecimal digits, which follow from what is noted beside them too."""
+    facts = {"tables": [str(table) for table in tables], "content": content, "made_of": dict(made_of or {})}
+    return custody.seal(facts | ({"in_order": noted["in_order"]} if noted else {}))
 
 
 def _seal_order(custody: Custody, tables: Sequence[Table], content: str, in_order: str) -> str:

@@ -23,7 +23,6 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.release import seal
 from resources import storage
 from resources.statements import Zone
 from resources.warehouse import Warehouse, WarehouseError
@@ -97,9 +96,7 @@ class InLake:
 def _in_lake(lake: Lake) -> Iterator[None]:
     made = partial(Warehouse, lake={Zone.PUBLIC.value: lake.data[Zone.PUBLIC.value]})
     at_once = patch.object(storage, "WAITS", ())
-    # Every seal notes a content version, as those of large tables do.
-    noted = patch.object(seal, "LARGE", 0)
-    with at_once, noted, patch.dict(os.environ, lake.environment), patch("tests.deployments.Warehouse", made):
+    with at_once, patch.dict(os.environ, lake.environment), patch("tests.deployments.Warehouse", made):
         yield
 
 

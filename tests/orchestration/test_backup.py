@@ -259,6 +259,26 @@ def test_a_name_that_cannot_be_read_is_in_the_way_of_a_backup(home: Path, tmp_pa
     assert find_unseen(sentence) == ""
 
 
+def test_a_file_that_somebody_made_huge_fills_no_disk(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: a copy of its holes, which takes hours or ends with a full disk."""
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "first", resources)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**30))
+    huge = (
+        r"have [\d,]+ bytes, and the disk of .* has 1,073,741,824 free. The largest file is .* with 1,099,511,627,776"
+    )
+    os.truncate(tmp_path / "published" / "village" / "counties" / "table.csv", 2**40)
+    with pytest.raises(BackupError, match=huge):
+        back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
+    assert not (tmp_path / "kept").exists()
+    os.truncate(tmp_path / "first" / "warehouse" / "ledger.duckdb", 2**40)
+    with pytest.raises(BackupError, match=huge):
+        restore(tmp_path / "first", tmp_path / "new", tmp_path / "new" / "published", resources)
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_backup_that_cannot_be_restored_says_so_and_has_no_signature(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -240,16 +240,19 @@ def test_what_the_pages_show_is_compared_with_the_ledger(published: Deployment[A
 
 
 def test_a_composition_of_a_population_that_is_not_declared_is_compared_too(published: Deployment[Any]) -> None:
-    """Told apart from: a comparison of declared populations alone, beside which a forged composition can lie."""
+    """Told apart from: a comparison of declared populations alone, or of the schemas that DuckDB lists, without its own
+    `main`, beside which a forged composition can lie."""
     published.run("ledger", "composition")
     with published.opened() as connection:
         connection.execute('CREATE SCHEMA "else\nwhere"; CREATE SCHEMA hamlet')
         connection.execute('CREATE TABLE "else\nwhere".composition AS FROM public.village.composition')
+        connection.execute("CREATE TABLE main.composition AS FROM public.village.composition")
         connection.execute("CREATE TABLE hamlet.composition_releases AS FROM village.composition_releases LIMIT 0")
-    said = "public.else where.composition shows no state that the ledger has had"
+    forged = ("else where", "main")
+    said = " ".join(f"public.{schema}.composition shows no state that the ledger has had" for schema in forged)
     assert findings(audited(published), "shown_as_charged") == [("does not hold", said)]
     with published.opened() as connection:
-        connection.execute('DROP SCHEMA "else\nwhere" CASCADE')
+        connection.execute('DROP SCHEMA "else\nwhere" CASCADE; DROP TABLE main.composition')
     # As it was before a first charge.
     assert findings(audited(published), "shown_as_charged") == [("holds", "")]
     context, loss = published.context, published.ledger[0].parse_specification()
