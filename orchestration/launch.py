@@ -31,6 +31,7 @@ from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, insp
 from sqlalchemy.event import listens_for
 
 from orchestration.environment import is_cluster
+from orchestration.processes import end_lost_runs
 from resources.faults import conceal, name_error
 from resources.project import CODE, PROJECT
 
@@ -63,6 +64,9 @@ _EVENTS_AT_ONCE = 1000
 _LOST = ("OperationalError", "InterfaceError", "DagsterPostgresException")
 """Errors of SQLAlchemy and Dagster's storage if the instance's database is lost or locked."""
 
+_BLOCKED = "Step blocked by limit for pool"
+"""What Dagster says of a step that has no slot in the queue of writers yet."""
+
 LONGEST_UNTIL_RETRY = 600.0
 """The number of seconds after which nobody waits any more for a retry that should have begun."""
 
@@ -79,7 +83,7 @@ class Step:
 
     Attributes:
         kind: "planned", "begun" or "made" for an asset, "passed" or "failed" for a check, "refused" for a step that
-            raised, "waits" for the instance whose database is lost.
+            raised, "waits" for the instance whose database is lost, or for another run that writes.
         seconds: how long it took; 0 if it has only begun.
         words: what a failed check or step says, or what is waited for.
         metadata: the metadata of an asset, or of a failed step, by name.
@@ -173,7 +177,7 @@ def run_job(
         dataset, name, ended = release.partition("/")[0], uuid4().hex, Event()
         command = ["execute", "-m", f"{__package__}.datasets", "-a", f"{OF_DATASET}{dataset}", "-d", str(PROJECT)]
         with ThreadPoolExecutor(1) as threads:
-            following = threads.submit(_follow, instance, name, report, ended)
+            following = threads.submit(_follow, instance, name, report, ended, home)
             try:
                 _give_job(command, name, release, job, partition, config, log)
             finally:
@@ -295,6 +299,7 @@ def _follow(
     name: str,
     report: Callable[[Step], None],
     ended: Event | None = None,
+    home: Path | None = None,
 ) -> Sequence[dg.DagsterRun]:
     """Report what happens until the job has ended, or the queue with it; return the runs, the last one last.
 
@@ -302,6 +307,7 @@ def _follow(
 
     Args:
         ended: set when Dagster's command has ended, which runs the job; None if the command has put it into the queue.
+        home: the deployment's folder, if the command runs the job, which may wait for a run whose process is killed.
     """
     run_id, cursor, begun, first = "", None, dict[str, float](), time.monotonic()
     last_alive = first
@@ -309,6 +315,8 @@ def _follow(
     ask = partial(_ask, report)
     while True:
         over = ended is None or ended.is_set()
+        if home:
+            ask(end_lost_runs, instance, home)
         if ended is None or not run_id:
             runs = ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if runs and runs[-1].run_id != run_id:
@@ -426,6 +434,9 @@ def _steps(entry: dg.EventLogEntry, begun: dict[str, float]) -> Iterator[Step]:
             # A step may evaluate several checks, one after the other.
             begun[event.step_key] = entry.timestamp
             yield Step(kind, "/".join(check.asset_key.path), check.check_name, taken, check.description or "")
+        case dg.DagsterEventType.ENGINE_EVENT if _BLOCKED in (event.message or ""):
+            words = "Waiting for another run, which writes to this deployment. `stirred unblock` lists it"
+            yield Step("waits", event.step_key, words=words)
         case dg.DagsterEventType.STEP_FAILURE:
             failed = event.step_failure_data.user_failure_data
             metadata = _plain_values(failed.metadata) if failed else None

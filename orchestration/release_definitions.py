@@ -4,7 +4,7 @@ What is declared is in `orchestration.components`. This module imports every sta
 declared does not import it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,29 @@ from assets.release.release import ReleaseDeclaration
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.release import ReleaseComponent, dataset_of, declared_datasets
-from orchestration.environment import deployment_folders, deployment_resources
+from orchestration.environment import deployment_folders, deployment_resources, is_cluster
 from orchestration.planning import PlannedDeclaration, plan_declaration
+from orchestration.processes import end_lost_runs, hold_lock
 
 
 def define_resources(home: Path) -> dg.Definitions:
     """The resources and the executor of a deployment, which no run can configure: Dagster refuses a run that tries to,
     because whoever deploys decides where keys and databases lie. Stages exchange no values through Dagster, so the
-    resource with which a run could have them stored in any folder is replaced too."""
-    return dg.Definitions(resources=without_configuration(deployment_resources(home)), executor=dg.in_process_executor)
+    resource with which a run could have them stored in any folder is replaced too. On one machine, a run first ends
+    those whose process is gone, and shows that its own is there."""
+
+    @dg.io_manager(config_schema=NO_CONFIG)  # type: ignore[arg-type]  # Generators are allowed, not in its types.
+    def values(context: dg.InitResourceContext) -> Iterator[dg.IOManager]:
+        assert context.instance is not None
+        assert context.run is not None
+        end_lost_runs(context.instance, home)
+        with hold_lock(home, context.run.run_id):
+            yield dg.InMemoryIOManager()
+
+    resources = without_configuration(deployment_resources(home))
+    return dg.Definitions(
+        resources=resources if is_cluster() else resources | {"io_manager": values}, executor=dg.in_process_executor
+    )
 
 
 def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.ResourceDefinition]:

@@ -73,7 +73,8 @@ def move_ledger() -> None:
 def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
     """End runs whose process was killed, and free their slots in the queue of runs that write; without RUN, list them.
 
-    Dagster cannot tell a killed process from a slow one, so a person must name the run.
+    On one machine, the next run ends those whose process is gone. A run that hangs, or that ran on another machine,
+    cannot be told from a slow one, so a person must name it.
     """
     from dagster import DagsterRunStatus, RunsFilter
 

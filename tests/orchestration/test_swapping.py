@@ -463,7 +463,7 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
         "public_key.pem",
         "village",
     ]
-    assert sorted(path.name for path in (project / "kept").iterdir()) == ["custody", "logs", "warehouse"]
+    assert sorted(path.name for path in (project / "kept").iterdir()) == ["custody", "logs", "runs", "warehouse"]
     assert left_behind(project) == {"kept", "shown"}
     status, said = stirred(project, "launch", "village/counties")
     assert (status, "Nothing was charged: the draw was there already." in said) == (0, True)

@@ -1,0 +1,68 @@
+"""Locks that show which runs of a deployment on one machine still have their process.
+
+Dagster cannot tell a killed process from a slow one, so a killed run would keep its slot in the queue of writers until
+somebody ends it. The kernel can: it frees a process's locks however the process ends. On a cluster, Dagster looks after
+lost runs (`jobs.lost_runs`).
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+
+_FOLDER = "runs"
+
+_HELD = set[str]()
+"""The runs of this process, whose locks it could take again."""
+
+
+@contextmanager
+def hold_lock(home: Path, run_id: str) -> Iterator[None]:
+    """Show that a run's process is there, until it ends or the run does.
+
+    Processes that this one forks do not inherit the lock (POSIX), so they do not show the run as there after it.
+    """
+    folder = home / _FOLDER
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder / run_id, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX)
+        _HELD.add(run_id)
+        yield
+    finally:
+        (folder / run_id).unlink(missing_ok=True)
+        _HELD.discard(run_id)
+        os.close(descriptor)
+
+
+def end_lost_runs(instance: dg.DagsterInstance, home: Path) -> list[str]:
+    """End the runs whose process is gone, free their slots in the queue of writers, and return them.
+
+    A run that has no file of a lock, such as one that has only begun, is left alone.
+    """
+    lost = [path for path in sorted((home / _FOLDER).glob("*")) if path.name not in _HELD and _is_free(path)]
+    for path in lost:
+        run = instance.get_run_by_id(path.name)
+        if run and not run.is_finished:
+            instance.report_run_failed(run, "The run's process is gone.")
+        instance.event_log_storage.free_concurrency_slots_for_run(path.name)
+        path.unlink(missing_ok=True)
+    return [path.name for path in lost]
+
+
+def _is_free(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        # The run has just ended, or the file belongs to another user.
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
