@@ -50,6 +50,19 @@ def test_the_noted_content_version_is_that_of_the_rows_and_is_not_computed_again
             assert not is_sealed(session, custody, "town", "counts", [COUNTS], {"cef": "b"})
 
 
+def test_a_seal_of_an_earlier_version_holds_for_its_rows_alone(sealed: tuple[Warehouse, Custody]) -> None:
+    """It covers the table and the content version, but not the note of their order. Refused, it would be the end of a
+    draw whose key is gone."""
+    warehouse, custody = sealed
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        content = session.content_version([COUNTS], custody.seal_key())
+        seal = custody.seal({"tables": [str(COUNTS)], "content": content, "made_of": MADE_OF})
+        session.run(SQL("test/earlier", f"UPDATE {LABEL.text} SET seal = '{seal}'"))
+        assert is_current(session, custody)
+        session.run(SQL("test/altered", f"UPDATE {COUNTS.text} SET count = 8 WHERE place = 'c'"))
+        assert not is_current(session, custody)
+
+
 @quick_cases(3)
 @pytest.mark.parametrize(
     ("change", "remains"),
