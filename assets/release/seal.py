@@ -9,8 +9,8 @@ compares both with the current ones.
 The rows are hashed with a key of the custody, because plain multiset hashes can be forged by someone who chooses the
 rows. Beside the seal of large tables are two notes: their content version, and a second seal, which ties it to the rows
 in their order. As long as they keep that order, their content version need not be computed again, which takes several
-times as long. The seal covers both notes, so that nothing of its row can be altered. Those of earlier versions of Stirred
-cover the first one alone. They hold too: a draw whose key is gone could not be made again.
+times as long. The seal covers both notes, so that nothing of its row can be altered. Those of earlier versions cover
+the first one alone. They hold too: a draw whose key is gone could not be made again.
 """
 
 from collections.abc import Mapping, Sequence
