@@ -3,7 +3,8 @@
 Everything follows from the files of the publication alone, so that everyone gets the same answer; nothing is charged.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.publication.tables import PublishedTables
+from assets.release.numbers import shown
+from assets.texts import find_unseen
 from assets.topdown.ways import MOST
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.decomposition import Decomposition, Information
@@ -41,6 +44,8 @@ from mechanisms.topdown.schema import PERSONS, UNITS, UNITS_BY_OCCUPANCY, Schema
 
 _MEASURED, _QUERIES = "noisy_measurements", "queries"
 _LISTED = 5
+_FRACTION = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?", re.ASCII)
+_WIDEST = 2**60
 
 
 class PlacesError(RefusedError, ValueError):
@@ -150,6 +155,8 @@ def read_tree(read: Callable[..., pa.Table]) -> tuple[dict[str, list[int]], dict
         tree[level], codes[level] = parents, [place["geoid"] for place in own]
         if len(set(codes[level])) < len(own) or None in codes[level]:
             raise PlacesError(f"spine: {level}: not every place has a code of its own")
+        if odd := [text for text in (level, *codes[level]) if not isinstance(text, str) or find_unseen(text)]:
+            raise PlacesError(f"spine: {odd[0]!r} is no text whose characters can all be seen")
         above = len(own)
     if not tree:
         raise PlacesError("spine: it has no places")
@@ -185,12 +192,36 @@ def _read_variances(read: Callable[..., pa.Table], levels: Sequence[str]) -> dic
             raise PlacesError(f"{where}: there is no such histogram or level, or it is there twice")
         try:
             SCHEMAS[histogram].marginal(query)
-            variances[key] = Fraction(row["parameter"])
-        except (ArithmeticError, TypeError, ValueError) as error:
+            variances[key] = read_variance(row["parameter"])
+        except (TypeError, ValueError) as error:
             raise PlacesError(f"{where}: {error}") from None
-        if variances[key] <= 0:
-            raise PlacesError(f"{where}: the variance {variances[key]} is not greater than 0")
+    for name in SCHEMAS:
+        own = [variance for (histogram, _, _), variance in variances.items() if histogram == name]
+        if problem := find_problem_of_variances(own):
+            raise PlacesError(f"{_QUERIES}: {name}: {problem}")
     return variances
+
+
+def read_variance(stated: str | float) -> Fraction:
+    """The variance of noise as somebody published it: a fraction as text, or a number. Raises ValueError for another
+    text, and for a variance that cannot be computed with."""
+    if isinstance(stated, str) and not _FRACTION.fullmatch(stated):
+        raise ValueError(f"the variance {shown(stated)} is not a fraction such as 37/4")
+    try:
+        variance = Fraction(stated)
+    except (ArithmeticError, ValueError):
+        # Divided by 0, infinite, or no number.
+        variance = Fraction(0)
+    if not Fraction(1, _WIDEST) <= variance <= _WIDEST:
+        raise ValueError(f"the variance {shown(stated)} is not from 2^-60 to 2^60")
+    return variance
+
+
+def find_problem_of_variances(variances: Collection[Fraction]) -> str:
+    """Why measurements with these variances cannot be added up as floating-point numbers; "" if they can."""
+    if not variances or max(variances) <= MOST * min(variances):
+        return ""
+    return f"the greatest variance is over 2^40 times the smallest: {float(max(variances))}, {float(min(variances))}"
 
 
 def _read_answers(
@@ -203,6 +234,8 @@ def _read_answers(
     if lists.type not in (pa.list_(pa.int32()), pa.list_(pa.int64())):
         raise PlacesError(f"{_MEASURED}: answers: they are not lists of 32-bit or 64-bit integers")
     answers = stack_lists(lists, size, lists.type.value_type)
+    if answers is not None and not -MOST <= answers.min(initial=0) <= answers.max(initial=0) <= MOST:
+        raise PlacesError(f"{_MEASURED}: {' '.join(of)}: there are answers beyond ±2^40")
     if rows["number"].to_pylist() != list(range(len(codes))) or rows["geoid"].to_pylist() != list(codes):
         raise PlacesError(f"{_MEASURED}: {' '.join(of)}: not every place of the spine is measured once")
     if answers is None:

@@ -13,9 +13,7 @@ State, which nothing was measured for. The population of a state is exact, but n
 not: it is an argument.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.topdown.asking import Measured
+from assets.texts import find_unseen, show_line
+from assets.topdown.asking import Measured, find_problem_of_variances, read_variance
 from assets.topdown.ways import MOST
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, STATE, unbounded
@@ -76,6 +75,9 @@ def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str,
         levels = list(codes)
         tree = {level: _find_parents(codes, depth) for depth, level in enumerate(levels)}
         measurements = {level: files.read(level, codes[level]) for level in levels}
+        every = [each.variance for of_level in measurements.values() for each in of_level]
+        if problem := find_problem_of_variances(every):
+            raise FilesError(f"{name}: {problem}")
         found[name] = Measured(SCHEMAS[name], tree, measurements, files.limit(codes, tree, populations), codes)
     persons, units = (list(found[name].codes.values())[-1] for name in SCHEMAS)
     if persons != units:
@@ -84,10 +86,22 @@ def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str,
 
 
 def list_files(folder: Path) -> list[Path]:
-    """All files below the folders of persons and of units, by their paths."""
+    """The files of measurements and constraints of all levels, by their paths; nothing else is read.
+
+    Raises FilesError for a link, because it could lead to any data, whose hash would be published; and for a name that
+    cannot be seen.
+    """
     parts = [f"_{name[:-1]}_" for name in SCHEMAS]
     own = [path for path in folder.glob("*") if path.is_dir() and any(part in path.name.lower() for part in parts)]
-    return sorted(path for each in own for path in each.rglob("*.parquet") if path.is_file())
+    places = [
+        each / f"{level}.parquet" / kind for each in own for level in LEVELS for kind in ("DPQuery", "Constraint")
+    ]
+    files = sorted(path for place in places for path in place.rglob("*.parquet") if not path.is_dir())
+    for path in files:
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not path.is_file() or find_unseen(name):
+            raise FilesError(f"{folder}: {show_line(name)} is a link, or no file, or its name cannot be seen")
+    return files
 
 
 class _Files:
@@ -108,6 +122,8 @@ class _Files:
     def list_places(self, level: str) -> list[str]:
         """The geocodes of a level, in the order of states, and within them of the places above."""
         codes = pc.unique(self._read(level, "DPQuery")["geocode"]).to_pylist()
+        if odd := [code for code in codes if find_unseen(code)]:
+            raise FilesError(f"{self._histogram} {level}: {odd[0]!r} has a character that cannot be seen")
         return sorted(codes, key=lambda code: (code[1:3], code))
 
     def read(self, level: str, codes: Sequence[str]) -> tuple[Measurement, ...]:
@@ -126,12 +142,16 @@ class _Files:
                 raise FilesError(f"{self._histogram} {level} {name}: the query {query} has another name too")
             marginal = SCHEMAS[self._histogram].marginal(query)
             variances = pc.unique(own["variance"]).to_pylist()
-            if len(variances) != 1 or not (variances[0] and 0 < variances[0] < math.inf):
-                raise FilesError(f"{self._histogram} {level} {query}: variances {variances[:3]}, not one above 0")
+            if len(variances) != 1 or variances[0] is None:
+                raise FilesError(f"{self._histogram} {level} {query}: variances {variances[:3]}, not one")
+            try:
+                variance = read_variance(variances[0])
+            except ValueError as error:
+                raise FilesError(f"{self._histogram} {level} {query}: {error}") from None
             answers = self._arrange(level, own, codes, marginal.size)
             # The Bureau's first code is vacant, and ours is occupied.
             answers = answers[:, ::-1] if self._histogram == UNITS.name and query == DETAILED else answers
-            measured.append(Measurement(query, Fraction(float(variances[0])), np.ascontiguousarray(answers)))
+            measured.append(Measurement(query, variance, np.ascontiguousarray(answers)))
         if DETAILED not in {each.query for each in measured}:
             raise FilesError(f"{self._histogram} {level}: the query {DETAILED} is missing")
         return tuple(sorted(measured, key=lambda each: (each.answers.shape[1], each.query)))

@@ -34,7 +34,7 @@ from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.feasibility import FREE
 from mechanisms.topdown.redistricting import REDISTRICTING
 from resources.clock import TimeStamp
-from resources.custody import Custody
+from resources.custody import CURRENT, Custody
 from resources.ledger import Ledger
 from resources.statements import SQL, Zone
 from resources.warehouse import Session, Warehouse, to_lists
@@ -319,9 +319,13 @@ def certify(
     stamp: TimeStamp | None,
 ) -> EstimateCertificate:
     """Raises ReestimationError if the files of the measurements are others since these were taken in."""
-    release, key = context.release, public_key(context.custody)
+    release, custody, key = context.release, context.custody, public_key(context.custody)
     opened = open_measurements(release, context.custody, context.ledger)
     if dict(session.rows("warehouse/all", source=release.public(SOURCES))) != dict(opened.digests):
         raise ReestimationError(f"{release.schema}: the files of the measurements were altered meanwhile")
-    present = signed_identity(release.folder, key)
-    return EstimateCertificate(release, opened, present, passed, files, fingerprint(key))
+    # Of the record too: no number comes again after somebody removed the folder.
+    kept = custody.read_editions(release.dataset.name, release.name)
+    known = {(int(name.partition(".")[0]), draw_id) for name, (draw_id, _) in kept.items() if name != CURRENT}
+    if present := signed_identity(release.folder, key):
+        known.add((present.edition, present.draw_id))
+    return EstimateCertificate(release, opened, known, passed, files, fingerprint(key))

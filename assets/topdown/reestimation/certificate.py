@@ -4,7 +4,7 @@ No guarantee is stated here, because none is given: the measurements keep the on
 """
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from functools import cached_property
@@ -18,7 +18,7 @@ from pydantic import Field
 from assets.publication import record
 from assets.publication.package import DataFile
 from assets.publication.record import Amount, Check, Count, Part
-from assets.publication.signature import Identity, name_edition
+from assets.publication.signature import name_edition
 from assets.release.statement import Parameter, Sha256
 from assets.topdown.reestimation.declaration import TEXTS, Reestimation
 from assets.topdown.reestimation.measurements import Opened
@@ -113,13 +113,13 @@ class EstimateCertificate:
     """As `assets.publication.certificate.Certificate`, without a charge.
 
     Attributes:
-        present: what is published in its place by now, if anything.
+        known: the numbers of the editions that were published by now, each with its draw.
         signing_key: the fingerprint of the public key that verifies the publication's signature.
     """
 
     release: Reestimation
     opened: Opened
-    present: Identity | None
+    known: Collection[tuple[int, str]]
     checks: Sequence[Check]
     products: Sequence[DataFile]
     signing_key: str
@@ -154,8 +154,8 @@ class EstimateCertificate:
     def edition(self) -> int:
         if self._own:
             return int(self._own["edition"]["number"])
-        present = self.present
-        return 1 if present is None else present.edition + (present.draw_id != self.randomness.draw_id)
+        last = max((number for number, _ in self.known), default=0)
+        return last if (last, self.randomness.draw_id) in self.known else last + 1
 
     @property
     def revision(self) -> int:

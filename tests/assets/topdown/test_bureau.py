@@ -247,7 +247,13 @@ def test_files_are_read_and_estimated_with_a_level_of_whole_states(
             ),
             "the query total has another name too",
         ),
-        (lambda row: {"variance": float("inf")} if row["level"] == "US" else None, r"variances \[inf\], not one"),
+        (lambda row: {"variance": float("inf")} if row["level"] == "US" else None, r"inf is not from 2\^-60 to 2\^60"),
+        (lambda row: {"variance": 1e-40} if row["level"] == "US" else None, r"variance .*e-41 is not from 2\^-60 to"),
+        (
+            lambda row: {"variance": 1e-13} if row["query_name"] == "total_dpq" else None,
+            r"persons: the greatest variance is over 2\^40 times the smallest",
+        ),
+        (lambda row: {"geocode": "0\n"} if row["level"] == "US" else None, r"US: '0\\n' has a character that cannot"),
         (lambda row: {"sign": ">="} if row["query_name"] == "total_con" else None, "total_con: the sign >=, not ="),
     ],
 )

@@ -117,8 +117,9 @@ def test_altered_tables_and_sources_are_not_published(town: Deployment[Any]) -> 
 
 def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path: Path) -> None:
     """In a deployment without records. Told apart from: a publication that needs a ledger entry, or a database of
-    records; other files that pass for the declared ones, or replace an edition; a refused file that leaves tables or
-    a publication behind; sums of places from other files than were published."""
+    records; other files that pass for the declared ones, or replace an edition, also after somebody removed the folder;
+    a refused file that leaves tables or a publication behind, or whose hash is published although it is no measurement;
+    sums of places from other files than were published."""
     truth = made(tmp_path / "files")
     declared = OF_FOLDER | {"populations": truth["populations"]}
     deployment = reestimation_deployment(tmp_path, estimation="full", **declared)
@@ -158,6 +159,13 @@ def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path
         assert words in deployment.refusal("measurements")
         shutil.move(tmp_path / "away", tmp_path / "files" / path)
     assert deployment.published() == before
+    linked = tmp_path / "files" / "US_Person_PL_PROD" / "County.parquet" / "DPQuery" / "other.parquet"
+    linked.symlink_to(deployment.root / "custody" / "master.key")
+    assert "other.parquet is a link" in deployment.refusal("measurements")
+    linked.unlink()
+    shutil.rmtree(folder)
+    deployment.run("publication")
+    assert identity(folder).edition == 2, "no number is used again for other measurements"
 
 
 @pytest.mark.parametrize(
