@@ -16,16 +16,23 @@ from assets.topdown.reestimation.asset import Anew
 from orchestration.components import Reestimation
 from orchestration.components.dataset import Dataset
 from orchestration.components.topdown import TopDown
+from tests.contract.kinds import guessed
 from tests.deployments import Deployment
-from tests.topdown_deployments import TWO_LEVELS, topdown_deployment
+from tests.phsafe_deployments import census
+from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, with_quarters
 
 DECLARED = {"name": "anew", "dataset": "town", "of": "redistricting", "title": "Estimated anew"}
 
 
 @dataclass(frozen=True)
 class Reading(Anew):
-    """With what tests ask of the method of any release."""
+    """With what tests ask of the method of any release.
 
+    Attributes:
+        counted: the method of the release beside it.
+    """
+
+    counted: Any
     partitions = None
     draw_stage = ""
 
@@ -45,7 +52,8 @@ def reestimation_deployment(
         estimation: of the release and of the reestimation.
         changes: to the reestimation's declaration; None leaves a field out.
     """
-    town = topdown_deployment(root, **TWO_LEVELS, estimation=estimation)
+    files = guessed(with_quarters(census()), guess) if guess else None
+    town = topdown_deployment(root, files=files, **TWO_LEVELS, estimation=estimation)
     given = {
         name: value for name, value in (DECLARED | {"estimation": estimation} | changes).items() if value is not None
     }
@@ -61,5 +69,5 @@ def reestimation_deployment(
         town,
         definitions=definitions,
         declared=declared,
-        context=replace(town.context, method=cast(Any, Reading(release)), nodes=nodes),
+        context=replace(town.context, method=cast(Any, Reading(release, town.context.method)), nodes=nodes),
     )

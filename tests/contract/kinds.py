@@ -119,7 +119,7 @@ def _statistics(tested: int, cube: Mapping[str, Any] = STATISTICS) -> Build:
     return build
 
 
-def _guessed(files: Files, guess: int) -> Files:
+def guessed(files: Files, guess: int) -> Files:
     """A householder who lives alone has one race or another."""
     alone = next(row["MAFID"] for row in files["units"] if row["HHT"] == "4")
 
@@ -130,7 +130,7 @@ def _guessed(files: Files, guess: int) -> Files:
 
 
 def _phsafe(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
-    return phsafe_deployment(root, files=_guessed(census(60), guess), **({"runs": FEW} | changes))
+    return phsafe_deployment(root, files=guessed(census(60), guess), **({"runs": FEW} | changes))
 
 
 def _safetab(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any) -> Deployment[Any]:
@@ -139,16 +139,16 @@ def _safetab(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = Non
 
 def _topdown(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
     products = {"products": ["P1", "H1", "persons", "noisy_measurements"]}
-    files = _guessed(with_quarters(census(60)), guess)
+    files = guessed(with_quarters(census(60)), guess)
     return topdown_deployment(root, files=files, **(TWO_LEVELS | products | changes))
 
 
 def _dhc(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
-    return dhc_deployment(root, guess, files=_guessed(census(30, ("10",), dhc=True), guess), **changes)
+    return dhc_deployment(root, guess, files=guessed(census(30, ("10",), dhc=True), guess), **changes)
 
 
 def _pair_swapping(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
-    files = _guessed(with_quarters(census(60)), guess)
+    files = guessed(with_quarters(census(60)), guess)
     return pair_swapping_deployment(root, files=files, **({"products": PAIR_PRODUCTS[:1]} | changes))
 
 

@@ -46,7 +46,7 @@ from tests.faults.releases import (
     run_job,
     tables,
 )
-from tests.faults.tampering import UNNAMED, Published, audited, opened, plain_version, relabel
+from tests.faults.tampering import UNNAMED, Published, audited, charging, opened, plain_version, relabel
 from tests.forging import BLOCK, HEADER_NUMBERS, HEADERS, bound_texts, seal_blocks
 from tests.gates import failing, keep_verdicts
 
@@ -85,7 +85,7 @@ def published(folder: Path, name: str) -> Published:
 def _launch_and_show(here: Deployment[Any]) -> None:
     """Publish the release, and bring the tables that show the ledger up to date, as a sensor does."""
     launch(here)
-    here.run_assets(LEDGER_KEY, dg.AssetKey([here.release.dataset.population, COMPOSITION]))
+    here.run_assets(LEDGER_KEY, dg.AssetKey([charging(here).release.dataset.population, COMPOSITION]))
 
 
 def _earlier(root: Path) -> Path:

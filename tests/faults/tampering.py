@@ -328,13 +328,18 @@ def audited(here: Deployment[Any], *, repeats: bool = True) -> list[str]:
     context = here.context
     unchecked = ("repeated",) if context.method.reads_publications_of or not repeats else ()
     # Of a deployment, all releases that charge are audited.
-    methods = [context.method if context.release.declaration.charges else context.method.counted]
-    record = audit(methods, context.nodes, context.ledger, context.release.published, "2030-01-01")
+    record = audit([charging(here)], context.nodes, context.ledger, context.release.published, "2030-01-01")
     return [
         each["name"]
         for each in record["findings"]
         if each["verdict"] == Verdict.FAILS or (each["verdict"] != Verdict.HOLDS and each["name"] not in unchecked)
     ]
+
+
+def charging(here: Deployment[Any]) -> Any:
+    """The method that charges: of the release, or of the one that it is made from."""
+    method = here.context.method
+    return method if here.release.declaration.charges else method.counted
 
 
 def _run_again(root: Path, name: str) -> dict[str, Any]:
