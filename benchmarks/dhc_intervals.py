@@ -1,9 +1,10 @@
 """What linear estimates of the DHC gain by the measurements of all levels and of the redistricting data, and how often
-their intervals contain the truth: `python -m benchmarks.dhc_intervals`, about four CPU-minutes.
+their intervals contain the truth: `python -m benchmarks.dhc_intervals`, about two CPU-minutes.
 
 A synthetic census is measured with fixed keys, so that every run gives the same figures.
 From the same answers, cells are estimated from each place's own answers, from those of all levels, and from those of
-both releases. The output has the table of `docs/mechanisms/topdown-dhc.md`, in Markdown.
+both releases. Races, which the redistricting data alone measured, are estimated from all their levels and from both
+releases. The output has the table of `docs/mechanisms/topdown-dhc.md`, in Markdown.
 """
 
 import sys
@@ -17,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticPopulation
+from assets.topdown.dhc.intervals import find_cells
 from benchmarks.dhc_coverage import Census
 from benchmarks.topdown_coverage import derive_key
 from mechanisms.topdown.design import words
@@ -26,6 +28,7 @@ from mechanisms.topdown.dhc.linear import (
     Answers,
     Linear,
     Model,
+    Told,
     combine,
     fit,
     fit_redistricting,
@@ -44,7 +47,7 @@ from mechanisms.topdown.replicates import replicate_noise, roll_up
 
 DRAWS = 5
 POPULATION = SyntheticPopulation(households=6_000, states=["10", "44"], dhc=True)
-TABLES = {"persons": ("P1", "P4", "P12", "P17"), "units": ("H3", "H4", "H10", "PCT15")}
+TABLES = {"persons": ("P1", "P3", "P4", "P5", "P12", "P17"), "units": ("H3", "H4", "H10", "PCT15")}
 SHARED_LEVELS = ("US", "State", "County", "Block")
 """The levels of the DHC whose places are those of a level of the redistricting release."""
 
@@ -77,9 +80,9 @@ def measure(census: Census, model: Model, draw: int) -> list[Answers]:
     return levels
 
 
-def fit_before(census: Census, model: Model, draw: int) -> Mapping[int, tuple[Floats, Floats]]:
-    """By depth in the DHC, what the measurements of the redistricting data tell about counts that both measured, in the
-    same places or in unions of their blocks."""
+def fit_before(census: Census, model: Model, draw: int) -> Mapping[int, Told]:
+    """By depth in the DHC, what the measurements of the redistricting data tell, in the same places or in unions of
+    their blocks."""
     task, name = census.before, PERSONS.name if PERSONS.name in model.of_cell else "units"
     schema, limits = task.design.schemas[name], task.limits[name]
     if name == "units":
@@ -92,18 +95,18 @@ def fit_before(census: Census, model: Model, draw: int) -> Mapping[int, tuple[Fl
     for depth, information in enumerate(informed):
         above = len(task.parents[depth - 2]) if depth > 1 else 1
         families.append(before.take(depth, 0, above, None if information else noise, information))
-    found, after, counted = {}, census.after, share(model).counted
-    fitted = fit_redistricting(families, informed, counted)
-    for level, (estimate, covariance) in zip(task.design.levels, fitted, strict=True):
+    found, after, shared = {}, census.after, share(model)
+    wanted = families, informed, shared.counted, len(shared.sums)
+    for level, told in zip(task.design.levels, fit_redistricting(*wanted), strict=True):
         if level in SHARED_LEVELS:
             # Upper levels have the same places in both, in the order of their codes.
-            order = census.order if level == after.design.levels[-1] else np.arange(len(estimate))
-            found[after.design.levels.index(level)] = estimate[order], covariance[order]
+            order = census.order if level == after.design.levels[-1] else np.arange(len(told.estimate))
+            found[after.design.levels.index(level)] = told.take(order)
     blocks = np.arange(len(census.order))
     for depth in reversed(range(len(after.parents))):
         if depth not in found:
             unions = [census.order[blocks == place] for place in range(len(after.parents[depth]))]
-            found[depth] = fit_unions(families, informed, counted, unions)
+            found[depth] = fit_unions(*wanted, unions)
         blocks = after.parents[depth][blocks]
     return found
 
@@ -122,30 +125,41 @@ def estimate_alone(
 
 
 def compare(census: Census, model: Model, names: Sequence[str], draw: int) -> Iterator[pd.DataFrame]:
-    """For each cell and place that a table has, by how it is estimated: the absolute error, and whether it is at most
-    1.645 standard errors. Of exact counts, that is missing."""
-    task = census.after
-    expressed = {name: model.express_table(DHC_TABLES[name]) for name in names}
-    sums, shared = np.concatenate([own for _, own in expressed.values()]), share(model)
-    size, true = len(sums), list[Floats]()
-    counts = {name: climb(own, task.parents, add_counts) for name, own in task.counts.items()}
+    """For each cell and place of which a table has an interval, by how it is estimated: the absolute error, and whether
+    it is at most 1.645 standard errors. Of exact counts, that is missing."""
+    task, cells, shared = census.after, {name: find_cells(name) for name in names}, share(model)
+    sums, others = (np.concatenate([getattr(own, of) for own in cells.values()]) for of in ("sums", "other"))
+    table, known = np.repeat(names, [len(own.other) for own in cells.values()]), others >= 0
+    own = np.r_[: len(sums), len(sums) + len(shared.sums) + others[known]]
+    order = np.r_[np.flatnonzero(~known), np.flatnonzero(known)]
+    counts = {name: climb(of_blocks, task.parents, add_counts) for name, of_blocks in task.counts.items()}
+    true = list[Floats]()
     for depth, above in enumerate(task.parents):
-        tables = [(DHC_TABLES[name], cells) for name, (cells, _) in expressed.items()]
-        cells_of = [table.count(counts[table.schema.name][depth], len(above))[:, own] for table, own in tables]
-        true.append(np.concatenate(cells_of, axis=1))
-    table = np.repeat(list(expressed), [len(cells) for cells, _ in expressed.values()])
+        tables = [(DHC_TABLES[name], determined.positions) for name, determined in cells.items()]
+        cells_of = [each.count(counts[each.schema.name][depth], len(above))[:, where] for each, where in tables]
+        true.append(np.concatenate(cells_of, axis=1)[:, order])
     levels, before = measure(census, model, draw), fit_before(census, model, draw)
-    found = [(OWN, *each) for each in estimate_alone(model, levels, sums, shared.sums)]
+    rows = [
+        (OWN, depth, each.places, each.estimate[:, : len(sums)], each.variance[:, : len(sums)])
+        for depth, each in estimate_alone(model, levels, sums, shared.sums)
+    ]
     for depth, linear in fit(model, levels, sums, shared.sums):
-        found.append((ALL, depth, linear))
-        estimate, variance = combine(linear, *(own[linear.places] for own in before[depth]))
-        found.append((BOTH, depth, replace(linear, estimate=estimate, variance=variance)))
-    for how, depth, linear in found:
-        errors = np.abs(linear.estimate[:, :size] - true[depth][linear.places])
-        deviations = np.sqrt(np.maximum(linear.variance[:, :size], 0.0))
+        told = before[depth].take(linear.places)
+        by_one = [
+            np.concatenate([of_sums[:, : len(sums)], of_told[:, len(shared.sums) + others[known]]], axis=1)
+            for of_sums, of_told in ((linear.estimate, told.estimate), (linear.variance, told.variance))
+        ]
+        rows.append((ALL, depth, linear.places, *by_one))
+        rows.append((BOTH, depth, linear.places, *(each[:, own] for each in combine(linear, told))))
+    for how, depth, places, estimate, variance in rows:
+        size = estimate.shape[1]
+        errors = np.abs(estimate - true[depth][places][:, :size])
+        deviations = np.sqrt(np.maximum(variance, 0.0))
         inside = np.where(deviations > 1e-6, errors <= QUANTILE * deviations, np.nan)
-        columns = {"table": np.tile(table, len(errors)), "error": errors.ravel(), "inside": inside.ravel()}
-        yield pd.DataFrame(columns).assign(how=how, level=words(task.design.levels[depth]))
+        of_table = np.tile(table[order][:size], len(errors))
+        columns = {"table": of_table, "error": errors.ravel(), "inside": inside.ravel()}
+        frame = pd.DataFrame(columns).assign(how=how, level=words(task.design.levels[depth]))
+        yield frame[~frame.table.isin(table[known])] if how == OWN else frame
 
 
 def compare_all(census: Census, draws: int) -> pd.DataFrame:

@@ -182,6 +182,11 @@ def name_cells(cell: str) -> list[str]:
     return [f"{cell}_{ending}" for ending in COLUMNS]
 
 
+def name_error(cell: str) -> str:
+    """The column of the standard error of a linear estimate, where there is one."""
+    return f"{cell}_linear_standard_error"
+
+
 def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelease, state: str = "") -> tuple[str, str]:
     """Make and store the tables; of one state, or of what no state has a run of its own for. Return the id of the draw,
     and the digest of what they are made of.

@@ -19,7 +19,7 @@ from assets.release.microdata import CountedTable, Counting, Microdata
 from assets.release.prose import Prose
 from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, error_columns
 from assets.topdown.intervals import COLUMNS as OF_INTERVALS
-from assets.topdown.intervals import interval_table, name_cells
+from assets.topdown.intervals import interval_table, name_cells, name_error
 from assets.topdown.measurements import COLUMNS
 from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease, TreeRelease
 from assets.topdown.tables import (
@@ -173,7 +173,14 @@ def describe_linear(release: Any, table: RedistrictingTable) -> PublishedTable:
 
 
 def describe_intervals(
-    release: TreeRelease, stored: Table, of: str, text: str, cells: Mapping[str, str], unit: str
+    release: TreeRelease,
+    stored: Table,
+    of: str,
+    text: str,
+    cells: Mapping[str, str],
+    unit: str,
+    *,
+    standard_errors: bool = False,
 ) -> PublishedTable:
     """The table of intervals of another one, whose `cells` have labels by name."""
     columns = []
@@ -183,6 +190,9 @@ def describe_intervals(
         for end, which in zip(ends, ("Lower", "Upper"), strict=True):
             around = f"{which} end of the 90% interval around {estimate}"
             columns.append(PublishedColumn(end, "integer", around, error_of=estimate))
+        if standard_errors:
+            error = f"Standard error of {estimate}"
+            columns.append(PublishedColumn(name_error(cell), "decimal", error, unit=unit, error_of=estimate))
     return PublishedTable(
         stored.name,
         f"Intervals of {of}",

@@ -199,29 +199,33 @@ def prepare_sums(split: Decomposition, counted: NDArray[np.bool_]) -> CellSums:
     of_place[split.kept.cells, split.summed.cells] = of_cell.ravel()
     begins = np.append(0, np.cumsum(atoms.sum(axis=1)))
     contained = np.ascontiguousarray(np.nonzero(atoms)[1])
-    return CellSums(of_place, contained, begins, _multiply_masks(split, counted, "sam,sbm->sab"))
+    return CellSums(of_place, contained, begins, _multiply_masks(split, counted, counted, "sam,sbm->sab"))
 
 
-def covary_sums(split: Decomposition, counted: NDArray[np.bool_], information: Information) -> Floats:
-    """The covariances of sums of cells, shape (places, sums, sums); `counted` as of `prepare_sums`."""
-    products = _multiply_masks(split, counted, "sam,tbm->stab")
-    covariance = np.zeros((len(information.variance), *products.shape[:2]))
-    for of_set, kept, other in np.ndindex(*products.shape[2:]):
-        covariance += information.variance[:, of_set, kept, other, None, None] * products[:, :, of_set, kept, other]
-    return covariance
+def covary_sums(
+    split: Decomposition, counted: NDArray[np.bool_], others: NDArray[np.bool_], information: Information
+) -> Floats:
+    """The covariances of sums of cells with others, shape (places, sums, others); both as of `prepare_sums`."""
+    products = _multiply_masks(split, counted, others, "sam,tbm->stab")
+    of_variances = np.ascontiguousarray(products.reshape(len(counted) * len(others), -1).T)
+    covariance = product(information.variance.reshape(len(information.variance), -1), of_variances)
+    return covariance.reshape(-1, len(counted), len(others))
 
 
-def _multiply_masks(split: Decomposition, counted: NDArray[np.bool_], pairs: str) -> Floats:
+def _multiply_masks(split: Decomposition, counted: NDArray[np.bool_], others: NDArray[np.bool_], pairs: str) -> Floats:
     """By `pairs` of sums with the masks g and h, in the notation of einsum, and by set S, the matrix g P_S hᵀ."""
     size = split.kept.size, split.summed.size
-    masks = np.zeros((len(counted), *size), dtype=np.int64)
-    masks[:, split.kept.cells, split.summed.cells] = counted
     products = []
     for own, columns in enumerate(split.spread):
-        by_column = np.zeros((len(counted), size[0], columns.max() + 1), dtype=np.int64)
-        for column, of_column in enumerate(columns):
-            by_column[:, :, of_column] += masks[:, :, column]
-        products.append(np.einsum(pairs, by_column, by_column) / split.divisors[own])
+        by_column = []
+        for each in (counted, others):
+            masks = np.zeros((len(each), *size), dtype=np.int64)
+            masks[:, split.kept.cells, split.summed.cells] = each
+            sums = np.zeros((len(each), size[0], columns.max() + 1), dtype=np.int64)
+            for column, of_column in enumerate(columns):
+                sums[:, :, of_column] += masks[:, :, column]
+            by_column.append(sums)
+        products.append(np.einsum(pairs, *by_column) / split.divisors[own])
     # The projector of S is the sum over the sets W within S of (−1)^|W| J/n over W and all that are not in S.
     sets = len(products)
     squares = np.zeros((*products[0].shape[:-2], sets, size[0], size[0]))

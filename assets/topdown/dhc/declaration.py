@@ -144,8 +144,9 @@ class DHCDeclaration(TreeDeclaration):
     intervals: bool = Field(
         False,
         strict=True,
-        description="Queries with up to 1,000 answers are drawn in full, and the cells of the tables that they "
-        "determine have linear estimates and 90% intervals, from the measurements of both releases. The redistricting "
+        description="Queries with up to 1,000 answers are drawn in full. The cells of the tables that they or the "
+        "redistricting measurements determine have linear estimates, with standard errors and 90% intervals, from "
+        "the measurements of both releases. The redistricting "
         "release publishes noisy_measurements, and housing_units are an invariant of its finest level. The charge is "
         "the same; the draw is not.",
     )

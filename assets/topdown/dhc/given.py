@@ -32,7 +32,15 @@ from assets.topdown.tables import register_codes
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.dhc.householders import count_unpeopled, require_persons
-from mechanisms.topdown.dhc.linear import fit_redistricting, fit_unions, model_homes, model_persons, share
+from mechanisms.topdown.dhc.linear import (
+    Shared,
+    Told,
+    fit_redistricting,
+    fit_unions,
+    model_homes,
+    model_persons,
+    share,
+)
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
 from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS
 from mechanisms.topdown.dhc.quarters import count_homeless, require_facilities
@@ -157,41 +165,35 @@ def redistricting_recipes(session: Session, release: DHCRelease, custody: Custod
 
 
 def fit_published(session: Session, release: DHCRelease, signed: SignedFolder) -> pa.Table:
-    """The linear estimates of counts that both releases measure, from the measurements of the redistricting data, with
-    their covariances, in the places of all levels."""
+    """In the places of all levels, the linear estimates from the measurements of the redistricting data, of counts that
+    both releases measure and of others, with their covariances."""
     codes = [read_codes(session, release, level).to_pylist() for level in release.levels]
     starts = [read_tree(session, release).starts_within(release.finest, level) for level in release.levels]
     measured = read_measured(PublishedTables.of(signed))
     rows = list[pa.Table]()
     for model, histogram in ((model_persons(), PERSONS.name), (model_homes(), UNITS.name)):
-        fitted = _fit_levels(release, measured[histogram], share(model).counted, codes, starts)
-        for level, (estimate, covariance) in zip(release.levels, fitted, strict=True):
-            rows.append(
-                pa.table(
-                    {
-                        "histogram": pa.repeat(histogram, len(estimate)),
-                        "level": pa.repeat(level, len(estimate)),
-                        "number": np.arange(len(estimate)),
-                        "estimate": list(estimate),
-                        "covariance": list(covariance.reshape(len(estimate), -1)),
-                    }
-                )
-            )
+        fitted = _fit_levels(release, measured[histogram], share(model), codes, starts)
+        for level, told in zip(release.levels, fitted, strict=True):
+            places = len(told.estimate)
+            lists = {name: list(own.reshape(places, -1)) for name, own in vars(told).items()}
+            columns = {"histogram": pa.repeat(histogram, places), "level": pa.repeat(level, places)}
+            rows.append(pa.table(columns | {"number": np.arange(places)} | lists))
     return pa.concat_tables(rows)
 
 
 def _fit_levels(
     release: DHCRelease,
     measured: Measured,
-    counted: NDArray[np.bool_],
+    shared: Shared,
     codes: Sequence[Sequence[str]],
     starts: Sequence[NDArray[np.int64]],
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """By level, the linear estimates of sums of cells, and their covariances, from the codes of the places and the
-    first of the finest places of each."""
+) -> Iterator[Told]:
+    """By level, what the measurements tell about the counts, from the codes of the places and the first of the finest
+    places of each."""
     before, families = release.redistricting, list_all_families(measured)
     informed = inform_levels(families)
-    fitted = dict(zip(before.levels, fit_redistricting(families, informed, counted), strict=True))
+    wanted = families, informed, shared.counted, len(shared.sums)
+    fitted = dict(zip(before.levels, fit_redistricting(*wanted), strict=True))
     position = {level: {code: number for number, code in enumerate(own)} for level, own in measured.codes.items()}
     finest = np.array([position[before.finest][code] for code in codes[-1]])
     same = {code: level for level, code in before.spine.items()}
@@ -200,9 +202,9 @@ def _fit_levels(
         if other := same.get(release.spine[level]):
             # The code of the root is the name of its level.
             chosen = [position[other][code] for code in (own if other != before.levels[0] else [other])]
-            yield fitted[other][0][chosen], fitted[other][1][chosen]
+            yield fitted[other].take(np.array(chosen))
         else:
-            yield fit_unions(families, informed, counted, np.split(finest, begins[1:-1]))
+            yield fit_unions(*wanted, np.split(finest, begins[1:-1]))
 
 
 def read_redistricting(session: Session, release: DHCRelease, histogram: str, first: int, last: int) -> Counts:

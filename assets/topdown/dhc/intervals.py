@@ -1,11 +1,13 @@
-"""The asset `intervals` of a DHC release: for the cells of its tables that completely drawn queries determine, the
-linear estimate from the measurements of both releases, and a 90% interval, which follow without replicates.
+"""The asset `intervals` of a DHC release: for the cells of its tables that completely drawn queries determine, those of
+this release or those of the redistricting data, the linear estimate from the measurements of both, with its standard
+error and a 90% interval, which follow without replicates.
 
 `mechanisms.topdown.dhc.linear` has the mathematics. Only public tables are read, so nothing is charged.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 import dagster as dg
 import numpy as np
@@ -19,7 +21,7 @@ from assets.topdown.asking import stack_lists
 from assets.topdown.dhc.given import read_units
 from assets.topdown.dhc.products import cell_names
 from assets.topdown.dhc.release import LINEAR, REDISTRICTING, TEXTS, DHCRelease
-from assets.topdown.intervals import DIGITS, name_cells
+from assets.topdown.intervals import DIGITS, name_cells, name_error
 from assets.topdown.release import INTERVALS
 from assets.topdown.spine import read_codes, read_tree
 from mechanisms.topdown.dhc.design import SCHEMAS
@@ -28,7 +30,9 @@ from mechanisms.topdown.dhc.levels import plan_levels
 from mechanisms.topdown.dhc.linear import (
     Answers,
     Model,
+    Told,
     combine,
+    express_before,
     fit,
     model_homes,
     model_persons,
@@ -59,13 +63,37 @@ def interval_table(release: DHCRelease, name: str) -> Table:
     return release.public(f"{name.lower()}_{INTERVALS}")
 
 
+class Determined(NamedTuple):
+    """The cells of a table that are determined.
+
+    Attributes:
+        positions: ascending.
+        other: by cell, the position in `Shared.others`; -1 if this release's own answers determine it.
+        sums: the cells that they determine, in order, as of `Model.express`.
+    """
+
+    positions: Numbers
+    other: Numbers
+    sums: Floats
+
+
 @cache
-def find_cells(name: str) -> tuple[Numbers, Floats]:
-    """The positions of the cells of one of `tables_of_intervals` that are determined, and how, as of
-    `Model.express_table`."""
+def find_cells(name: str) -> Determined:
+    """Those of one of `tables_of_intervals`."""
     table = DHC_TABLES[name]
-    model = model_persons() if table.schema.name == PERSONS.name else model_homes()
-    return model.express_table(table)
+    persons = table.schema.name == PERSONS.name
+    own, sums = (model_persons() if persons else model_homes()).express_table(table)
+    other = dict.fromkeys(own.tolist(), -1)
+    if persons:
+        before, numbers = express_before(table), _number_others()
+        other |= {position: numbers[before[position].tobytes()] for position in set(before) - set(other)}
+    positions = np.array(sorted(other), dtype=np.int64)
+    return Determined(positions, np.array([other[position] for position in positions.tolist()]), sums)
+
+
+@cache
+def _number_others() -> dict[bytes, int]:
+    return {counted.tobytes(): number for number, counted in enumerate(share(model_persons()).others)}
 
 
 def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
@@ -78,20 +106,24 @@ def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
     of_table = {interval_table(release, name): (of, name) for of, names in of_models.items() for name in names}
 
     @lru_cache(maxsize=1)
-    def estimate(histogram: str) -> Sequence[tuple[Floats, Numbers, Numbers]]:
-        sums = np.concatenate([find_cells(name)[1] for name in of_models[histogram]])
+    def estimate(histogram: str) -> Sequence[Estimated]:
+        sums = np.concatenate([find_cells(name).sums for name in of_models[histogram]])
         return _estimate(session, release, models[histogram], histogram, sums)
 
     def list_rows(histogram: str, name: str) -> Iterator[pa.Table]:
-        names, cells = of_models[histogram], find_cells(name)[0].tolist()
-        first = sum(len(find_cells(other)[0]) for other in names[: names.index(name)])
-        for level, (linear, lower, upper) in zip(release.levels, estimate(histogram), strict=True):
+        names, cells = of_models[histogram], find_cells(name)
+        before, every = (
+            sum(len(find_cells(each).sums) for each in some) for some in (names[: names.index(name)], names)
+        )
+        numbers = np.where(cells.other < 0, before + np.cumsum(cells.other < 0) - 1, every + cells.other)
+        for level, found in zip(release.levels, estimate(histogram), strict=True):
             codes = read_codes(session, release, level)
             columns = {"level": pa.repeat(level, len(codes)), "geoid": codes}
-            for number, cell in enumerate(cells, first):
-                hundredths = np.rint(linear[:, number] * 10**DIGITS).astype(np.int64)
-                own = to_decimals(hundredths, DIGITS), lower[:, number], upper[:, number]
-                columns |= dict(zip(name_cells(cell_names(name)[cell]), own, strict=True))
+            for position, number in zip(cells.positions.tolist(), numbers.tolist(), strict=True):
+                cell = cell_names(name)[position]
+                linear, error = (_to_hundredths(each[:, number]) for each in (found.estimate, found.error))
+                of_cell = linear, found.lower[:, number], found.upper[:, number]
+                columns |= dict(zip(name_cells(cell), of_cell, strict=True)) | {name_error(cell): error}
             yield pa.table(columns)
 
     def make(table: Table) -> Recipe:
@@ -101,25 +133,40 @@ def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
     return LazyRecipes(list(of_table), make)
 
 
-def _estimate(
-    session: Session, release: DHCRelease, model: Model, histogram: str, sums: Floats
-) -> Sequence[tuple[Floats, Numbers, Numbers]]:
-    """By level: the linear estimates of sums of the model, and the ends of their intervals, shape (places, sums)."""
+def _to_hundredths(values: Floats) -> pa.Array:
+    return to_decimals(np.rint(values * 10**DIGITS).astype(np.int64), DIGITS)
+
+
+class Estimated(NamedTuple):
+    """Of a level: the linear estimates of sums, their standard errors, and the ends of their intervals, shape (places,
+    sums)."""
+
+    estimate: Floats
+    error: Floats
+    lower: Numbers
+    upper: Numbers
+
+
+def _estimate(session: Session, release: DHCRelease, model: Model, histogram: str, sums: Floats) -> Sequence[Estimated]:
+    """By level: sums of the model, and after them what the redistricting data alone measured."""
     shared = share(model)
     levels = read_answers(session, release, model)
-    shapes = [(len(level.parents), len(sums)) for level in levels]
-    other = [
-        read_shared(session, release, histogram, level, (places, len(shared.sums)))
-        for level, (places, _) in zip(release.levels, shapes, strict=True)
+    wanted = np.r_[: len(sums), len(sums) + len(shared.sums) + np.arange(len(shared.others))]
+    told = [
+        read_told(session, release, histogram, name, (len(level.parents), len(shared.counted), len(shared.sums)))
+        for name, level in zip(release.levels, levels, strict=True)
     ]
-    found = [(np.empty(each), np.empty(each, dtype=np.int64), np.empty(each, dtype=np.int64)) for each in shapes]
+    found = [
+        Estimated(*(np.empty((len(level.parents), len(wanted)), kind) for kind in (float, float, np.int64, np.int64)))
+        for level in levels
+    ]
     for depth, linear in fit(model, levels, sums, shared.sums):
-        estimate, variance = combine(linear, *(each[linear.places] for each in other[depth]))
-        most = np.full(estimate[:, : len(sums)].shape, np.inf)
+        estimate, variance = (each[:, wanted] for each in combine(linear, told[depth].take(linear.places)))
+        most = np.full(estimate.shape, np.inf)
         if depth:
-            most = found[depth - 1][2][levels[depth].parents[linear.places]].astype(np.float64)
-        ends = round_intervals(estimate[:, : len(sums)], variance[:, : len(sums)], most)
-        for kept, values in zip(found[depth], (estimate[:, : len(sums)], *ends), strict=True):
+            most = found[depth - 1].upper[levels[depth].parents[linear.places]].astype(np.float64)
+        own = estimate, np.sqrt(np.maximum(variance, 0.0)), *round_intervals(estimate, variance, most)
+        for kept, values in zip(found[depth], own, strict=True):
             kept[linear.places] = values
     return found
 
@@ -149,19 +196,19 @@ def read_answers(session: Session, release: DHCRelease, model: Model) -> list[An
     return levels
 
 
-def read_shared(
-    session: Session, release: DHCRelease, histogram: str, level: str, shape: tuple[int, int]
-) -> tuple[Floats, Floats]:
-    """What is stored of the sums that both releases measured, shape (places, sums), and of their covariances, shape
-    (places, sums, sums). Raises GridError unless it is complete."""
-    values, (places, sums) = {"histogram": histogram, "level": level}, shape
-    rows = session.arrow("topdown/linear_of_level", values, linear=release.public(LINEAR))
-    estimate, covariance = (
-        stack_lists(rows[name].combine_chunks(), size, pa.float64())
-        for name, size in (("estimate", sums), ("covariance", sums**2))
-    )
-    if estimate is None or covariance is None or rows["number"].to_pylist() != list(range(places)):
-        raise GridError(f"{release.public(LINEAR)}: {histogram} {level}: not every place has {sums} sums once")
-    if not (np.isfinite(estimate).all() and np.isfinite(covariance).all()):
-        raise GridError(f"{release.public(LINEAR)}: {histogram} {level}: a sum or a covariance is not finite")
-    return estimate, covariance.reshape(places, sums, sums)
+def read_told(session: Session, release: DHCRelease, histogram: str, level: str, shape: tuple[int, int, int]) -> Told:
+    """What is stored of the sums that the redistricting data measured, of which the first are shared; the shape is that
+    of the covariances, (places, sums, shared). Raises GridError unless it is complete."""
+    table, (places, sums, shared) = release.public(LINEAR), shape
+    if "variance" not in session.columns(table):
+        raise GridError(f"{table}: made by an earlier version; make the stage {REDISTRICTING} again")
+    rows = session.arrow("topdown/linear_of_level", {"histogram": histogram, "level": level}, linear=table)
+    sizes = {"estimate": sums, "variance": sums, "covariance": sums * shared}
+    found = {name: stack_lists(rows[name].combine_chunks(), size, pa.float64()) for name, size in sizes.items()}
+    lists = [own for own in found.values() if own is not None]
+    if len(lists) < len(found) or rows["number"].to_pylist() != list(range(places)):
+        raise GridError(f"{table}: {histogram} {level}: not every place has {sums} sums once")
+    if not all(np.isfinite(own).all() for own in lists):
+        raise GridError(f"{table}: {histogram} {level}: a sum, a variance or a covariance is not finite")
+    estimate, variance, covariance = lists
+    return Told(estimate, variance, covariance.reshape(shape))

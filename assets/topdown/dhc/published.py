@@ -39,10 +39,16 @@ def published_tables(release: DHCRelease) -> tuple[PublishedTable, ...]:
 def _intervals(release: DHCRelease) -> Iterator[PublishedTable]:
     for name in release.tables_of_intervals:
         title, _, labels, histogram = describe_table(name)
-        cells = {cell_names(name)[cell]: labels[cell] for cell in find_cells(name)[0].tolist()}
+        cells = {cell_names(name)[cell]: labels[cell] for cell in find_cells(name).positions.tolist()}
         text = TEXTS("table of intervals", table=name)
         yield describe_intervals(
-            release, interval_table(release, name), f"{name}: {title}", text, cells, _UNITS[histogram]
+            release,
+            interval_table(release, name),
+            f"{name}: {title}",
+            text,
+            cells,
+            _UNITS[histogram],
+            standard_errors=True,
         )
 
 

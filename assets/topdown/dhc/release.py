@@ -107,5 +107,6 @@ class DHCRelease(TreeRelease):
 
     @property
     def tables_of_intervals(self) -> list[str]:
-        """The products of which some cell can have an interval: iterations by race and origin have none."""
+        """The products whose cells have intervals. Tables of one race or origin are left out: the totals of most are
+        cells of the others."""
         return [name for name in self.products if name in DHC_TABLES and name[-1] not in ITERATIONS]

@@ -26,7 +26,7 @@ from assets.publication.withdrawal import withdraw
 from assets.release.microdata import CountedTable
 from assets.topdown import histograms
 from assets.topdown.dhc import gates, levels
-from assets.topdown.dhc.intervals import read_shared
+from assets.topdown.dhc.intervals import read_told
 from assets.topdown.dhc.measurements import Batch, list_measured, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.recount import list_microdata
@@ -577,11 +577,12 @@ def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricti
 
 
 FORGED_SUMS = {
-    "not every place has 7 sums once": (
+    "not every place has 28 sums once": (
         "estimate = list_append(estimate, 1.0) WHERE level = 'State'",
         "estimate = estimate[2:] WHERE level = 'Block' AND number = 1",
         "estimate = NULL WHERE level = 'Block' AND number = 1",
         "estimate = list_transform(estimate, each -> NULL::DOUBLE) WHERE level = 'County'",
+        "variance = variance[2:] WHERE level = 'Block' AND number = 1",
         "covariance = list_append(covariance, 1.0) WHERE level = 'Block'",
         "covariance = covariance[2:] WHERE level = 'Block' AND number < 2",
         "number = number + 1 WHERE level = 'Block' AND number = 1",
@@ -599,7 +600,8 @@ FORGED_SUMS = {
 def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path) -> None:
     """And all tables of both releases agree. Told apart from: answers that are drawn where the parent has somebody
     only; intervals that leave out the redistricting measurements, by which the population would not be exact in the
-    state, or not in the county, which only the DHC has; and a draw that is not named."""
+    state, or not in the county, which only the DHC has; races that are not those of the redistricting data, or have no
+    covariance with the population; and a draw that is not named."""
     deployment = dhc_deployment(tmp_path / "town", measured=True, intervals=True, products=[])
     deployment.run(*TO_PUBLICATION[:-1], "intervals", "publication")
     assert failing(deployment) == set()
@@ -631,21 +633,39 @@ def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path)
     inside = [lower <= men.get(number, 0) <= upper for number, (lower, upper) in enumerate(blocks.to_numpy())]
     assert len(inside) >= 25
     assert np.mean(inside) > 0.5, "if 90% are covered, in all but one of a million draws of 25 blocks"
+    p3, p5 = read(deployment, "p3_intervals"), read(deployment, "p5_intervals")
+    for table, name, parts in ((p3, "P3", range(2, 9)), (p5, "P5", (*range(3, 10), *range(11, 18)))):
+        total = sum(table[f"{name}_{number:03}N_linear_estimate"] for number in parts)
+        assert np.allclose(total, table[f"{name}_001N_linear_estimate"], rtol=0, atol=0.08), "rounded, but else equal"
+    with deployment.opened() as connection:
+        before = connection.execute(
+            "SELECT estimate[8], sqrt(variance[8]) FROM redistricting_linear WHERE level = 'Block' "
+            "AND histogram = 'persons' ORDER BY number"
+        ).fetchnumpy()
+    own = p3[p3.level == "Block"].filter(regex="P3_002N_linear_(estimate|standard_error)").to_numpy()
+    estimates, errors = before.values()
+    moved = np.abs(own[:, 0] - estimates)
+    assert moved.max() > 0, "the DHC's answers tell a little about races"
+    assert (moved < 3 * errors).all()
+    assert (own[:, 1] < errors + 0.006).all()
+    assert (p3.P3_002N_linear_standard_error > 0).all()
+    assert (intervals.P12_001N_linear_standard_error[intervals.level != "Block"] == 0).all()
     both = [deployment.release.public(name) for name in ("redistricting", "redistricting_linear")]
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         version = deployment.versions()[deployment.key("redistricting").to_user_string()]
         assert version == session.content_version(both), "so that Dagster sees a change"
     keep(deployment)
-    executes("UPDATE p12_intervals SET P12_002N_linear_upper = P12_002N_linear_upper + 1")(deployment)
-    assert "intervals_as_made" in failing(deployment)
-    put_back(deployment)
+    for column in ("linear_estimate", "linear_standard_error", "linear_lower", "linear_upper"):
+        executes(f"UPDATE p5_intervals SET P5_012N_{column} = P5_012N_{column} + 1")(deployment)
+        assert "intervals_as_made" in failing(deployment), column
+        put_back(deployment)
     executes("UPDATE redistricting_linear SET level = 'County' WHERE level = 'State'")(deployment)
     assert {"redistricting_as_published", "intervals_as_made"} <= failing(deployment)
     for rule, forged in ((rule, each) for rule, several in FORGED_SUMS.items() for each in several):
         put_back(deployment)
         executes(f"UPDATE redistricting_linear SET {forged}")(deployment)
         with pytest.raises(GridError, match=rule):
-            read_all_shared(deployment)
+            read_all_told(deployment)
     assert "intervals_as_made" in failing(deployment), "a sum that is not finite"
 
 
@@ -662,11 +682,11 @@ def require_same_tables(deployment: DHCDeployment) -> None:
     assert (read(deployment, "h3").H3_002N == read(deployment, "h4").H4_001N).all()
 
 
-def read_all_shared(deployment: DHCDeployment) -> None:
+def read_all_told(deployment: DHCDeployment) -> None:
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         tree = read_tree(session, deployment.release)
         for level in LEVELS:
-            read_shared(session, deployment.release, "persons", level, (tree.places(level), 7))
+            read_told(session, deployment.release, "persons", level, (tree.places(level), 28, 7))
 
 
 @pytest.mark.prove
