@@ -520,6 +520,17 @@ def test_every_place_is_the_sum_of_the_places_in_it(published: Case) -> None:
                 }
 
 
+def test_each_level_alone_gives_the_bytes_of_the_program_that_knew_no_other_estimation(of_production: Case) -> None:
+    """The digest is that of commit e615e78b, the last one before full information. If it changes, a published draw that
+    is estimated again with `own_levels` is a further edition; no other test compares with an earlier program."""
+    digest, answers = sha256(), measurements(of_production)
+    for name in sorted(answers):
+        digest.update(repr(name).encode() + answers[name].astype("<i8").tobytes())
+    for name in ("persons", "units", "p1", "p2", "p3", "p4", "p5", "h1"):
+        digest.update((of_production.deployment.release.folder / f"{name}.csv").read_bytes())
+    assert digest.hexdigest() == "2d3ffe13087747582f2420ec5d8b3b4f1139119430307e9ad6017b1bd1232804"
+
+
 def test_records_are_numbered_in_turn_and_have_codes_that_there_are(published: Case) -> None:
     for name, attributes in ATTRIBUTES.items():
         rows = rows_of(published.deployment, name)
