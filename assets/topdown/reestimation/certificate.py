@@ -4,7 +4,7 @@ No guarantee is stated here, because none is given: the measurements keep the on
 """
 
 import operator
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from functools import cached_property
@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Final, Literal, TypeVar
 
 import duckdb
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from assets.publication import record
 from assets.publication.package import DataFile
@@ -21,6 +21,7 @@ from assets.publication.record import Amount, Check, Count, Part
 from assets.publication.signature import name_edition
 from assets.release.statement import Parameter, Sha256
 from assets.topdown.reestimation.declaration import TEXTS, Reestimation
+from assets.topdown.reestimation.given import GivenCertificate
 from assets.topdown.reestimation.measurements import Opened
 
 P = TypeVar("P", bound=Part)
@@ -127,25 +128,25 @@ class EstimateCertificate:
     page_name, model, estimates = "estimate.html", EstimateRecord, ()
 
     @cached_property
-    def _given(self) -> Mapping[str, Any] | None:
+    def _given(self) -> GivenCertificate | None:
         """The certificate of the measurements, if they are a publication."""
         return self.opened.certificate
 
     @property
-    def _own(self) -> Mapping[str, Any] | None:
+    def _own(self) -> GivenCertificate | None:
         """The same, if the measurements are of this deployment."""
         return self._given if self.release.of else None
 
     @property
     def randomness(self) -> Draw:
-        return Draw(draw_id=self._own["randomness"]["draw_id"] if self._own else self.opened.checksums)
+        return Draw(draw_id=self._own.randomness.draw_id if self._own else self.opened.checksums)
 
     @property
     def ledger(self) -> SimpleNamespace:
         """When the measurements were charged, or published."""
         given, published = self._given, self.release.declaration.published
         if given:
-            return SimpleNamespace(recorded_at=datetime.fromisoformat(given["ledger"]["recorded_at"]))
+            return SimpleNamespace(recorded_at=given.ledger.recorded_at)
         if published is None:
             raise ValueError(f"{self.release.schema}: published: the day is missing")
         return SimpleNamespace(recorded_at=datetime.combine(published, time(), UTC))
@@ -153,13 +154,13 @@ class EstimateCertificate:
     @property
     def edition(self) -> int:
         if self._own:
-            return int(self._own["edition"]["number"])
+            return self._own.edition.number
         last = max((number for number, _ in self.known), default=0)
         return last if (last, self.randomness.draw_id) in self.known else last + 1
 
     @property
     def revision(self) -> int:
-        return int(self._own["edition"].get("revision", 0)) if self._own else 0
+        return self._own.edition.revision if self._own else 0
 
     @property
     def edition_name(self) -> str:
@@ -186,7 +187,7 @@ class EstimateCertificate:
                 accuracy=TEXTS("accuracy"),
             ),
             randomness=self.randomness,
-            ledger=_select(Entry, own["ledger"]) if own else None,
+            ledger=_select(Entry, own.ledger) if own else None,
             edition=Edition(number=self.edition, revision=self.revision),
             code_versions={"duckdb": duckdb.__version__, "stirred": version("stirred")},
             checks=tuple(self.checks),
@@ -200,12 +201,11 @@ class EstimateCertificate:
         common = {"title": self.release.dataset.source, "files": len(opened.digests), "checksums": opened.checksums}
         if given is None:
             return Source(**common, loss=None, verified=TEXTS("unsigned"))
-        edition = given["edition"]
         return Source(
             **common,
-            release=f"{given['dataset']['name']}/{given['release']['name']}",
-            edition=name_edition(edition["number"], edition.get("revision", 0)),
-            loss=_select(Amount, given["loss"]),
+            release=f"{given.dataset.name}/{given.release.name}",
+            edition=name_edition(given.edition.number, given.edition.revision),
+            loss=_select(Amount, given.loss),
             verified=TEXTS("verified"),
         )
 
@@ -219,6 +219,6 @@ class EstimateCertificate:
             yield Parameter("Populations of states, exact", tuple(f"{state}: {each:,}" for state, each in exact))
 
 
-def _select(model: type[P], given: Mapping[str, Any]) -> P:
-    """The part of a record that a model has the fields of."""
-    return model.model_validate({name: given[name] for name in model.model_fields if name in given})
+def _select(model: type[P], given: BaseModel) -> P:
+    """The fields of a given part that a model has."""
+    return model.model_validate(given.model_dump(include=set(model.model_fields)))

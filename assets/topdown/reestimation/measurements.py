@@ -1,6 +1,5 @@
 """How published measurements are taken in: opened, with the hashes of their files, stored as tables, and read back."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import ValidationError
 
 from assets.measurement.method import MEASUREMENTS
 from assets.publication import signature
@@ -19,6 +19,7 @@ from assets.topdown.anew import Source
 from assets.topdown.asking import Measured, read_answers, read_measured, read_tree
 from assets.topdown.bureau import list_files
 from assets.topdown.reestimation.declaration import SOURCES, Reestimation, ReestimationError
+from assets.topdown.reestimation.given import GivenCertificate
 from assets.topdown.release import QUERIES, SPINE
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.feasibility import FREE, propagate
@@ -48,16 +49,13 @@ class Opened:
         checksums: one for all of them: of the `SHA256SUMS` of a publication, and otherwise of the lines that it would
             have.
         signed: the publication as it was signed; None for the Census Bureau's files.
+        certificate: that of the publication.
     """
 
     digests: Mapping[str, str]
     checksums: str
     signed: SignedFolder | None = None
-
-    @property
-    def certificate(self) -> Mapping[str, Any] | None:
-        """The certificate of the publication. Raises VerificationError."""
-        return json.loads(self.signed.read(CERTIFICATE)) if self.signed else None
+    certificate: GivenCertificate | None = None
 
 
 def open_measurements(release: Reestimation, custody: Custody, ledger: Ledger) -> Opened:
@@ -81,7 +79,13 @@ def open_measurements(release: Reestimation, custody: Custody, ledger: Ledger) -
 
 
 def _as_signed(signed: SignedFolder) -> Opened:
-    return Opened(signed.digests, signed.checksums, signed)
+    try:
+        certificate = GivenCertificate.model_validate_json(signed.read(CERTIFICATE))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise ReestimationError(f"{signed.folder}: {CERTIFICATE}: {field}: {first['msg']}") from None
+    return Opened(signed.digests, signed.checksums, signed, certificate)
 
 
 def _hash_files(release: Reestimation) -> Opened:

@@ -1,6 +1,7 @@
 """Published noisy measurements estimated anew: as the release estimates them, uncharged, and nothing of what was
 altered."""
 
+import copy
 import json
 import re
 import shutil
@@ -17,11 +18,13 @@ from assets.gates.shared import all_gates
 from assets.publication.asset import publication_problems
 from assets.publication.audit import audit
 from assets.publication.listing import make_listing
-from assets.publication.signature import identity
+from assets.publication.signature import identity, sign
 from assets.publication.withdrawal import withdraw
 from assets.release.release import DeclarationError
 from assets.topdown.asking import add_up_places
 from assets.topdown.bureau import read_bureau
+from assets.topdown.reestimation.declaration import ReestimationError
+from assets.topdown.reestimation.measurements import open_measurements
 from orchestration.components import Reestimation
 from resources.statements import Zone
 from stirred.deployment import Publication
@@ -113,6 +116,39 @@ def test_altered_tables_and_sources_are_not_published(town: Deployment[Any]) -> 
     path.write_bytes(content[:-1] + b"x")
     refuses_to_publish(town, SOURCE, "noisy_measurements.parquet was altered")
     path.write_bytes(content)
+
+
+@pytest.mark.deep
+def test_a_certificate_of_others_says_nothing_that_is_not_repeated_as_it_is(town: Deployment[Any]) -> None:
+    """Told apart from: texts, dates and numbers of another deployment that this one signs, or that end in an error of
+    Python's."""
+    given, folder, custody = town.release.of.folder, town.root / "foreign", town.context.custody
+    shutil.copytree(given, folder)
+    shutil.copy(given.parents[1] / "public_key.pem", town.root / "foreign.pem")
+    named = {"dataset": "abroad", "of": None, "folder": "foreign", "key": "foreign.pem", "source": "Another office"}
+    release = reestimation_deployment(town.root, **named).release
+    record = json.loads((given / "certificate.json").read_text())
+    changes: list[tuple[tuple[str, ...], Any, str]] = [
+        (("dataset", "name"), "<b>", "dataset.name: String should match"),
+        (("release", "name"), "a\nb", "release.name: String should match"),
+        (("edition", "number"), 10**4000, "edition.number: Input should be less"),
+        (("loss", "rounded_up"), float("nan"), "loss.rounded_up: Input should be a finite number"),
+        (("loss", "exact"), "1\n2", "loss.exact: Value error, it is no line"),
+        (("ledger", "recorded_at"), "9999-12-31T23:59:59-23:59", "it is no time of this calendar"),
+        (("randomness", "draw_id"), "f", "randomness.draw_id: String should match"),
+        (("ledger",), None, "ledger: Input should be an object"),
+        ((), [], "Input should be an object"),
+    ]
+    for field, value, words in changes:
+        changed = {"record": copy.deepcopy(record)}
+        place: Any = changed
+        for part in (path := ("record", *field))[:-1]:
+            place = place[part]
+        place[path[-1]] = value
+        (folder / "certificate.json").write_text(json.dumps(changed["record"]))
+        sign(folder, custody)
+        with pytest.raises(ReestimationError, match=re.escape(words)):
+            open_measurements(release, custody, town.context.ledger)
 
 
 def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path: Path) -> None:
