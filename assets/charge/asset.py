@@ -102,6 +102,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             create_tables(session, {table: charge_recipe(session, facts)})
             schema = table_schema(session.columns(table), {name: words for name, (_, words) in facts.items()})
+        method.keep_partitions(context.instance, release.adapt(warehouse), custody)
         parts = [(line.label, format_number(line.loss, LINE_DECIMALS)) for line in draw.specification.lines]
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),

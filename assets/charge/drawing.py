@@ -3,6 +3,9 @@
 The steps are: find the charge, draw, write, and settle, which deletes an ephemeral key. The mechanism makes the output.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -42,13 +45,10 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         [*method.draw_follows, CHARGE],
         kinds=method.draw_kinds,
     )
-    def drawn(
-        context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
-    ) -> dg.MaterializeResult:
+    def drawn(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         draw, entry, version = make_draw(method, release.adapt(warehouse), custody, ledger)
         table = release.public(method.drawn_table)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            method.keep_partitions(context.instance, session)
             metadata = {
                 "loss": format_loss(draw.specification.loss),
                 "ledger entry": str(entry.sequence),
@@ -110,11 +110,8 @@ def _draw_in_parts(
             if stored:
                 return draw, entry, stored
             output = make_output(method, session, draw, custody, ledger)
-            try:
+            with writing_parts(folder):
                 output = method.in_parts(draw, output, folder, custody)
-            except OSError as error:
-                problem = error.strerror or name_error(error)
-                raise WarehouseError(f"{folder} cannot be written ({problem}); nothing was stored") from None
         with warehouse.in_one_thread().session(writes=Zone.PUBLIC, folder=folder) as session:
             if method.describe(session, custody).draw_id != draw.draw_id:
                 raise StaleInputError(
@@ -122,6 +119,16 @@ def _draw_in_parts(
                     f"stored; materialize {CHARGE} again"
                 )
             return draw, entry, _write(method, session, draw, output, settled)
+
+
+@contextmanager
+def writing_parts(folder: Path) -> Iterator[None]:
+    """Say that parts of an output cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        problem = error.strerror or name_error(error)
+        raise WarehouseError(f"{folder} cannot be written ({problem}); nothing was stored") from None
 
 
 def _find_draw(

@@ -108,11 +108,16 @@ class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
 
     @final
     def make(self, session: Session, draw: Draw[Inputs], key: bytes, custody: Custody) -> O:
+        self.require_counted(session, draw, custody)
+        return self.perturb(session, key)
+
+    @final
+    def require_counted(self, session: Session, draw: Draw[Inputs], custody: Custody) -> None:
+        """Raise StaleInputError unless the exact counts are those of a draw."""
         if self.counts_version(session, custody) != draw.inputs.versions[COUNTS]:
             raise StaleInputError(
                 f"{self.release.schema}: the exact counts have changed since the charge; materialize charge again"
             )
-        return self.perturb(session, key)
 
     def counts_gates(self) -> Sequence[Gate[R]]:
         """The gates on the exact counts."""

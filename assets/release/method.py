@@ -42,7 +42,7 @@ from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Pure
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
 from resources.statements import Table
-from resources.warehouse import Session
+from resources.warehouse import Session, Warehouse
 
 PLAN, PREFLIGHT, CHARGE, PUBLICATION = "plan", "preflight", "charge", "publication"
 """The names of the stages that every release has."""
@@ -159,8 +159,8 @@ class Method(ABC, Generic[R, I, O]):
         """The partitions of those stages that are made in parts, each in a run of its own; None if none are."""
         return None
 
-    def keep_partitions(self, instance: dg.DagsterInstance, session: Session) -> None:
-        """Keep the keys of the partitions, if the draw's stage does; nothing by default."""
+    def keep_partitions(self, instance: dg.DagsterInstance, warehouse: Warehouse, custody: Custody) -> None:
+        """Keep the keys of the partitions, and what they need of the draw that was charged; nothing by default."""
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:

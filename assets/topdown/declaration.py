@@ -23,7 +23,6 @@ from mechanisms.topdown.design import (
     POPULATION,
     SCHEMAS,
     TopDownDesign,
-    level_of_states,
 )
 from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError, Schema
 
@@ -66,7 +65,7 @@ MOST_PROCESSES = 256
 Level = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$", max_length=40)]
 
 
-OF_INFORMATION, OF_LEVELS = "information", "states"
+OF_MEASUREMENTS, OF_LEVELS = "measurements", "states"
 """The names of the rounds in which each state has a run of its own."""
 
 
@@ -114,12 +113,6 @@ def read_codes(spine: Mapping[str, Sequence[str] | PrefixDeclaration]) -> dict[s
     }
 
 
-def list_rounds(levels: Sequence[str], *, full: bool = False) -> list[str]:
-    """The names of the rounds in which each state has a run of its own, in order. With full estimation, there is
-    information about every level but the finest, which those below the states have a round for."""
-    return [OF_INFORMATION, OF_LEVELS] if full and level_of_states(levels) not in levels[-2:] else [OF_LEVELS]
-
-
 class TreeDeclaration(ReleaseDeclaration):
     """The YAML declaration of a release by a TopDown algorithm, in the places of a spine."""
 
@@ -140,8 +133,8 @@ class TreeDeclaration(ReleaseDeclaration):
 
     @property
     def rounds(self) -> Sequence[str]:
-        """`list_rounds` of this declaration."""
-        return list_rounds(tuple(self.codes)) if self.partitions else []
+        """The names of the rounds in which each state has a run of its own, in order; none without partitions."""
+        return [OF_LEVELS] if self.partitions else []
 
 
 InvariantLevels = Annotated[
@@ -213,7 +206,7 @@ class TopDownDeclaration(TreeDeclaration):
 
     @property
     def rounds(self) -> Sequence[str]:
-        return list_rounds(tuple(self.codes), full=self.estimation == "full") if self.partitions else []
+        return [OF_MEASUREMENTS, OF_LEVELS] if self.partitions else []
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> TopDownDesign:
         """The queries with their budgets, the invariants, and the levels where totals are determined first."""

@@ -2,10 +2,11 @@
 
 `measurements` says what a part is, and how parts are stored. The draw is made twice for each release: in files, which
 become the table, and once more by the gate `replay`, which keeps only the hashes. Both make the same answers, in
-batches of places, whatever the number of threads.
+batches of places, whatever the number of threads. With partitions, the files of each state are made in a run of its own
+(`measured`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -31,7 +32,7 @@ from assets.topdown.measurements import (
     to_stored,
 )
 from assets.topdown.release import TopDownRelease
-from assets.topdown.spine import read_codes, stage_ancestry
+from assets.topdown.spine import read_codes, stage_ancestry, stage_state
 from assets.topdown.sums import SCHEMA as SUMS_SCHEMA
 from assets.topdown.sums import SUMS, Adding, Summed, SumsAccount, find_summed
 from mechanisms.sampling.goodness import BinCounts, bin_answers, find_misfits
@@ -69,14 +70,16 @@ class DrawnPart:
 class Drawing:
     """The output of a draw, which is not made before it is asked for, in a session that reads both zones.
 
-    If the measurements are made in parts, it has their version and files, in the order in which they are stored; and if
-    sums are kept, their files, their account, and the custody that seals it.
+    If the measurements are made in parts, it has their version and files, in the order in which they are stored, and by
+    label, the SHA-256 of the answers of the streams in them; and if sums are kept, their files, their account, and the
+    custody that seals it.
     """
 
     release: TopDownRelease
     session: Session
     key: bytes = field(repr=False)
     version: str = ""
+    answers: Mapping[str, str] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
     sums: tuple[Path, ...] = ()
     account: SumsAccount | None = None
@@ -89,10 +92,21 @@ class Drawing:
         streams = read_streams(self.session, self.release)
         return hash_parts(streams, (drawn.digests for drawn in self._draw(streams, None)))
 
-    def in_parts(self, draw_id: str, folder: Path, custody: Custody) -> "Drawing":
+    def in_parts(self, draw_id: str, folder: Path, custody: Custody, taken: Mapping[str, str] = {}) -> "Drawing":
+        """All measurements in parts, except those of the streams that are taken from others, by label."""
         streams = read_streams(self.session, self.release)
-        drawn = list(self._draw(streams, folder))
-        version, parts = hash_parts(streams, (each.digests for each in drawn)), group_parts(streams)
+        made = self._make(draw_id, folder, custody, [stream for stream in streams if stream.label not in taken])
+        return replace(made, version=hash_parts(streams, [made.answers, taken]))
+
+    def of_state(self, draw_id: str, folder: Path, custody: Custody, state: str) -> "Drawing":
+        """The measurements below one state, in parts."""
+        streams = [stream for stream in read_streams(self.session, self.release) if stream.state == state]
+        return self._make(draw_id, folder, custody, streams, state)
+
+    def _make(
+        self, draw_id: str, folder: Path, custody: Custody, streams: Sequence[Stream], state: str = ""
+    ) -> "Drawing":
+        drawn, parts = list(self._draw(streams, folder, state)), group_parts(streams)
         account, summed = None, [each for each in drawn if each.region]
         if summed and all(each.sums for each in summed):
             account = SumsAccount(
@@ -103,18 +117,18 @@ class Drawing:
             )
         return replace(
             self,
-            version=version,
+            answers={label: digest for each in drawn for label, digest in each.digests.items()},
             files=tuple(_file(folder, part) for part in parts),
             sums=tuple(_file(folder, each.part, SUMS) for each in summed if account),
             account=account,
             custody=custody,
         )
 
-    def _draw(self, streams: tuple[Stream, ...], folder: Path | None) -> Iterator[DrawnPart]:
+    def _draw(self, streams: Sequence[Stream], folder: Path | None, state: str = "") -> Iterator[DrawnPart]:
         def draw(counted: CountedPart, stopped: Stopped) -> DrawnPart:
             return _draw_part(counted, self.key, folder, stopped)
 
-        counted = count_parts(self.session, self.release, streams, stored=folder is not None)
+        counted = count_parts(self.session, self.release, streams, stored=folder is not None, state=state)
         with closing(in_threads(draw, counted, self.release.processes)) as parts:
             yield from parts
 
@@ -146,19 +160,19 @@ def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[st
 
 
 def count_parts(
-    session: Session, release: TopDownRelease, streams: tuple[Stream, ...], *, stored: bool = False
+    session: Session, release: TopDownRelease, streams: Sequence[Stream], *, stored: bool = False, state: str = ""
 ) -> Iterator[CountedPart]:
-    ancestry = stage_ancestry(session, release)
+    """The parts of some streams; if they are all of one state, no other places are counted."""
+    ancestry = stage_state(session, release, state)[1] if state else stage_ancestry(session, release)
     for (histogram, level), parts in groupby(order_parts(streams), lambda part: part.level):
         counts = stage_level(session, release, histogram, level, ancestry)
-        codes = read_codes(session, release, level) if stored else None
         for part in parts:
             exact = read_counts(session, counts, SCHEMAS[histogram].size, part.first, part.last)
-            if codes is None:
-                yield CountedPart(part, exact)
+            if stored:
+                codes = read_codes(session, release, level, part.first, part.last)
+                yield CountedPart(part, exact, codes, find_summed(session, release, part))
             else:
-                own = codes.slice(part.first, part.last - part.first)
-                yield CountedPart(part, exact, own, find_summed(session, release, part))
+                yield CountedPart(part, exact)
 
 
 def _draw_part(counted: CountedPart, key: bytes, folder: Path | None, stopped: Stopped) -> DrawnPart:

@@ -1,9 +1,9 @@
 """The assets `level_…` of a TopDown release: one for each level, each downstream of the level above.
 
 `estimation` does the work. In a release with partitions, the levels below that of the states have a partition for each
-state, whose key is the state's code. The stage of the states keeps the keys as the spine has them, and the asset
-`estimates` puts all states together. With full estimation, the levels have persons only, the asset `occupancy` has the
-units of all levels, and `estimates` puts both together.
+state, whose key is the state's code. The stage of the states drops tables of states that the spine does not have, and
+the asset `estimates` puts all states together. With full estimation, the levels have persons only, the asset
+`occupancy` has the units of all levels, and `estimates` puts both together.
 """
 
 import json
@@ -18,7 +18,7 @@ from assets.release.method import DRAW
 from assets.release.stage import release_stage
 from assets.topdown.estimation import Estimation, estimate_levels, keep_states, unite_states
 from assets.topdown.information import build_information
-from assets.topdown.partitions import keep_keys, state_partitions
+from assets.topdown.partitions import state_partitions
 from assets.topdown.reading import Scope, list_scopes
 from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, TEXTS, TopDownRelease
 from assets.topdown.spine import pluralize, read_states
@@ -79,8 +79,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         (made,) = _estimate(context, release.adapt(warehouse), custody, release, scope)
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-                states = keep_states(session, release)
-            keep_keys(context.instance, release, states)
+                keep_states(session, release)
         table, _ = scope.tables(release)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)

@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from assets.measurement.method import MEASUREMENTS
 from assets.release.draw import StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.information import (
@@ -53,8 +54,9 @@ from assets.topdown.reading import (
     read_regions,
     require_draw,
 )
-from assets.topdown.release import INFORMATION, INTERVALS, OCCUPANCY, RECORDS, TABLES, TopDownRelease
+from assets.topdown.release import ABOVE, INFORMATION, INTERVALS, OCCUPANCY, RECORDS, TABLES, TopDownRelease
 from assets.topdown.spine import read_states, read_tree
+from assets.topdown.sums import SUMS
 from assets.topdown.workers import Outcome, estimate_task, perform, spread_task
 from mechanisms.topdown.decomposition import Floats
 from mechanisms.topdown.design import SCHEMAS, level_of_states
@@ -350,11 +352,10 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
     return [known[scope] for scope in united]
 
 
-def keep_states(session: Session, release: TopDownRelease) -> list[str]:
-    """Drop the estimates and records that are not of the release as it is: of places in states that the spine does not
-    have, or in other parts than now; return the codes of the states if they are apart."""
-    states = read_states(session, release)
-    surplus = find_tables_of_other_states(session, release, states)
+def keep_states(session: Session, release: TopDownRelease) -> None:
+    """Drop the measurements, estimates and records that are not of the release as it is: of places in states that the
+    spine does not have, or in other parts than now."""
+    surplus = find_tables_of_other_states(session, release, read_states(session, release))
     if surplus:
         # A view may be over tables that are dropped.
         stored = session.tables(Zone.PUBLIC, release.schema)
@@ -364,25 +365,35 @@ def keep_states(session: Session, release: TopDownRelease) -> list[str]:
                 session.drop(release.public(view))
     for name in surplus:
         session.drop(release.public(name))
-    return states if release.partitioned else []
 
 
 def find_tables_of_other_states(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
-    """The names of the stored tables of estimates, records, accounts and seals, and of tables made of records, that are
-    in none of the parts of the release."""
+    """The names of the stored tables of measurements, estimates, records, accounts and seals, and of tables made of
+    records, that are in none of the parts of the release. Measurements stay in the parts that they were drawn in."""
+    stored = session.tables(Zone.PUBLIC, release.schema)
     whole = {*SCHEMAS, *map(str.lower, TABLES)}
     intervals = [f"{name.lower()}_{INTERVALS}" for name in TABLES]
     due = {scope.tables(release)[0].name for scope in list_scopes(release, states)} | {*whole, *intervals, INTERVALS}
+    due |= {MEASUREMENTS, SUMS}
+    if release.partitioned or stored.get(MEASUREMENTS):
+        due |= {f"{MEASUREMENTS}_{ABOVE}", *(release.of_state(MEASUREMENTS, state) for state in states)}
     if release.partitioned:
-        due |= {release.of_state(name, state) for name in (*release.made_by_state, RECORDS) for state in states}
+        by_state = (*release.made_by_state, RECORDS, SUMS)
+        due |= {release.of_state(name, state) for name in by_state for state in states}
     if release.has_intervals_by_state:
         due |= {*release.list_interval_parts(states)}
     of_levels = [release.estimates(level) for level in release.levels]
     of_parts = [*SCHEMAS, *([] if release.design.full else [INFORMATION])]
     apart = [release.estimates(level, "", name) for level in release.levels for name in of_parts]
     apart += [*intervals, INTERVALS, *release.list_interval_parts([])]
-    apart += [*whole, RECORDS, *([] if release.design.full else [INFORMATION])]
-    stored = session.tables(Zone.PUBLIC, release.schema)
+    apart += [
+        *whole,
+        RECORDS,
+        MEASUREMENTS,
+        f"{MEASUREMENTS}_{ABOVE}",
+        SUMS,
+        *([] if release.design.full else [INFORMATION]),
+    ]
     return [
         name
         for name in stored

@@ -6,8 +6,9 @@ about the places of a level, or of those in one state, is stored in a table of i
 made, in a table of all accounts that is sealed under the custody. One transaction stores a few thousand places, of one
 or several levels, or one table. A run that was killed continues with the tables that are missing.
 
-With partitions, each state has a run of its own for the information below the states (`information_of_states`), and a
-table of its accounts. `information` then makes the rest, and refuses to run if that of a state is missing or stale.
+With partitions, each state has a run of its own for the information below the states (`information_of_states`), from
+the measurements that this run has drawn, and a table of its accounts. `information` then makes the rest, and refuses to
+run if that of a state is missing or stale.
 
 Answers are hashed as they are read, and so is the information when it is read for the level above or for estimates.
 Only public tables are read, so nothing is charged.
@@ -46,7 +47,13 @@ from assets.topdown.reading import (
     read_regions,
     require_draw,
 )
-from assets.topdown.release import INFORMATION, INFORMATION_OF_STATES, TEXTS, TopDownRelease
+from assets.topdown.release import (
+    INFORMATION,
+    INFORMATION_OF_STATES,
+    MEASUREMENTS_OF_STATES,
+    TEXTS,
+    TopDownRelease,
+)
 from assets.topdown.spine import Tree, read_states, read_tree
 from assets.topdown.sums import AlteredSumsError, SumsAccount, drop_sums, read_sums_account, sums_tables
 from assets.topdown.workers import Informed, inform_task, on_cluster
@@ -135,7 +142,9 @@ def _build_information(release: TopDownRelease, *, of_states: bool) -> dg.Assets
         INFORMATION_OF_STATES if of_states else INFORMATION,
         StageKind.POSTPROCESSING,
         TEXTS("information", of_states=of_states, apart=release.informs_by_state),
-        [MEASUREMENTS, *([INFORMATION_OF_STATES] if release.informs_by_state and not of_states else [])],
+        [MEASUREMENTS_OF_STATES]
+        if of_states
+        else [MEASUREMENTS, *([INFORMATION_OF_STATES] if release.informs_by_state else [])],
         kinds={"duckdb", "numba"},
         **by_state,
     )
@@ -169,7 +178,7 @@ def make_information(
     with warehouse.in_turns() as turns:
         with turns.session(reads=[Zone.PUBLIC]) as session:
             draw_id, tree, states = (
-                read_draw_id(session, release),
+                read_draw_id(session, release, state),
                 read_tree(session, release),
                 read_states(session, release),
             )
@@ -179,10 +188,12 @@ def make_information(
             found = _read_known(session, custody, release, draw_id, states, [*made, *keys])
             wrong, _ = _find_wrong(session, release, keys, found, states, regions)
             stored = {
-                key: found[key] for key in keys if key not in wrong and are_as_read(session, release, found[key].read)
+                key: found[key]
+                for key in keys
+                if key not in wrong and are_as_read(session, release, found[key].read, state)
             }
             of_states = {code: region for code, region in zip(states, regions[1:], strict=True) if region}
-            sums = read_sums_account(session, custody, release, draw_id, of_states)
+            sums = read_sums_account(session, custody, release, draw_id, of_states, state)
             surplus = [] if state else _list_surplus(session, release, states)
             tables = session.tables(Zone.PUBLIC, release.schema)
         if surplus:
@@ -202,9 +213,9 @@ def make_information(
                 making.store(custody)
             for key, account in making.made.items():
                 report(f"{to_scope(key, states)}: {account.places:,} places")
-        if not state and any(table.name in tables for table in sums_tables(release)):
+        if any(table.name in tables for table in sums_tables(release, state)):
             with turns.session(writes=Zone.PUBLIC) as session, session.transaction():
-                drop_sums(session, release)
+                drop_sums(session, release, state)
     return {key: made[key] for key in keys}
 
 
@@ -393,7 +404,8 @@ class _Making:
         release, scope = self._release, _scope_below(self._release, key, self._states)
         with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
             contents = [account.contents for account in below]
-            reading = Reading(session, self._warehouse, release, scope, self._tree, self._draw_id, contents, "up", sums)
+            given = session, self._warehouse, release, scope, self._tree, self._draw_id, contents
+            reading = Reading(*given, "up", sums, self._state)
         of_parts = enumerate(_below(release, key, self._states))
         reading.known = self._known
         reading.information = {number: self._results[part].join() for number, part in of_parts if part in self.made}
@@ -424,7 +436,7 @@ class _Making:
         if not self.made:
             return
         with self._warehouse.session(writes=Zone.PUBLIC, folder=self._folder) as session, session.transaction():
-            require_draw(session, release, self._draw_id, Scope(next(iter(self.made))[0]))
+            require_draw(session, release, self._draw_id, Scope(next(iter(self.made))[0]), self._state)
             table = _accounts_table(release, self._state)
             accounts = _read_stored(session, custody, release, table) | self.made
             for key, results in self._results.items():

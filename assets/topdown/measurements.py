@@ -7,7 +7,8 @@ nor on how many are drawn at a time. The version of measurements is a hash over 
 The table `noisy_measurements` has a row for every place and query, with the answers for all cells in a list. A *part*
 is all streams of a histogram, level and state. Its rows lie next to each other: by batch of places, then by query, then
 by place. It is read in such batches too, in whatever order the rows are, with a check that every place has its answers
-once. `drawing` makes the draw.
+once. With partitions, each state has a table of its own, and `noisy_measurements` is a view. `drawing` makes the draw,
+and `measured` that of one state.
 """
 
 import json
@@ -17,6 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,12 +28,13 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, GridError
-from assets.topdown.release import SPINE, TopDownRelease
+from assets.topdown.release import ABOVE, SPINE, TopDownRelease
 from assets.topdown.spine import count_places, read_states, read_tree
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import MECHANISM, Measured, TopDownDesign, level_of_states
 from resources.processes import Stopped, in_threads
-from resources.warehouse import Session
+from resources.statements import Table
+from resources.warehouse import Session, store_parts
 
 BATCH = 1024
 """The places whose measurements are made, written or read at a time: about ten megabytes."""
@@ -210,6 +213,27 @@ def to_rows(stream: Stream, first: int, answers: NDArray[np.int32], codes: pa.Ar
     )
 
 
+def measurements_table(release: TopDownRelease, state: str = "") -> Table:
+    """The table of all measurements; with partitions a view over those of the states and above, and of each state."""
+    return release.public(release.of_state(MEASUREMENTS, state) if state else MEASUREMENTS)
+
+
+def store_measurements(session: Session, release: TopDownRelease, parts: Sequence[Path], state: str = "") -> None:
+    """Store the measurements that are in files: of one state, or all others, which with partitions are those of the
+    states and above."""
+    table = measurements_table(release, state)
+    if state or not release.partitioned:
+        # With partitions before, it is a view.
+        session.drop(table)
+        store_parts(session, table, parts)
+        return
+    above = release.public(f"{MEASUREMENTS}_{ABOVE}")
+    store_parts(session, above, parts)
+    session.drop(table)
+    of_states = [measurements_table(release, each) for each in read_states(session, release)]
+    session.create_view(table, "topdown/united", tables=[above, *of_states], columns=list(COLUMNS))
+
+
 def read_answers(
     session: Session,
     release: TopDownRelease,
@@ -218,16 +242,18 @@ def read_answers(
     last: int,
     *,
     strict: bool = False,
+    state: str = "",
 ) -> dict[Measured, NDArray[np.int32]]:
     """The stored answers in the places from `first` up to `last`, by query of one histogram and level, shape (places,
-    marginal cells). If it is strict, answers to other queries are an error.
+    marginal cells). If it is strict, answers to other queries are an error. With a state, they are read from its own
+    table.
 
     Raises GridError unless each of these places is stored exactly once for each query, with an answer for every cell, a
     32-bit integer, and the rows always come in one order.
     """
     values = {"histogram": measured[0].histogram, "level": measured[0].level, "first": first, "last": last}
     values |= {} if strict else {"queries": [query.query for query in measured]}
-    table = release.public(MEASUREMENTS)
+    table = measurements_table(release, state)
     # In a statement, lists of smaller integers would become these.
     if session.columns(table).get("answers") != "INTEGER[]":
         raise GridError(f"{table}: answers: they are not lists of 32-bit integers")
@@ -277,9 +303,10 @@ def _take_lists(numbers: pa.ChunkedArray, begins: NDArray[np.int64], size: int) 
 
 
 def read_part(
-    session: Session, release: TopDownRelease, part: Part, stopped: Stopped
+    session: Session, release: TopDownRelease, part: Part, stopped: Stopped, state: str = ""
 ) -> Iterator[tuple[int, int, dict[Stream, NDArray[np.int32]]]]:
     """The stored answers of a part in batches of places: the first, that after the last, and the answers by stream.
+    With a state, they are read from its own table.
 
     Raises GridError as `read_answers`, and if there are answers to other queries.
     """
@@ -287,7 +314,7 @@ def read_part(
     for first, last in part.batches(_READ_TOGETHER):
         if stopped():
             return
-        answers = read_answers(session, release, queries, first, last, strict=True)
+        answers = read_answers(session, release, queries, first, last, strict=True, state=state)
         yield first, last, {stream: answers[stream.measured] for stream in part.streams}
 
 
@@ -296,21 +323,23 @@ def compute_stored_version(session: Session, release: TopDownRelease) -> str:
     return hash_parts(streams, [_hash_stored(session, release, streams)])
 
 
-def are_as_read(session: Session, release: TopDownRelease, read: str) -> bool:
+def are_as_read(session: Session, release: TopDownRelease, read: str, state: str = "") -> bool:
     """Whether the stored answers of some streams are still those that were read, whose SHA-256 by label are given as
-    JSON. Raises GridError if some are missing."""
+    JSON; with a state, in its own table. Raises GridError if some are missing."""
     digests = json.loads(read)
     streams = [stream for stream in read_streams(session, release) if stream.label in digests]
-    return _hash_stored(session, release, streams) == digests
+    return _hash_stored(session, release, streams, state) == digests
 
 
-def _hash_stored(session: Session, release: TopDownRelease, streams: Sequence[Stream]) -> dict[str, str]:
+def _hash_stored(
+    session: Session, release: TopDownRelease, streams: Sequence[Stream], state: str = ""
+) -> dict[str, str]:
     """By label, the SHA-256 of the stored answers of streams, which are all those of their parts."""
 
     def digest_part(part: Part, stopped: Stopped) -> dict[str, str]:
         digests = Digests(part.streams)
         with session.open_sibling() as own:
-            for _, _, answers in read_part(own, release, part, stopped):
+            for _, _, answers in read_part(own, release, part, stopped, state):
                 digests.add(answers)
         return digests.by_label()
 

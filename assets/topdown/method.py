@@ -26,7 +26,8 @@ from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.intervals import build_intervals
 from assets.topdown.invariants import build_invariants, require_feasible
-from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
+from assets.topdown.measured import build_measured, keep_charged, take_states
+from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured, store_measurements
 from assets.topdown.partitions import keep_keys, state_partitions
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
 from assets.topdown.published import list_microdata, published_tables
@@ -35,11 +36,11 @@ from assets.topdown.release import (
     ESTIMATES,
     HISTOGRAMS,
     INFORMATION,
-    INFORMATION_OF_STATES,
     INTERVALS,
     INTERVALS_OF_STATES,
     INVARIANTS,
     LINEAR,
+    MEASUREMENTS_OF_STATES,
     MICRODATA,
     OCCUPANCY,
     PLACES,
@@ -52,7 +53,7 @@ from assets.topdown.release import (
     TopDownRelease,
 )
 from assets.topdown.replicates import TopDownReplication, build_replicates
-from assets.topdown.spine import build_spine, count_places, read_states
+from assets.topdown.spine import build_spine, count_places
 from assets.topdown.statement import LEANING, name_leaning, state_gain, topdown_statement
 from assets.topdown.sums import store_sums
 from assets.topdown.tables import build_redistricting
@@ -62,7 +63,7 @@ from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
 from mechanisms.topdown.redistricting import REDISTRICTING
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Session, store_parts
+from resources.warehouse import Session, Warehouse
 
 
 class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
@@ -70,7 +71,6 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     version = VERSION
     counts_stage = HISTOGRAMS
     charge_follows = (HISTOGRAMS, INVARIANTS)
-    draw_follows = (HISTOGRAMS,)
     draws_in_parts = True
     keeps_verdicts = True
     estimation = ("Estimation", "Types first", "Totals first", LEANING)
@@ -92,6 +92,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     def __init__(self, release: TopDownRelease) -> None:
         super().__init__(release)
+        self.draw_follows = (HISTOGRAMS, *([MEASUREMENTS_OF_STATES] if release.partitioned else []))
         self.publishes_also_from = (
             *([INTERVALS] if release.design.full else []),
             *([UNCERTAINTY] if release.declaration.replicates else []),
@@ -101,21 +102,21 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     def stages(self) -> Sequence[str]:
         levels = [self.release.estimates(level) for level in self.release.levels]
         levels = [INFORMATION, *levels, OCCUPANCY] if self.release.design.full else levels
-        levels = [INFORMATION_OF_STATES, *levels] if self.release.informs_by_state else levels
         levels += [ESTIMATES] if self.release.in_parts else []
         levels += [RECORDS] if self.release.partitioned else []
         errors = [INTERVALS] if self.release.design.full else []
         errors = [LINEAR, INTERVALS_OF_STATES, *errors] if self.release.has_intervals_by_state else errors
         errors += [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
-        return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, MICRODATA, TABLES, *errors]
+        before = [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, *self.release.measured_by_state]
+        return [*before, MEASUREMENTS, *levels, MICRODATA, TABLES, *errors]
 
     @property
     def partitions(self) -> Partitions | None:
         return state_partitions(self.release) if self.release.partitioned else None
 
-    def keep_partitions(self, instance: dg.DagsterInstance, session: Session) -> None:
-        if self.partitions and self.partitions.keys_from == MEASUREMENTS:
-            keep_keys(instance, self.release, read_states(session, self.release))
+    def keep_partitions(self, instance: dg.DagsterInstance, warehouse: Warehouse, custody: Custody) -> None:
+        if self.release.partitioned:
+            keep_keys(instance, self.release, keep_charged(self, warehouse, custody))
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -125,6 +126,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             build_spine(release),
             build_counts(self, [CEF, SPINE], counted, reads=[Zone.PUBLIC]),
             build_invariants(release),
+            *([build_measured(self)] if release.partitioned else []),
             *build_estimates(release),
             *build_microdata(release),
             build_redistricting(release),
@@ -152,17 +154,22 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return Drawing(self.release, session, key)
 
     def in_parts(self, draw: Draw[Inputs], output: Drawing, folder: Path, custody: Custody) -> Drawing:
-        return output.in_parts(draw.draw_id, folder, custody)
+        release = self.release
+        taken = take_states(output.session, custody, release, draw.draw_id) if release.partitioned else {}
+        return output.in_parts(draw.draw_id, folder, custody, taken)
 
     def version_of(self, draw: Draw[Inputs], output: Drawing) -> str:
         return output.compute_version()
 
     def write(self, session: Session, draw: Draw[Inputs], output: Drawing) -> str:
-        store_parts(session, self.release.public(MEASUREMENTS), output.files)
+        store_measurements(session, self.release, output.files)
         store_sums(session, output.custody, self.release, output.account, output.sums)
         return output.version
 
     def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
+        if self.release.partitioned and not session.tables(Zone.PUBLIC, self.release.schema).get(MEASUREMENTS):
+            # It was stored before partitions were declared.
+            return None
         try:
             return compute_stored_version(session, self.release)
         except (GridError, SpineError):

@@ -4,19 +4,19 @@ from collections.abc import Collection
 
 import dagster as dg
 
-from assets.measurement.method import MEASUREMENTS
-from assets.release.method import Partitions, Round
-from assets.topdown.declaration import OF_INFORMATION, OF_LEVELS
-from assets.topdown.release import INFORMATION_OF_STATES, TreeRelease
+from assets.release.method import CHARGE, Partitions, Round
+from assets.topdown.declaration import OF_LEVELS, OF_MEASUREMENTS
+from assets.topdown.release import TreeRelease
 from mechanisms.topdown.design import level_of_states
 
 
 def state_partitions(release: TreeRelease) -> Partitions:
-    """Those of the stages that each state has in a run of its own. With full estimation, there is a round before that
-    of the levels: what is measured in a state is put together before the levels above are estimated."""
+    """Those of the stages that each state has in a run of its own. In a redistricting release, each state is measured
+    before the levels above it are estimated, and all others after them."""
     of_levels = release.estimates(level_of_states(release.levels)), release.stages_by_state
-    stages = {OF_INFORMATION: (MEASUREMENTS, [INFORMATION_OF_STATES]), OF_LEVELS: of_levels}
-    return Partitions(f"{release.schema}__states", [Round(name, *stages[name]) for name in release.rounds])
+    stages = {OF_MEASUREMENTS: (CHARGE, release.measured_by_state), OF_LEVELS: of_levels}
+    rounds = [Round(name, *stages[name]) for name in release.declaration.rounds]
+    return Partitions(f"{release.schema}__states", rounds)
 
 
 def keep_keys(instance: dg.DagsterInstance, release: TreeRelease, states: Collection[str]) -> None:

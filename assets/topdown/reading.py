@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.measurement.method import GridError
+from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import DRAWN, StaleInputError
 from assets.topdown.histograms import read_counts
 from assets.topdown.invariants import Region, derive_limits, read_state_region, read_upper_region, take_highest
@@ -108,7 +108,8 @@ class Reading:
     the families of their children, unless they are in memory (`above`, by histogram); upwards, the parents'
     measurements; otherwise neither. `spreads` are the τ² of children that lean on their housing units, by number of the
     state, once they are estimated. `known` are the limits of the states that were read last, which another reading of
-    the same histograms can be given. Upwards from the finest level, stored sums can take the place of the answers.
+    the same histograms can be given. Upwards from the finest level, stored sums can take the place of the answers. With
+    a `state`, answers and sums are read from its own tables, before those of all states are put together.
     """
 
     def __init__(
@@ -122,7 +123,9 @@ class Reading:
         contents: Sequence[Mapping[str, str]] = (),
         direction: Literal["down", "up", ""] = "down",
         sums: SumsAccount | None = None,
+        state: str = "",
     ) -> None:
+        self._state = state
         self.scope, self.regions = scope, list[str]()
         self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
         self._contents, self._direction, self.spreads = contents, direction, dict[int, float]()
@@ -170,7 +173,7 @@ class Reading:
     def tasks(self) -> Iterator[Task]:
         for together in self._divide():
             with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
-                require_draw(session, self._release, self._draw_id, self.scope)
+                require_draw(session, self._release, self._draw_id, self.scope, self._state)
                 tasks = [task for batch in together for task in self._read_batch(session, *batch)]
             yield from tasks
 
@@ -325,7 +328,7 @@ class Reading:
         own = _choose(streams, histogram, first, last)
         if not own:
             return ()
-        answers = read_answers(session, self._release, list(own), first, last)
+        answers = read_answers(session, self._release, list(own), first, last, state=self._state)
         self._digests.add({stream: answers[query] for query, stream in own.items()})
         return tuple(Measurement(query.query, query.variance, answers[query]) for query in own)
 
@@ -336,7 +339,8 @@ class Reading:
         if not own:
             return None
         kinds = list_kinds(families.schema, families.starts, families.limits)
-        return read_sums(session, self._release, list(own), part.parent + begin, kinds, self._added[histogram])
+        digest = self._added[histogram]
+        return read_sums(session, self._release, list(own), part.parent + begin, kinds, digest, self._state)
 
 
 def _choose(streams: Sequence[Stream], histogram: str, first: int, last: int) -> dict[Measured, Stream]:
@@ -419,13 +423,15 @@ def read_households(session: Session, estimates: Table, first: int, last: int) -
     return households
 
 
-def read_draw_id(session: Session, release: TreeRelease) -> str:
-    (draw_id,) = session.row("warehouse/labelled", table=release.public(DRAWN), column="draw_id")
+def read_draw_id(session: Session, release: TreeRelease, state: str = "") -> str:
+    """The draw that the stored measurements say they are of: all, or those in the own table of a state."""
+    table = release.public(f"{release.of_state(MEASUREMENTS, state)}_made" if state else DRAWN)
+    (draw_id,) = session.row("warehouse/labelled", table=table, column="draw_id")
     return str(draw_id)
 
 
-def require_draw(session: Session, release: TopDownRelease, draw_id: str, scope: Scope) -> None:
-    if read_draw_id(session, release) != draw_id:
+def require_draw(session: Session, release: TopDownRelease, draw_id: str, scope: Scope, state: str = "") -> None:
+    if read_draw_id(session, release, state) != draw_id:
         raise StaleInputError(f"{release.schema}: measurements were drawn anew while {scope} was estimated")
 
 

@@ -13,12 +13,10 @@ from assets.release.release import Release
 from assets.topdown.declaration import (
     FEWEST_REPLICATES,
     MOST_REPLICATES,
-    OF_INFORMATION,
     Code,
     Product,
     TopDownDeclaration,
     TreeDeclaration,
-    list_rounds,
 )
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, STATE, STATISTICS, TopDownDesign, level_of_states
@@ -44,6 +42,9 @@ INFORMATION, OCCUPANCY = "information", "occupancy"
 """Of a release with full estimation: the stage before the levels, with what is measured at and below every place, and
 the stage after them, which estimates units."""
 
+MEASUREMENTS_OF_STATES = "noisy_measurements_of_states"
+"""With partitions, the stage before `noisy_measurements` that draws those below the states, for each state."""
+
 INFORMATION_OF_STATES = f"{INFORMATION}_of_states"
 """With partitions, the stage before `information` that makes it below the states, for each state."""
 
@@ -52,7 +53,8 @@ INTERVALS, INTERVALS_OF_STATES, LINEAR = "intervals", "intervals_of_states", "li
 before it makes those below each state, from the linear estimates of the states, which another stage keeps."""
 
 ABOVE = "above"
-"""With partitions, the names of tables end with this that have the intervals of the states and above."""
+"""With partitions, the names of tables end with this that have the measurements or intervals of the states and
+above."""
 
 MICRODATA, RECORDS = "microdata", "records"
 """The stage of the microdata, and with partitions, the stage before it that makes the records of each state."""
@@ -158,11 +160,6 @@ class TreeRelease(Release):
         """Whether places below the states are estimated state by state, each state in a run of its own."""
         return self.declaration.partitions is not None
 
-    @property
-    def rounds(self) -> Sequence[str]:
-        """The names of the rounds in which each state has a run of its own, in order; none without partitions."""
-        return list_rounds(self.levels) if self.partitioned else []
-
     def estimates(self, level: str, state: str = "", histogram: str = "level") -> str:
         """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of
         one histogram."""
@@ -180,8 +177,14 @@ class TreeRelease(Release):
         return self.partitioned and self.is_below_states(level)
 
     @property
+    def measured_by_state(self) -> Sequence[str]:
+        """The stages of the round before the levels, if there is one."""
+        return []
+
+    @property
     def stages_by_state(self) -> Sequence[str]:
-        """The stages that each state has in a run of its own, each after those before it."""
+        """The stages of the round of the levels, in which each state has a run of its own, each after those before
+        it."""
         return [self.estimates(level) for level in self.levels if self.is_by_state(level)]
 
     def stage_units(self, session: Session) -> Table | Fragment:
@@ -234,6 +237,11 @@ class TopDownRelease(TreeRelease):
         return tuple(name for name in PRODUCTS if name not in STATISTICS or name in self.design.invariants)
 
     @property
+    def measured_by_state(self) -> Sequence[str]:
+        measured = [MEASUREMENTS_OF_STATES] if self.partitioned else []
+        return [*measured, *([INFORMATION_OF_STATES] if self.informs_by_state else [])]
+
+    @property
     def stages_by_state(self) -> Sequence[str]:
         return [*super().stages_by_state, *([INTERVALS_OF_STATES] if self.has_intervals_by_state else []), RECORDS]
 
@@ -250,13 +258,10 @@ class TopDownRelease(TreeRelease):
         return [LINEAR, *(f"{name}_{ABOVE}" for name in tables), *of_states]
 
     @property
-    def rounds(self) -> Sequence[str]:
-        return list_rounds(self.levels, full=self.design.full) if self.partitioned else []
-
-    @property
     def informs_by_state(self) -> bool:
-        """Whether the information below the states is made state by state, each state in a run of its own."""
-        return OF_INFORMATION in self.rounds
+        """Whether the information below the states is made state by state, each state in a run of its own. The finest
+        level has none."""
+        return self.partitioned and self.design.full and level_of_states(self.levels) not in self.levels[-2:]
 
     @property
     def recorded_by_state(self) -> Sequence[str]:

@@ -129,16 +129,17 @@ class Adding:
         return self._digest.hexdigest() if self._fit else ""
 
 
-def sums_tables(release: TopDownRelease) -> tuple[Table, Table]:
-    """The table of sums, and that of their account."""
-    return release.public(SUMS), release.public(f"{SUMS}_made")
+def sums_tables(release: TopDownRelease, state: str = "") -> tuple[Table, Table]:
+    """The table of sums, and that of their account; with partitions, those of a state."""
+    name = release.of_state(SUMS, state) if state else SUMS
+    return release.public(name), release.public(f"{name}_made")
 
 
 def find_summed(session: Session, release: TopDownRelease, part: Part) -> Summed | None:
-    """What a part is added up by; None unless its sums are kept."""
+    """What a part is added up by; None unless its sums are kept, for a run that makes information of all of them."""
     histogram, level = part.level
-    state = part.state
-    if level != release.finest or state is None or not release.design.full:
+    state, informs = part.state, release.design.full and (not release.partitioned or release.informs_by_state)
+    if level != release.finest or state is None or not informs:
         return None
     tree = read_tree(session, release)
     region = read_state_region(session, release, tree, read_states(session, release).index(state))
@@ -155,32 +156,38 @@ def store_sums(
     release: TopDownRelease,
     account: SumsAccount | None,
     files: Sequence[Path],
+    state: str = "",
 ) -> None:
-    """Store sums with their account, or drop those of an earlier draw if there are none."""
-    table, of_table = sums_tables(release)
+    """Store sums with their account, or drop those of an earlier draw if there are none; of all, or of one state."""
+    table, of_table = sums_tables(release, state)
     if account is None or custody is None:
-        drop_sums(session, release)
+        drop_sums(session, release, state)
         return
     store_parts(session, table, files)
     session.create(of_table, "warehouse/label", {"text": json.dumps(vars(account))}, column="account")
-    seal_stage(session, custody, release.schema, SUMS, [of_table])
+    seal_stage(session, custody, release.schema, table.name, [of_table])
 
 
-def drop_sums(session: Session, release: TopDownRelease) -> None:
-    for each in sums_tables(release):
+def drop_sums(session: Session, release: TopDownRelease, state: str = "") -> None:
+    for each in sums_tables(release, state):
         session.drop(each)
 
 
 def read_sums_account(
-    session: Session, custody: Custody, release: TopDownRelease, draw_id: str, regions: Mapping[str, str]
+    session: Session,
+    custody: Custody,
+    release: TopDownRelease,
+    draw_id: str,
+    regions: Mapping[str, str],
+    state: str = "",
 ) -> SumsAccount | None:
-    """What the stored sums are; None unless they are of this draw, by the current rule, and of the states with these
-    digests by code, as far as the account says."""
-    table, of_table = sums_tables(release)
+    """What the stored sums are, all or those of one state; None unless they are of this draw, by the current rule, and
+    of the states with these digests by code, as far as the account says."""
+    table, of_table = sums_tables(release, state)
     if (
         session.columns(table) != _STORED
         or list(session.columns(of_table)) != ["account"]
-        or not is_sealed(session, custody, release.schema, SUMS, [of_table])
+        or not is_sealed(session, custody, release.schema, table.name, [of_table])
     ):
         return None
     fields = json.loads(session.row("warehouse/labelled", table=of_table, column="account")[0])
@@ -197,10 +204,11 @@ def read_sums(
     parent: int,
     kinds: Kinds,
     digest: SumsDigest,
+    state: str = "",
 ) -> MeasuredKinds:
     """The stored sums, by query of one histogram, of the kinds below the parents from a number on; they are added to a
-    digest. Raises AlteredSumsError unless each parent has as many."""
-    table, _ = sums_tables(release)
+    digest. With a state, they are read from its own table. Raises AlteredSumsError unless each parent has as many."""
+    table, _ = sums_tables(release, state)
     last = parent + int(kinds.parents[-1]) + 1
     values = {"histogram": measured[0].histogram, "first": parent, "last": last}
     rows = session.arrow("topdown/sums", values, sums=table)

@@ -28,7 +28,7 @@ from assets.topdown.release import (
     TEXTS,
     TopDownRelease,
 )
-from assets.topdown.spine import count_places, read_states, read_tree, stage_ancestry
+from assets.topdown.spine import count_places, read_states, read_tree, stage_ancestry, stage_state
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, level_of_states, words
 from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
@@ -147,10 +147,7 @@ def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict
     records of the state."""
     level, number = level_of_states(release.levels), read_states(session, release).index(state)
     top, ranges = release.levels.index(level), read_tree(session, release).ranges_below(level, number)
-    bounds = [{"depth": top + below, "first": first, "last": last} for below, (first, last) in enumerate(ranges)]
-    names = {"spine": release.public(SPINE), "ranges": session.register("ranges", pa.Table.from_pylist(bounds))}
-    places = session.stage("places_of_state", "topdown/places_of_state", **names)
-    ancestry = session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=places)
+    places, ancestry = stage_state(session, release, state)
 
     def count(schema: Schema) -> Fragment:
         return _stage_counts(

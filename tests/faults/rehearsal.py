@@ -182,7 +182,7 @@ def time_jobs(cluster: Cluster) -> dict[str, Any]:
     name = RELEASE.replace("/", "__")
     jobs = {
         "before states": name,
-        "information of all states": f"information__{name}",
+        "measurements of all states": f"measurements__{name}",
         "levels above": f"{BEFORE}_{STATES}__{name}",
         "all states": f"{STATES}__{name}",
         "publication": f"{PUBLICATION_OF}__{name}",

@@ -150,7 +150,7 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
 
 
 @pytest.mark.parametrize("deployment", ["files", "cluster"])
-@pytest.mark.parametrize("rounds", [["states"], ["information", "states"]])
+@pytest.mark.parametrize("rounds", [["states"], ["measurements", "states"]])
 def test_in_a_cluster_all_states_are_in_the_queue_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deployment: str, rounds: list[str]
 ) -> None:

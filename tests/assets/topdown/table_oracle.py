@@ -20,8 +20,9 @@ from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.measurement.method import MEASUREMENTS
 from assets.release.draw import DRAWN
 from assets.topdown.declaration import TopDownDeclaration
+from assets.topdown.measurements import measurements_table, read_streams
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
-from assets.topdown.spine import count_places
+from assets.topdown.spine import count_places, read_states
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.allocation import allocate
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
@@ -181,7 +182,8 @@ def write_measurements(
     draw: str = "one",
     drawn: Noise | None = None,
 ) -> None:
-    """Write noisy answers, and the draw they are said to be of. The noise is `drawn`, or normal, rounded and scaled."""
+    """Write noisy answers, and the draw they are said to be of; with partitions, those below each state also in a table
+    of its own. The noise is `drawn`, or normal, rounded and scaled."""
     random = np.random.default_rng(seed)
     rows: dict[str, list[Any]] = {name: [] for name in ("histogram", "level", "query", "number", "geoid", "answers")}
     for measured in release.design.measured:
@@ -194,12 +196,25 @@ def write_measurements(
             row = measured.histogram, measured.level, measured.query, number, place, answers
             for name, value in zip(rows, row, strict=True):
                 rows[name].append(value)
-    _write(session, release, MEASUREMENTS, rows | {"answers": pa.array(rows["answers"], pa.list_(pa.int32()))})
+    whole = pa.table(rows | {"answers": pa.array(rows["answers"], pa.list_(pa.int32()))})
+    _write(session, release, MEASUREMENTS, whole)
     session.create(release.public(DRAWN), "warehouse/label", {"text": draw}, column="draw_id")
+    if release.partitioned:
+        streams = read_streams(session, release)
+        for state in read_states(session, release):
+            ranges = {(stream.measured.level, stream.first, stream.last) for stream in streams if stream.state == state}
+            below = [
+                any(row["level"] == level and first <= row["number"] < last for level, first, last in ranges)
+                for row in whole.select(["level", "number"]).to_pylist()
+            ]
+            table = measurements_table(release, state).name
+            _write(session, release, table, whole.filter(pa.array(below)))
+            _write(session, release, f"{table}_made", {"draw_id": [draw]})
 
 
-def _write(session: Session, release: TopDownRelease, name: str, columns: Mapping[str, Any]) -> None:
-    session.create(release.public(name), "warehouse/all", source=session.register("lent", pa.table(dict(columns))))
+def _write(session: Session, release: TopDownRelease, name: str, columns: Mapping[str, Any] | pa.Table) -> None:
+    rows = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
+    session.create(release.public(name), "warehouse/all", source=session.register("lent", rows))
 
 
 def estimated(warehouse: Warehouse, release: TopDownRelease, level: str) -> dict[str, NDArray[np.int64]]:

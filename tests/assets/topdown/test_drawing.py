@@ -162,9 +162,9 @@ def test_others_can_read_the_public_zone_while_measurements_are_drawn(
 ) -> None:
     right, read = Drawing.in_parts, []
 
-    def in_parts(self: Drawing, draw_id: str, folder: Path, custody: Custody) -> Drawing:
+    def in_parts(self: Drawing, draw_id: str, folder: Path, custody: Custody, *taken: Any) -> Drawing:
         read.append(subprocess.run([sys.executable, "-c", READ, drawn.context.warehouse.folder], check=True))
-        return right(self, draw_id, folder, custody)
+        return right(self, draw_id, folder, custody, *taken)
 
     monkeypatch.setattr(Drawing, "in_parts", in_parts)
     made_again(drawn)
@@ -195,8 +195,8 @@ def test_nothing_is_stored_if_the_inputs_are_replaced_while_measurements_are_dra
 def test_no_part_is_left_and_none_is_seen_by_others(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     right, found = Drawing.in_parts, []
 
-    def in_parts(self: Drawing, draw_id: str, folder: Path, custody: Custody) -> Drawing:
-        made = right(self, draw_id, folder, custody)
+    def in_parts(self: Drawing, draw_id: str, folder: Path, custody: Custody, *taken: Any) -> Drawing:
+        made = right(self, draw_id, folder, custody, *taken)
         found.extend((folder.stat().st_mode & 0o777, path.stat().st_mode & 0o077) for path in made.files)
         found.append(folder)
         return made
@@ -269,8 +269,8 @@ def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
     right, list_keys = Drawing.in_parts, deployment.context.custody.list_keys
     draw_id = deployment.ledger[0].draw_id
 
-    def in_parts(self: Drawing, draw_id: str, folder: Path, custody: Custody) -> Drawing:
-        made = right(self, draw_id, folder, custody)
+    def in_parts(self: Drawing, draw_id: str, folder: Path, custody: Custody, *taken: Any) -> Drawing:
+        made = right(self, draw_id, folder, custody, *taken)
         table = pa.ipc.open_file(made.files[0]).read_all()
         answers = table["answers"].to_pylist()
         answers[0][0] += 1

@@ -269,7 +269,7 @@ def copied(full: Full, tmp_path: Path) -> Full:
 
 def alter(full: Full, number: int, more: int) -> None:
     """Change one answer of a block, in a query of persons."""
-    table = full.release.public("noisy_measurements")
+    table = measurements.measurements_table(full.release, "S000" if full.release.informs_by_state else "")
     with full.warehouse.session(writes=Zone.PUBLIC) as session:
         session.run(
             SQL(
@@ -417,9 +417,9 @@ def inform_again(full: Full) -> tuple[list[Account], set[str]]:
     """How all information is made anew, and the levels whose answers are read for it."""
     levels, right = set[str](), reading.read_answers
 
-    def read(session: Any, release: Any, queries: Any, first: int, last: int) -> Any:
+    def read(session: Any, release: Any, queries: Any, first: int, last: int, **options: Any) -> Any:
         levels.add(queries[0].level)
-        return right(session, release, queries, first, last)
+        return right(session, release, queries, first, last, **options)
 
     with full.warehouse.session(writes=Zone.PUBLIC) as session:
         session.drop(full.release.public("information"))

@@ -114,10 +114,10 @@ def test_each_round_follows_the_one_before_it() -> None:
     last draw's; and one that launches twice what is between them."""
     instance = dg.DagsterInstance.ephemeral()
     release: Any = SimpleNamespace(schema="town__redistricting", key=key_of)
-    first = Round("information", "noisy_measurements", ["information_of_states"])
+    first = Round("measurements", "charge", ["noisy_measurements_of_states"])
     partitions = Partitions("town__redistricting__states", [first, OF_LEVELS])
     instance.add_dynamic_partitions(partitions.name, ["01", "02"])
-    information, between = "information__town__redistricting", "before_states__town__redistricting"
+    measuring, between = "measurements__town__redistricting", "before_states__town__redistricting"
 
     def launched() -> list[tuple[str | None, str | None, str | None]]:
         answer = automation._launch_next(instance, release, partitions)
@@ -129,12 +129,12 @@ def test_each_round_follows_the_one_before_it() -> None:
 
     begin(instance, "none", job=between)
     assert launched() == []
-    run = begin(instance, "one", stage="noisy_measurements")
-    assert launched() == [(information, "01", f"{run}/01"), (information, "02", f"{run}/02")]
-    made("01", "information_of_states")
-    made("02", "information_of_states", "another")
-    assert launched() == [(information, "02", f"{run}/02")]
-    made("02", "information_of_states")
+    run = begin(instance, "one", stage="charge")
+    assert launched() == [(measuring, "01", f"{run}/01"), (measuring, "02", f"{run}/02")]
+    made("01", "noisy_measurements_of_states")
+    made("02", "noisy_measurements_of_states", "another")
+    assert launched() == [(measuring, "02", f"{run}/02")]
+    made("02", "noisy_measurements_of_states")
     assert launched() == [(between, None, f"{run}/before_states")]
     begin(instance, "one", job="by_hand")
     assert launched() == []
@@ -145,8 +145,8 @@ def test_each_round_follows_the_one_before_it() -> None:
         assert launched() != [(LAST, None, f"{second}/publication")]
         made(state, "level_county")
     assert launched() == [(LAST, None, f"{second}/publication")]
-    begin(instance, "two", stage="noisy_measurements")
-    assert [job for job, *_ in launched()] == [information] * 2
+    begin(instance, "two", stage="charge")
+    assert [job for job, *_ in launched()] == [measuring] * 2
 
 
 def test_what_follows_a_lost_run_follows_the_run_that_finished_it() -> None:

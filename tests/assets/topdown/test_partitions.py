@@ -32,7 +32,9 @@ OF_STATES = {"records_of_states", "tables_of_states"}
 """The gates of partitions alone."""
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-FIRST, STATES, LAST = ("town__redistricting", "states__town__redistricting", "publication__town__redistricting")
+FIRST, MEASURED, ABOVE, STATES, LAST = (
+    f"{job}town__redistricting" for job in ("", "measurements__", "before_states__", "states__", "publication__")
+)
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +77,10 @@ def follow(
 def made_by_state(deployment: Deployment[Any]) -> Deployment[Any]:
     """The release, in the runs that the sensor launches; the last state first."""
     execute(deployment, FIRST)
-    for state in reversed(states_of(deployment)):
-        execute(deployment, STATES, state=state)
-    execute(deployment, LAST)
+    for of_state, after in ((MEASURED, ABOVE), (STATES, LAST)):
+        for state in reversed(states_of(deployment)):
+            execute(deployment, of_state, state=state)
+        execute(deployment, after)
     return deployment
 
 
@@ -101,10 +104,13 @@ class Parted:
     Attributes:
         first: the state that was missing at first.
         launched: what the sensor launches before all runs, and after those that are named.
-        runs: the ids of the two runs of the release's job.
-        refused: what publishing said as a state was missing, and as there were tables of a state that there is not.
+        runs: the ids of the two runs of the release's job, and between them, that of the job before the levels.
+        refused: what was said as a state was not measured, as one was missing, and as there were tables of a state that
+            there is not.
         surplus: the tables of that state after the next run of the release's job.
         failed: the checks that failed after an alteration, by the gate that must be among them.
+        kinds: the kinds of the ledger's entries as the state was not measured.
+        drawn: the tables of measurements after its run found other counts than those that were charged.
         published: whether anything was published before the end.
     """
 
@@ -115,7 +121,16 @@ class Parted:
     refused: dict[str, str] = field(default_factory=dict)
     surplus: set[str] = field(default_factory=set)
     failed: dict[str, set[str]] = field(default_factory=dict)
+    kinds: list[str] = field(default_factory=list)
+    drawn: set[str] = field(default_factory=set)
     published: bool = False
+
+
+def alter_counts(deployment: Deployment[Any], more: int) -> None:
+    """Change the exact counts of the first block."""
+    with deployment.opened("confidential") as connection:
+        table = deployment.release.confidential("histograms")
+        connection.execute(f"UPDATE {table.text} SET count = count + $1 WHERE number = 0", [more])
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +153,20 @@ def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
     made.first, *others = states_of(deployment)
     launch("the release's job")
     launch("the same")
+    alter_counts(deployment, 1)
+    made.refused["other counts"] = failure(execute(deployment, MEASURED, state=made.first, raises=False))
+    for state in others:
+        execute(deployment, MEASURED, state=state)
+    alter_counts(deployment, -1)
+    with deployment.opened() as connection:
+        found = {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
+    made.drawn = {name for name in found if name.startswith("noisy_measurements")}
+    made.refused["unmeasured"] = failure(execute(deployment, ABOVE, raises=False))
+    made.kinds = [entry.kind for entry in deployment.ledger]
+    execute(deployment, MEASURED, state=made.first)
+    launch("the measurements")
+    made.runs.append(execute(deployment, ABOVE).run_id)
+    launch("the levels above")
     for state in others:
         execute(deployment, STATES, state=state)
     launch("the other states")
@@ -145,11 +174,17 @@ def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
     execute(deployment, STATES, state=made.first)
     launch("the first state")
     with deployment.opened() as connection:
-        for name in ("level_block", "persons"):
+        for name in ("level_block", "persons", "noisy_measurements"):
             connection.execute(f'CREATE TABLE "{name}__zz" AS FROM "{name}__{made.first}"')
     made.refused["surplus"] = failure(publish_too_early())
     made.runs.append(execute(deployment, FIRST).run_id)
     launch("the release's job again")
+    with deployment.opened() as connection:
+        altered = "list_transform(answers, x -> (x + 1)::INTEGER)"
+        connection.execute(f'UPDATE "noisy_measurements__{made.first}" SET answers = {altered} WHERE number = 0')
+    made.failed["settled"] = failed_checks(execute(deployment, ABOVE, raises=False))
+    execute(deployment, MEASURED, state=made.first)
+    execute(deployment, ABOVE)
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         made.surplus = {name for name in session.tables(Zone.PUBLIC, deployment.release.schema) if "__zz" in name}
     for gate, table, change in ALTERATIONS:
@@ -213,21 +248,32 @@ def test_gates_and_the_walk_over_zones_hold_over_partitions(plain: Deployment[To
 @pytest.mark.deep
 def test_the_sensor_launches_states_and_then_the_publication(parted: Parted) -> None:
     first, *others = states = states_of(parted.deployment)
-    run, again = parted.runs
+    run, above, again = parted.runs
     launched = parted.launched
     assert launched["nothing"] == []
-    assert launched["the release's job"] == [(STATES, state, f"{run}/{state}") for state in states]
+    assert launched["the release's job"] == [(MEASURED, state, f"{run}/{state}") for state in states]
+    assert launched["the measurements"] == [(ABOVE, None, f"{run}/before_states")]
+    assert launched["the levels above"] == [(STATES, state, f"{above}/{state}") for state in states]
     assert launched["the same"] == launched["the release's job"], "run keys keep them from being launched twice"
     assert others
-    assert launched["the other states"] == [(STATES, first, f"{run}/{first}")]
-    assert launched["the first state"] == [(LAST, None, f"{run}/publication")]
+    assert launched["the other states"] == [(STATES, first, f"{above}/{first}")]
+    assert launched["the first state"] == [(LAST, None, f"{above}/publication")]
     # Another run of the release's job: every state is made anew, though nothing has changed.
-    assert launched["the release's job again"] == [(STATES, state, f"{again}/{state}") for state in states]
+    assert launched["the release's job again"] == [(MEASURED, state, f"{again}/{state}") for state in states]
 
 
 @pytest.mark.deep
 def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> None:
     """A missing state, tables of another state, altered tables, records and estimates."""
+    assert (
+        f"measurements below 1 states are missing, or not of this draw ({parted.first})" in parted.refused["unmeasured"]
+    )
+    assert parted.kinds == ["reserve"]
+    # Noise of one stream on two versions of the counts would show their difference exactly.
+    assert "have changed since the charge; materialize charge again" in parted.refused["other counts"]
+    of_first = {name for name in parted.drawn if name.startswith(f"noisy_measurements__{parted.first}")}
+    assert parted.drawn
+    assert not of_first
     missing = parted.refused["missing"]
     assert "2 parts of the estimates are missing" in missing or f"County in {parted.first}" in missing
     assert "states that the spine does not have (level_block__zz)" in parted.refused["surplus"]
@@ -340,19 +386,22 @@ def test_a_state_of_another_draw_is_not_united_with_the_others(incomplete: Villa
 
 @pytest.mark.prove
 def test_a_release_changes_between_partitions_and_none(tmp_path: Path, key: None) -> None:
+    """Wrong programs: a settled draw in one table that stays beside those of all states, and a view of measurements
+    whose tables are dropped as those of no partition."""
     folder = tmp_path / "town"
-    parted = made_by_state(topdown_deployment(folder, partitions="state"))
-    before = data_files(parted)
     plain = topdown_deployment(folder)
+    execute(plain, FIRST)
+    before = data_files(plain)
+    parted = made_by_state(topdown_deployment(folder, partitions="state"))
+    assert data_files(parted) == before
     execute(plain, FIRST)
     assert data_files(plain) == before
     with plain.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         found = session.tables(Zone.PUBLIC, plain.release.schema)
-    assert not any("__" in name for name in found)
-    assert found["level_block"] is False
-    again = made_by_state(topdown_deployment(folder, partitions="state"))
-    assert data_files(again) == before
-    assert len(again.ledger) == len(parted.ledger)
+    views = [name for name, is_view in found.items() if is_view]
+    assert views == ["noisy_measurements"], "which stays as it was drawn"
+    assert {name.split("__")[0] for name in found if "__" in name} == set(views)
+    assert len(parted.ledger) == len(plain.ledger) == 2
 
 
 def test_a_spine_without_states_is_refused(tmp_path: Path) -> None:
@@ -405,12 +454,11 @@ def test_full_estimation_by_state_is_that_of_one_run_and_passes_every_check(tmp_
     execute(plain, FIRST)
     execute(parted, FIRST)
     first, other = states_of(parted)
-    information, between = "information__town__redistricting", "before_states__town__redistricting"
-    assert [job for job, *_ in follow(parted, parted.instance)] == [information] * 2
+    assert [job for job, *_ in follow(parted, parted.instance)] == [MEASURED] * 2
     for state in (other, first):
-        execute(parted, information, state=state)
-    assert [job for job, *_ in follow(parted, parted.instance)] == [between]
-    execute(parted, between)
+        execute(parted, MEASURED, state=state)
+    assert [job for job, *_ in follow(parted, parted.instance)] == [ABOVE]
+    execute(parted, ABOVE)
     assert [job for job, *_ in follow(parted, parted.instance)] == [STATES] * 2
     with parted.opened() as connection:
         # Of the time when the release's levels were estimated by themselves, and units state by state.

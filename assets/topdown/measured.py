@@ -1,0 +1,241 @@
+"""The asset `noisy_measurements_of_states` of a TopDown release with partitions: what is drawn below each state.
+
+Each state has a run of its own, which draws the streams of the state and stores their answers in a table. The one
+charge of all draws is before that, and what is drawn is what one run would draw. The stage `charge` notes, under a
+seal, of which draw the places and the exact counts of each state are, so that a state's run reads and compares those of
+its state alone. A sealed account says of which draw the table is, with the hash of each stream's answers. The stage
+`noisy_measurements` takes these hashes, draws what is left, and settles the version of all; it refuses to run if a
+state is missing or stale. So an altered table is found by the gate `settled`, and made again by the state's next run.
+"""
+
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.charge.drawing import open_charged_key, require_charge, writing_parts
+from assets.conventions import PARTITIONS_POOL, StageKind, public_table_metadata, shorten_digest
+from assets.measurement.method import ExactCounts, GridError
+from assets.release.draw import Draw, Inputs, StaleInputError
+from assets.release.method import CHARGE, DRAW
+from assets.release.seal import is_sealed, seal_stage
+from assets.release.stage import release_stage
+from assets.topdown.drawing import Drawing
+from assets.topdown.histograms import read_counts
+from assets.topdown.information import list_some
+from assets.topdown.measurements import are_as_read, measurements_table, read_streams, store_measurements
+from assets.topdown.partitions import state_partitions
+from assets.topdown.release import HISTOGRAMS, MEASUREMENTS_OF_STATES, TEXTS, TopDownRelease
+from assets.topdown.spine import read_states, read_tree
+from assets.topdown.sums import store_sums
+from mechanisms.topdown.design import SCHEMAS, level_of_states
+from resources.chain import canonicalize
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import Table, Zone
+from resources.warehouse import Session, Warehouse
+
+CHARGED = "charged_states"
+"""The table of what the draw that was charged is made of, for each state."""
+
+_PLACES_AT_A_TIME = 2**17
+
+TopDown = ExactCounts[TopDownRelease, Drawing]
+
+
+@dataclass(frozen=True)
+class Charged:
+    """What a state's part of a draw is made of.
+
+    Attributes:
+        declared: a digest of what of the draw follows from the declaration.
+        content: the keyed digest of the places and the exact counts of the state.
+    """
+
+    draw_id: str
+    declared: str
+    state: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the stored measurements below a state are: their draw, and as JSON by label, the SHA-256 of the answers of
+    each stream."""
+
+    draw_id: str
+    answers: str
+
+
+def build_measured(method: TopDown) -> dg.AssetsDefinition:
+    release = method.release
+
+    @release_stage(
+        release,
+        MEASUREMENTS_OF_STATES,
+        StageKind.DRAW,
+        TEXTS("measurements of a state"),
+        [HISTOGRAMS, CHARGE],
+        kinds={"duckdb", "numba"},
+        partitions_def=state_partitions(release).definition,
+        pool=PARTITIONS_POOL,
+    )
+    def measured(
+        context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
+    ) -> dg.MaterializeResult:
+        state = context.partition_key
+        made = measure_state(method, release.adapt(warehouse), custody, ledger, state)
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            shown = public_table_metadata(session, measurements_table(release, state))
+        version = sha256(made.answers.encode()).hexdigest()
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version), metadata={**shown, DRAW: shorten_digest(made.draw_id)}
+        )
+
+    return measured
+
+
+def keep_charged(method: TopDown, warehouse: Warehouse, custody: Custody) -> list[str]:
+    """Note what the current draw is made of, for each state; return the states' codes.
+
+    Raises StaleInputError if the exact counts are not those of the draw.
+    """
+    release = method.release
+    with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        draw, states = method.describe(session, custody), read_states(session, release)
+        method.require_counted(session, draw, custody)
+        declared = _hash_declared(method)
+        rows = [
+            vars(Charged(draw.draw_id, declared, state, _hash_state(session, custody, release, state)))
+            for state in states
+        ]
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        table, made = release.public(CHARGED), session.register("charged", pa.Table.from_pylist(rows))
+        session.create(table, "warehouse/all", source=made)
+        seal_stage(session, custody, release.schema, CHARGED, [table])
+    return states
+
+
+def measure_state(method: TopDown, warehouse: Warehouse, custody: Custody, ledger: Ledger, state: str) -> Measured:
+    """Draw what is measured below a state, and store it, unless that is done.
+
+    Raises:
+        UnchargedDrawError, CustodyError: as `assets.charge.drawing.open_charged_key`.
+        StaleInputError: if the places or exact counts of the state, or the declaration, have changed since the charge,
+            or it is made anew meanwhile.
+        WarehouseError: if the parts cannot be written.
+    """
+    release = method.release
+    with warehouse.private_folder() as folder:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            charged = _read_charged(session, custody, release, state)
+            if (
+                charged is None
+                or charged.declared != _hash_declared(method)
+                or charged.content != _hash_state(session, custody, release, state)
+            ):
+                raise StaleInputError(
+                    f"{release.schema}: the places or counts of {state}, or the declaration, have changed since the "
+                    f"charge; materialize {CHARGE} again"
+                )
+            draw = Draw(charged.draw_id, release.specification, Inputs({}))
+            require_charge(method, draw, ledger.read())
+            stored = _read_measured(session, custody, release, state)
+            if stored and stored.draw_id == draw.draw_id and _is_stored(session, release, stored, state):
+                return stored
+            drawing = Drawing(release, session, open_charged_key(method, draw, custody, ledger))
+            with writing_parts(folder):
+                drawing = drawing.of_state(draw.draw_id, folder, custody, state)
+        made = Measured(draw.draw_id, json.dumps(drawing.answers))
+        with warehouse.in_one_thread().session(writes=Zone.PUBLIC, folder=folder) as session:
+            if _read_charged(session, custody, release, state) != charged:
+                raise StaleInputError(
+                    f"{release.schema}: another draw was charged while {state} was measured; nothing was stored; "
+                    f"materialize {MEASUREMENTS_OF_STATES} again"
+                )
+            with session.transaction():
+                store_measurements(session, release, drawing.files, state)
+                store_sums(session, custody, release, drawing.account, drawing.sums, state)
+                table, account = _tables(release, state)
+                row = session.register("made", pa.Table.from_pylist([vars(made)]))
+                session.create(account, "warehouse/all", source=row)
+                seal_stage(session, custody, release.schema, table.name, [account])
+    return made
+
+
+def take_states(session: Session, custody: Custody, release: TopDownRelease, draw_id: str) -> Mapping[str, str]:
+    """By label, the SHA-256 of the answers of each stream that a state's run has drawn.
+
+    Raises StaleInputError if those of a state are missing, or not of this draw.
+    """
+    taken, missing = dict[str, str](), list[str]()
+    for state in read_states(session, release):
+        made = _read_measured(session, custody, release, state)
+        if made is None or made.draw_id != draw_id:
+            missing.append(state)
+        else:
+            taken |= json.loads(made.answers)
+    if missing or taken.keys() != {stream.label for stream in read_streams(session, release) if stream.state}:
+        raise StaleInputError(
+            f"{release.schema}: the measurements below {len(missing):,} states are missing, or not of this draw "
+            f"({list_some(missing)}); materialize these partitions of {MEASUREMENTS_OF_STATES} first"
+        )
+    return taken
+
+
+def _hash_declared(method: TopDown) -> str:
+    return sha256(canonicalize(method.describe_declared())).hexdigest()
+
+
+def _hash_state(session: Session, custody: Custody, release: TopDownRelease, state: str) -> str:
+    """The keyed digest of the places of a state and of their exact counts: all that the noise is added to."""
+    level, tree = level_of_states(release.levels), read_tree(session, release)
+    depth, ranges = (
+        release.levels.index(level),
+        tree.ranges_below(level, read_states(session, release).index(state)),
+    )
+    digest = hmac.new(release.version_key(custody), json.dumps([state, ranges]).encode(), sha256)
+    for parents, (first, last) in zip(tree.parents[depth:], ranges[1:], strict=True):
+        digest.update(parents[first:last].astype("<i8").data)
+    (first, last), counted = ranges[-1], release.confidential(HISTOGRAMS)
+    for histogram, schema in SCHEMAS.items():
+        for begin in range(first, last, _PLACES_AT_A_TIME):
+            end = min(begin + _PLACES_AT_A_TIME, last)
+            counts = read_counts(session, counted, schema.size, begin, end, histogram=histogram)
+            digest.update(json.dumps([histogram, begin, len(counts.count)]).encode())
+            for numbers in (counts.number, counts.cell, counts.count):
+                digest.update(numbers.astype("<i8").data)
+    return digest.hexdigest()
+
+
+def _read_charged(session: Session, custody: Custody, release: TopDownRelease, state: str) -> Charged | None:
+    """What a state's part of the draw is made of, as it was noted; None if it was not, or was altered."""
+    table = release.public(CHARGED)
+    if not is_sealed(session, custody, release.schema, CHARGED, [table]):
+        return None
+    rows = [Charged(*row) for row in session.rows("warehouse/all", source=table)]
+    return next((row for row in rows if row.state == state), None)
+
+
+def _tables(release: TopDownRelease, state: str) -> tuple[Table, Table]:
+    table = measurements_table(release, state)
+    return table, release.public(f"{table.name}_made")
+
+
+def _read_measured(session: Session, custody: Custody, release: TopDownRelease, state: str) -> Measured | None:
+    """What the measurements of a state are, which may have been altered since; None if there are none."""
+    table, account = _tables(release, state)
+    if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
+        return None
+    return Measured(*session.row("warehouse/all", source=account))
+
+
+def _is_stored(session: Session, release: TopDownRelease, measured: Measured, state: str) -> bool:
+    try:
+        return are_as_read(session, release, measured.answers, state)
+    except GridError:
+        return False
