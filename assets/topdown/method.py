@@ -59,7 +59,7 @@ from assets.topdown.sums import store_sums
 from assets.topdown.tables import build_redistricting
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
-from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
+from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, level_of_states, words
 from mechanisms.topdown.redistricting import REDISTRICTING
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -101,11 +101,13 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     @property
     def stages(self) -> Sequence[str]:
         levels = [self.release.estimates(level) for level in self.release.levels]
+        if self.release.has_intervals_by_state:
+            levels.insert(levels.index(self.release.estimates(level_of_states(self.release.levels))) + 1, LINEAR)
         levels = [INFORMATION, *levels, OCCUPANCY] if self.release.design.full else levels
         levels += [ESTIMATES] if self.release.in_parts else []
         levels += [RECORDS] if self.release.partitioned else []
         errors = [INTERVALS] if self.release.design.full else []
-        errors = [LINEAR, INTERVALS_OF_STATES, *errors] if self.release.has_intervals_by_state else errors
+        errors = [INTERVALS_OF_STATES, *errors] if self.release.has_intervals_by_state else errors
         errors += [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
         before = [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, *self.release.measured_by_state]
         return [*before, MEASUREMENTS, *levels, MICRODATA, TABLES, *errors]
