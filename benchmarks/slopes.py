@@ -34,8 +34,8 @@ end with tracts. The largest census has three million persons."""
 MEASURED_NUMBERS = ("safetab_p", "safetab_h", "topdown")
 """The kinds that measure so many numbers with noise that their time depends on it."""
 
-HOLD_RECORDS = ("swapping", "pair_swapping", "dhc")
-"""The kinds that hold all units, or all places' counts, in memory outside DuckDB."""
+HOLD_RECORDS = ("swapping", "pair_swapping")
+"""The kinds that hold all units in memory outside DuckDB."""
 
 REPLICATES = {"topdown": 4, "dhc": 4}
 """By kind that has them, the replicates of jobs that are also measured with some."""

@@ -114,18 +114,18 @@ class Slopes:
     def largest(self) -> int:
         return self.memory[-1][0]
 
-    def memory_at(self, records: int) -> float:
+    def memory_at(self, records: int, *, in_pieces: bool = True) -> float:
         """The peak memory: between measured jobs on a line, and beyond them on the last one, which never falls.
 
         Beyond the largest measured job it is at least what a job takes. In pieces, it grows there by no more than
-        DuckDB takes at most.
+        DuckDB takes at most; but not if this job does not handle records in pieces.
         """
         if records <= self.memory[0][0] or len(self.memory) == 1:
             return self.memory[0][1]
         segments = list(pairwise(self.memory))
         (left, low), (right, high) = next((segment for segment in segments if records <= segment[1][0]), segments[-1])
         line = low + (high - low) * (records - left) / (right - left)
-        return min(line, high + LIMIT_OF_DUCKDB) if self.in_pieces else line
+        return min(line, high + LIMIT_OF_DUCKDB) if self.in_pieces and in_pieces else line
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def expectation(
         size.records,
         numbers,
         seconds * machine.reference_seconds / measured.reference_seconds,
-        measured.memory_at(size.records),
+        measured.memory_at(size.records, in_pieces=method.in_pieces),
         measured.warehouse.at(size.records, numbers),
         measured.published.at(size.records, numbers),
         memory_is_least=size.records > measured.largest,

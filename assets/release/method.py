@@ -260,6 +260,11 @@ class Method(ABC, Generic[R, I, O]):
         """How often noise and estimation run again for errors; never by default."""
         return 0
 
+    @property
+    def in_pieces(self) -> bool:
+        """Whether its job handles records in pieces of bounded size, if jobs of its kind do."""
+        return True
+
     def plan_tables(self) -> Mapping[Table, pa.Table]:
         """The public tables that the stage `plan` stores, from the declaration alone; none by default."""
         return {}

@@ -62,6 +62,7 @@ from mechanisms.topdown.dhc.levels import (
     count_tenures,
     estimate_homes,
     estimate_level,
+    find_read,
     hold_units,
     list_coarse,
     plan_levels,
@@ -557,27 +558,34 @@ def _read_exact(
     parents: Sequence[NDArray[np.int64]],
 ) -> list[Exact]:
     """The exact counts of a span's places and of the places one level below; further below, the answers to queries with
-    few answers."""
+    few answers. Of the finest places, which are by far the most, there are only the answers of those that are read."""
     exact: list[Exact] = [read_exact(session, release, tree, histogram, level) for level in levels[:2]]
-    if len(levels) > 2:
-        finest, schema = levels[-1], SCHEMAS[histogram]
-        queries = list_coarse(schema, finest)
-        answers = {query: list[NDArray[np.int32]]() for query in queries}
-        for begin in range(0, len(finest.runs), _PLACES_AT_A_TIME):
-            end = min(begin + _PLACES_AT_A_TIME, len(finest.runs))
-            table, first = release.confidential(HISTOGRAMS), finest.first
-            counts = read_counts(session, table, schema.size, first + begin, first + end, histogram=histogram).shift(
-                -first
-            )
-            for query in queries:
-                answers[query].append(counts.answer(schema.marginal(query), begin, end).astype(np.int32))
-        below = {query: np.concatenate(parts) for query, parts in answers.items()}
-        coarse = [Coarse(below)]
-        for above in parents[:2:-1]:
-            below = {query: add_answers(own, above) for query, own in below.items()}
-            coarse.insert(0, Coarse(below))
-        exact += coarse
-    return exact
+    if len(levels) < 3:
+        return exact
+    finest, schema, table = levels[-1], SCHEMAS[histogram], release.confidential(HISTOGRAMS)
+    queries = list_coarse(schema, finest)
+    peopled = np.ones(parents[0][-1] + 1, dtype=np.bool_)
+    read = find_read(release.design.plans[histogram], levels, parents, peopled, full=True)[-1]
+    known = np.flatnonzero(np.any([read[query] for query in queries if query in read], axis=0))
+    own = {query: list[NDArray[np.int32]]() for query in queries}
+    above = [
+        {query: np.zeros((len(level.runs), schema.marginal(query).size), np.int32) for query in queries}
+        for level in levels[2:-1]
+    ]
+    for begin in range(0, len(finest.runs), _PLACES_AT_A_TIME):
+        end = min(begin + _PLACES_AT_A_TIME, len(finest.runs))
+        counts = read_counts(
+            session, table, schema.size, finest.first + begin, finest.first + end, histogram=histogram
+        ).shift(-finest.first)
+        for query in queries:
+            answers, first = counts.answer(schema.marginal(query), begin, end).astype(np.int32), begin
+            own[query].append(answers[known[slice(*np.searchsorted(known, [begin, end]))] - begin])
+            for of_level, of_places in zip(above[::-1], parents[:2:-1], strict=True):
+                places = of_places[first : first + len(answers)]
+                answers, first = add_answers(answers, places - places[0]), int(places[0])
+                of_level[query][first : first + len(answers)] += answers
+    exact += [Coarse(np.arange(len(level.runs)), each) for level, each in zip(levels[2:-1], above, strict=True)]
+    return [*exact, Coarse(known, {query: np.concatenate(parts) for query, parts in own.items()})]
 
 
 def _read_held(

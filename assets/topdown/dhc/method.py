@@ -194,6 +194,11 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
     def replicates(self) -> int:
         return self.release.declaration.replicates
 
+    @property
+    def in_pieces(self) -> bool:
+        """Replicates and intervals read whole levels."""
+        return not self.replicates and not self.release.design.complete
+
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design = self.release.design
         loss, changes = design.loss, "Loss for any change of one person's record"

@@ -116,9 +116,17 @@ ReadBeside = Callable[[int, int, NDArray[np.int64]], tuple[NDArray[np.float64], 
 
 @dataclass(frozen=True)
 class Coarse:
-    """The exact answers of a level to some queries, shape (places, answers)."""
+    """The exact answers of some places of a level, ascending, to some queries, shape (places, answers)."""
 
+    places: NDArray[np.int64]
     of_query: Mapping[str, NDArray[np.integer[Any]]]
+
+    def answer(self, asked: Asked) -> NDArray[np.integer[Any]]:
+        """The answers that are asked for. Raises ValueError if those of one of the places are not there."""
+        known = np.searchsorted(self.places, asked.places)
+        if not np.array_equal(self.places[known[known < len(self.places)]], asked.places):
+            raise ValueError(f"{asked.query}: a place is asked for whose exact answers are not there")
+        return self.of_query[asked.query][np.repeat(known, np.diff(asked.ends)), asked.repeat_cells()]
 
 
 Exact = Counts | Coarse
@@ -154,8 +162,7 @@ class Measuring:
         """The answers that are asked for. Raises ValueError as `draw_noise`."""
         answers = self.draw_noise(asked)
         if isinstance(self._exact, Coarse):
-            places = np.repeat(asked.places, np.diff(asked.ends))
-            answers += self._exact.of_query[asked.query][places, asked.repeat_cells()]
+            answers += self._exact.answer(asked)
         else:
             asked.add_exact(self.schema.marginal(asked.query), self._exact, answers)
         return answers

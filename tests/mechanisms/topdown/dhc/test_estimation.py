@@ -149,7 +149,8 @@ def test_answers_in_some_places_are_those_of_all_places() -> None:
         known: Exact = Counts(*(each[inside] for each in vars(counts).values())).shift(-first)
         if level is levels[-1]:
             marginals = [PERSONS.marginal(query) for query in list_coarse(PERSONS, own)]
-            known = Coarse({each.query: counts.answer(each, first, last).astype(np.int32) for each in marginals})
+            answers = {each.query: counts.answer(each, first, last).astype(np.int32) for each in marginals}
+            known = Coarse(np.arange(last - first), answers)
         some.append(Measuring(PERSONS, own, known, KEY))
     reading = read_all(some, parents)[0]
     for query in levels[1].variances:
