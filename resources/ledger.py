@@ -55,11 +55,11 @@ _READINGS = 100
 
 _NOTHING = Decimal(0).scaleb(-DECIMALS)
 _MOVED = (
-    f"no entry from 1 on counts in {Zone.LEDGER.database}: the ledger was moved to a server, and continues there "
+    f"no entry counts in {Zone.LEDGER.database}: the ledger was moved to a server, and continues there "
     "(STIRRED_LEDGER=postgres)"
 )
 _NOT_MOVED = (
-    "no entry from 1 on counts on the server: this deployment's ledger was not moved there, which stirred ledger move "
+    "no entry counts on the server: this deployment's ledger was not moved there, which stirred ledger move "
     "does, also for a new deployment. If it was, the custody was lost and made anew: restore its back-up"
 )
 _LOST = (
@@ -461,7 +461,7 @@ class Ledger(ConfigurableResource):
             with self._open() as open_ledger:
                 return self._load(open_ledger, self.on_server)
         if anchor and anchor.charged:
-            problems += (f"entries from 1 on are missing: there is no {Zone.LEDGER.database}",)
+            problems += (f"all entries are missing: there is no {Zone.LEDGER.database}",)
         return Reading((), problems)
 
     def examine(self) -> Reading:
@@ -469,7 +469,7 @@ class Ledger(ConfigurableResource):
         try:
             return self.read()
         except WarehouseError as error:
-            return Reading((), (f"no entry from 1 on can be read: {error}",))
+            return Reading((), (f"no entry can be read: {error}",))
 
     def entries(self) -> tuple[Entry, ...]:
         """All entries, in order and unverified. Raises WarehouseError if they cannot be read."""
@@ -589,7 +589,7 @@ class Ledger(ConfigurableResource):
             problems += _find_departures(entries, anchor)
         elif not problems and (entries or not on_server):
             lost = _LOST if on_server else "the ledger has no anchor"
-            problems += (f"no entry from 1 on can be trusted: {lost}",)
+            problems += (f"no entry can be trusted: {lost}",)
         problems += clock.find_set_back(stamps, entries)
         return Reading(entries, (*chain.find_breaks(entries), *problems))
 
@@ -614,7 +614,7 @@ class Ledger(ConfigurableResource):
         try:
             anchor = self.custody.anchor()
         except CustodyError as error:
-            return None, (f"no entry from 1 on can be trusted: {error}",)
+            return None, (f"no entry can be trusted: {error}",)
         if anchor is None or anchor.on_server == on_server:
             return anchor, ()
         return None, (_MOVED if anchor.on_server else _NOT_MOVED,)

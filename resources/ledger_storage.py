@@ -59,7 +59,7 @@ class FileLedger:
 
     def load(self) -> Loaded:
         if self._session.columns(MOVED):
-            return (), (f"entries from 1 on do not count in {Zone.LEDGER.database}: they were moved to a server",)
+            return (), (f"the entries in {Zone.LEDGER.database} do not count: they were moved to a server",)
         columns = self._session.columns(ENTRIES)
         if columns and columns not in (_COLUMNS, _EARLIER_COLUMNS):
             return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)

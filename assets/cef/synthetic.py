@@ -78,8 +78,9 @@ class SyntheticPopulation(Parameters):
     )
     detailed_codes: bool = Field(
         False,
-        description="Whether persons have the columns QSEX, QRACE1 to QRACE8 and QSPAN, which a SafeTab-P release "
-        "needs. All other columns of persons stay as they are; some areas in AIANNHCE then cross states.",
+        description="Whether persons have the columns QSEX, QRACE1 to QRACE8 and QSPAN, which releases by SafeTab and "
+        "laboratories in tiers T2, T3 and T4-groups need. All other columns of persons stay as they are; some areas "
+        "in AIANNHCE then cross states.",
     )
     dhc: bool = Field(
         False,

@@ -42,7 +42,7 @@ class UniqueRace(Part):
     """The factor of a household with a person whose race no other household of the block has."""
 
     variable: str = Field("CENRACE", description="The variable of persons that is the race.")
-    factor: Factor = Field(description="The factor of the weight.")
+    factor: Factor = Field(description="The factor of the weight: 0, or a fraction of integers up to 64.")
 
 
 class ImputedItems(Part):

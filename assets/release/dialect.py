@@ -42,9 +42,9 @@ class Dialect(Part):
     separator: Separator = Field(",", description='What separates fields: a comma, or ";", tab, "|", ":", ^ or "~".')
     encoding: str = Field(
         UTF_8,
-        description="utf-8 (the default), utf-16 (with a byte-order mark), utf-16-le, utf-16-be, or an encoding of one "
-        "byte a character: windows-1250 to -1258, iso-8859-1 to -16, koi8-r, koi8-u, mac-roman, cp437, cp850, cp852, "
-        "cp866.",
+        description="utf-8 (the default), utf-16 (with a byte-order mark), utf-16-le, utf-16-be, or an encoding with "
+        "one byte per character: windows-1250 to -1258, iso-8859-1 to -16, koi8-r, koi8-u, mac-roman, cp437, cp850, "
+        "cp852, cp866.",
     )
     quote: Literal['"', "'", "none"] = Field('"', description="The character that quotes fields, or none.")
     escape: Literal["doubled", "backslash"] = Field(

@@ -34,7 +34,7 @@ class DominanceDeclaration(Part):
 class SuppressionDeclaration(UnperturbedDeclaration):
     """The YAML declaration of a release by suppression. Its tables are linked: all count the same records."""
 
-    threshold: Annotated[int, Field(ge=2, strict=True)] = Field(
+    threshold: Annotated[int, Field(ge=3, strict=True)] = Field(
         description="Counts from 1 to below this are suppressed; a count of 0 is published."
     )
     width: Annotated[int, Field(ge=1, strict=True)] = Field(

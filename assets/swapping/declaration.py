@@ -123,7 +123,7 @@ class StratumCase(Part):
 
     when: Conditions = Field(
         default_factory=dict,
-        description="By match variable, or in risk by holding variable too, the value or values that fit; a case "
+        description="By match variable (in `risk`, also by holding variable), the value or values that fit; a case "
         "without conditions fits all.",
     )
     rate: SwapRate = Field(description="The swap rate: a fraction such as 1/2.")
@@ -133,7 +133,7 @@ class RiskCase(StratumCase):
     """The swap rate of some records."""
 
     at_most: Annotated[int, Field(ge=1, strict=True)] | SkipJsonSchema[None] = Field(
-        None, description="The case fits a record if at most this many records, the record included, are alike."
+        None, description="The case fits a record if at most this many records are like it, the record included."
     )
 
 
@@ -162,7 +162,8 @@ class Risk(Part):
     )
     rarity_of: Annotated[list[str], Field(min_length=1)] | SkipJsonSchema[None] = Field(
         None,
-        description="The match and holding variables on which records agree to be alike; by default all, with persons.",
+        description="The match and holding variables on which two records must agree to count as alike; by default "
+        "all, and the units' persons.",
     )
 
 
@@ -184,11 +185,11 @@ class SwappedProduct(Product):
 
     totals: list[str] = Field(
         default_factory=list,
-        description="Columns to add totals over, in additional rows that the column <name>_total marks.",
+        description="At most 6 columns to add totals over, in additional rows that the column <name>_total marks.",
     )
     zeros: bool = Field(default=True, description="Whether empty cells are listed, with count 0.")
-    source: str = Field(
-        default="swapped", description="The source of the table: the swapped data, the only data covered by ε."
+    source: Annotated[str, WithJsonSchema({"const": "swapped"})] = Field(
+        default="swapped", description="The source of the table: `swapped` only, because ε covers no other data."
     )
 
     @field_validator("source")
@@ -248,7 +249,9 @@ class SwappingDeclaration(ReleaseDeclaration):
     )
     swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
     risk: Risk | SkipJsonSchema[None] = Field(
-        None, description="Instead of swap_rate: rates by match and holding values, or by their rarity."
+        None,
+        description="Instead of swap_rate: rates that depend on a record's match and holding values, or on how rare "
+        "they are.",
     )
     swap_rate: Annotated[SwapRate | StratumRates, BeforeValidator(_validate_swap_rate)] | SkipJsonSchema[None] = Field(
         None,
@@ -275,7 +278,7 @@ class SwappingDeclaration(ReleaseDeclaration):
     publishes_unique_records: MostUnique = Field(
         Fraction(1, 100),
         description="The greatest share of records that may be unique in an invariant, which publishes their values "
-        "exactly; `accepted` allows any share.",
+        "exactly; or `accepted`, for any share.",
     )
     products: list[SwappedProduct] = Field(default_factory=list, description="The tables to publish.")
     saturated: bool = Field(
@@ -286,8 +289,8 @@ class SwappingDeclaration(ReleaseDeclaration):
     withheld: bool = Field(
         False,
         strict=True,
-        description="Whether the swapped records stay in the confidential zone, for a release that counts tables with "
-        "noise from them; nothing is then published or charged by this release itself.",
+        description="Whether the swapped records stay in the confidential zone, where hypercubes count them with "
+        "noise. This release itself then publishes and charges nothing.",
     )
     experiment: ExperimentDeclaration | SkipJsonSchema[None] = Field(
         None, description="Draws that compare swap rates, on a synthetic dataset."

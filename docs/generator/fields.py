@@ -104,7 +104,8 @@ def describe_type(schema: Schema, models: Schema, component: str) -> str:
     if isinstance(kinds, list):
         return " or ".join(_TYPES[kind] for kind in kinds)
     if kinds == "array" and "items" in schema:
-        return f"list of {describe_type(schema['items'], models, component).replace('one of', 'any of')}"
+        longest = f", at most {schema['maxItems']:,} of them" if "maxItems" in schema else ""
+        return f"list of {describe_type(schema['items'], models, component).replace('one of', 'any of')}{longest}"
     if kinds == "object":
         inner = schema.get("additionalProperties") or next(iter(schema.get("patternProperties", {}).values()), None)
         return f"mapping to {describe_type(inner, models, component)}" if inner else "mapping"

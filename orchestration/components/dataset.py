@@ -174,7 +174,7 @@ class CensusAttributes(FileAttributes, CensusLayoutAttributes):
     detailed_codes: bool = Field(
         False,
         description="Whether the file of persons has the columns QSEX, QRACE1 to QRACE8 and QSPAN, the sex and the "
-        "detailed codes of race and Hispanic origin, which a SafeTab-P release needs.",
+        "detailed codes of race and Hispanic origin, which releases by SafeTab need.",
     )
     dhc: bool = Field(
         False,
@@ -265,7 +265,7 @@ class PpmfAttributes(PublishedAttributes):
 
 @dataclass
 class PpmfDataset(Dataset):
-    """A file of the 2020 Privacy-Protected Microdata File, which is public: nothing is charged."""
+    """One of the files of the 2020 Privacy-Protected Microdata. They are public, so releases cost no budget."""
 
     declared_by = PpmfAttributes
 

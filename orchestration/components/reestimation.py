@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Reestimation(UnchargedComponent):
-    """Redistricting data estimated anew from published noisy measurements: of a release, or of the Census Bureau."""
+    """Redistricting data estimated anew from noisy measurements that a release or the Census Bureau published."""
 
     declared_by = ReestimationDeclaration
     kind = "reestimation"

@@ -9,7 +9,7 @@ from orchestration.components.release import ReleaseComponent
 
 @dataclass
 class PermutationSwapping(ReleaseComponent):
-    """A release by Bailie, Gong and Meng's Permutation Swapping Algorithm, with ε by their Theorem 1 and all checks."""
+    """A release by Bailie, Gong and Meng's Permutation Swapping Algorithm, with the ε of their Theorem 1."""
 
     declared_by = SwappingDeclaration
     release_type = SwappingRelease

@@ -503,7 +503,7 @@ def test_a_moved_file_is_not_appended_to_even_under_an_earlier_anchor(
     kept, on_file = anchor.read_bytes(), in_file.entries()
     on_server(in_file).move_to_server()
     anchor.write_bytes(kept)
-    assert in_file.verify() == ("entries from 1 on do not count in ledger.duckdb: they were moved to a server",)
+    assert in_file.verify() == ("the entries in ledger.duckdb do not count: they were moved to a server",)
     with pytest.raises(LedgerError, match="moved to a server"):
         reserve(in_file, "another")
     assert "was not moved there" in on_server(in_file).verify()[0]
@@ -667,7 +667,7 @@ def test_migrations_are_applied_once_and_another_schema_is_refused(
         reserve(ledger, "first")
         empty.run("INSERT INTO stirred.migrations VALUES (3, 'later')")
         assert ledger.verify() == (
-            "no entry from 1 on can be read: the ledger's schema on the server is number 3, which a later version of "
+            "no entry can be read: the ledger's schema on the server is number 3, which a later version of "
             "Stirred made; this version knows number 2: upgrade Stirred",
         )
         with pytest.raises(StorageError, match="upgrade Stirred"):

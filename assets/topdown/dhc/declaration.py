@@ -163,7 +163,8 @@ class DHCDeclaration(TreeDeclaration):
         le=MOST_REPLICATES,
         strict=True,
         description="How often noise and estimation run again on the published counts, for the errors of the tables; "
-        "0: not at all. The redistricting release must declare as many or more. Costs time and no budget.",
+        "0: not at all; otherwise at least 2. The redistricting release must declare as many or more. Costs time and "
+        "no budget.",
     )
 
     @property

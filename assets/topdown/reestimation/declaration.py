@@ -40,7 +40,8 @@ class ReestimationDeclaration(ReleaseDeclaration):
     declares = "reestimation"
 
     dataset: DatasetName = Field(
-        description="The dataset of the release `of`. For a `folder`, any name: that of the folder of the publication."
+        description="With `of`, the dataset of that release. With a `folder`, a name of your choice, which is part of "
+        "the publication's path."
     )
     of: ReleaseName | SkipJsonSchema[None] = Field(
         None, description="A published TopDown release of the dataset whose noisy measurements are estimated anew."
@@ -51,31 +52,33 @@ class ReestimationDeclaration(ReleaseDeclaration):
         "publication of a TopDown release of another deployment.",
     )
     key: SourcePath | SkipJsonSchema[None] = Field(
-        None, description="The public key (PEM) that verifies the publication in the folder, which needs it."
+        None,
+        description="The file of the public key (PEM) that verifies a publication in the folder, and is "
+        "required for one.",
     )
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | SkipJsonSchema[None] = Field(
         None,
-        description="The SHA-256 that the files in the folder must have together, as the page of the asset "
-        "`measurements` and the certificate show it; by default any.",
+        description="The SHA-256 of all files in the folder together, which the page of the asset "
+        "`measurements` and the certificate show. If it is declared, Stirred refuses other files.",
     )
     populations: dict[Annotated[str, StringConstraints(pattern="^[0-9]{2}$")], Annotated[int, Field(ge=0, le=MOST)]] = (
         Field(
             default_factory=dict,
-            description="For the Census Bureau's files: by the two digits of every state, in quotes, its published "
-            "population, which is exact and in no file.",
+            description="For the Census Bureau's files: the published population of every state, by the "
+            "state's two digits in quotes. It is exact, and the files do not contain it.",
         )
     )
     source: str = Field(
         "", description="For a folder: who published the measurements, and where: a citation or an address."
     )
     published: Day | SkipJsonSchema[None] = Field(
-        None, description="For the Census Bureau's files: the day on which they were published."
+        None, description='For the Census Bureau\'s files: the day on which they were published, such as "2023-06-15".'
     )
-    estimation: Literal["full", "own_levels"] = Field("full", description="As of a TopDown release.")
+    estimation: Literal["full", "own_levels"] = Field("full", description="As in a TopDown release.")
     types_first: str | SkipJsonSchema[None] = Field(
-        None, description="As of a TopDown release: a level of the measurements; by default the second."
+        None, description="As in a TopDown release: a level of the measurements; by default the second."
     )
-    lean_on_housing_units: bool = Field(False, strict=True, description="As of a TopDown release.")
+    lean_on_housing_units: bool = Field(False, strict=True, description="As in a TopDown release.")
 
     custody: ClassVar[CustodyMode] = CustodyMode.ESCROWED  # type: ignore[misc]
     watch_source: ClassVar[bool] = False  # type: ignore[misc]
