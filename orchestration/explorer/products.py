@@ -81,6 +81,7 @@ class Product:
         numbers: the columns of numbers of a long table: the four of the convention, or the count and the total.
         interval: the method of the errors; "" if the dictionary names none.
         linear: the file with the linear estimates of its numbers and their intervals; None if there is none.
+        estimated: the numbers that have one.
     """
 
     release: str
@@ -97,6 +98,7 @@ class Product:
     numbers: tuple[str, ...]
     interval: str
     linear: Path | None = None
+    estimated: frozenset[str] = frozenset()
 
     @property
     def has_errors(self) -> bool:
@@ -180,7 +182,7 @@ class Product:
         codes = (*self.place, *self.groups)
         columns = dict.fromkeys([number, *self.numbers, *codes, *self.find_names(codes)])
         source = None
-        if self.linear:
+        if self.linear and number in self.estimated:
             columns |= dict.fromkeys(OF_LINEAR)
             names: dict[str, Any] = {"columns": [(name, f"{number}_{name}") for name in OF_LINEAR]}
             names |= {"shown": _read(self.file), "beside": _read(self.linear), "place": [self.level, *self.place]}
@@ -266,14 +268,12 @@ def _join_linear(products: Iterable[Product]) -> list[Product]:
     """The tables, each with the file of its linear estimates if it has one, whose files it then has too."""
     named = {product.name: product for product in products}
     for name, product in list(named.items()):
-        other = named.get(f"{name}{_INTERVALS}")
-        if (
-            other
-            and product.wide
-            and all(f"{cell}_{end}" in other.fields for cell in product.wide for end in OF_LINEAR)
-        ):
-            named[name] = replace(product, linear=other.file, files=(*product.files, *other.files))
-            del named[other.name]
+        if other := named.get(f"{name}{_INTERVALS}"):
+            cells = [cell for cell in product.wide if all(f"{cell}_{end}" in other.fields for end in OF_LINEAR)]
+            if cells:
+                files = (*product.files, *other.files)
+                named[name] = replace(product, linear=other.file, estimated=frozenset(cells), files=files)
+                del named[other.name]
     return list(named.values())
 
 

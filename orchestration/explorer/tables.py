@@ -59,7 +59,7 @@ _ASK = "?"
 """The choice of no table, which is the name of none, but of a question."""
 _ERRORS = (LOWER, UPPER, STANDARD_ERROR)
 _OF_LINEAR = (
-    "Beside each published count is the linear estimate from all noisy measurements, with a 90% interval around it: in "
+    "Beside a published count is the linear estimate from all noisy measurements, with a 90% interval around it: in "
     "about nine of ten cells, the interval contains the true count. It need not contain the published count, which is "
     "never negative and mostly closer to the truth in small places."
 )
@@ -183,10 +183,10 @@ def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: d
             st.number_input(question, 1, 1000, int(read_link(name, list(map(str, range(1, 1001))), first)), key=name)
         )
         link[name] = str(greatest)
-    elif product.linear:
+    elif number in product.estimated:
         picture.caption(_OF_LINEAR)
     else:
-        picture.caption("No error is published for the numbers of this table: they are counts of the published data.")
+        picture.caption("No error is published for these numbers: they are counts of the published data.")
     if SUPPRESSED in product.fields:
         picture.caption("Suppressed numbers are not published, and are left out here.")
     with places:
@@ -388,7 +388,7 @@ def _make_line(choice: Choice, name: str, row: Mapping[str, Any]) -> dict[str, A
         line["interval"] += f" ({line['range']})"
         error = line[STANDARD_ERROR] if choice.by_error else _halve(line[LOWER], line[UPPER])
         line["flag"] = _UNCERTAIN if is_uncertain(number, error, choice.greatest) else ""
-    if choice.product.linear:
+    if choice.number in choice.product.estimated:
         line |= {name: _float(row.get(name)) for name in OF_LINEAR}
         line["range"] = f"{format_figure(line[LINEAR_LOWER])} to {format_figure(line[LINEAR_UPPER])}"
         line["interval"] += f" (linear estimate {format_figure(line[LINEAR])}, 90% interval {line['range']})"
@@ -498,7 +498,7 @@ def _describe_line(choice: Choice, line: Mapping[str, Any], heading: str) -> dic
     row |= {heading: line["name"], **({"Place": line["where"]} if "where" in line else {})}
     if not choice.product.has_errors:
         row |= {"Count": format_figure(line["number"])}
-        if choice.product.linear and "range" in line:
+        if "range" in line:
             row |= {"Linear estimate": format_figure(line[LINEAR]), "90% interval": line["range"]}
         return row
     row |= {
@@ -512,7 +512,7 @@ def _describe_line(choice: Choice, line: Mapping[str, Any], heading: str) -> dic
 
 def _offer_download(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str) -> None:
     errors = _ERRORS if choice.product.has_errors else ()
-    linear = OF_LINEAR if choice.product.linear else ()
+    linear = OF_LINEAR if choice.number in choice.product.estimated else ()
     columns = {"name": heading, **({"where": "Place"} if any("where" in line for line in lines) else {})}
     columns |= {"number": ESTIMATE if errors else "number"} | {column: column for column in (*errors, *linear, "flag")}
     text = pd.DataFrame(lines, columns=list(columns)).to_csv(index=False, header=list(columns.values()))

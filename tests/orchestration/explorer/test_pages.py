@@ -196,10 +196,10 @@ def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(
 
 def test_a_count_is_shown_beside_its_linear_estimate_and_interval(published: Path) -> None:
     """Wrong programs: the table of intervals as a table of its own, the numbers of another cell or of another place of
-    the same code, and a count taken for the middle of the interval."""
+    the same code, a count taken for the middle of the interval, and one that expects an interval of every cell."""
     place = {"level": ["State", "County"], "geoid": ["01", "01"]}
     files = {
-        "p1": place | {"P1": [7, 5], "P2": [3, 2]},
+        "p1": place | {"P1": [7, 5], "P2": [3, 2], "P3": [1, 4]},
         "p1_intervals": place
         | {
             f"{cell}_{end}": [f + n, f + n + 1]
@@ -215,7 +215,7 @@ def test_a_count_is_shown_beside_its_linear_estimate_and_interval(published: Pat
         resources.append({"path": f"{name}.parquet", "title": name, "description": "As seen.", "schema": schema})
     (published / "datapackage.json").write_text(json.dumps({"title": "Village", "resources": resources}))
     ((product,),) = [each.products for each in list_publications()]
-    assert (product.name, product.wide, product.has_errors) == ("p1", ("P1", "P2"), False)
+    assert (product.name, product.wide, product.has_errors) == ("p1", ("P1", "P2", "P3"), False)
     assert [path.stem for path in product.files] == ["p1", "p1_intervals"]
     test = AppTest.from_function(page, default_timeout=600)
     test.query_params.update({"level": "County", "number": "P2"})
@@ -224,6 +224,14 @@ def test_a_count_is_shown_beside_its_linear_estimate_and_interval(published: Pat
     ((_, row),) = test.table[0].value.iterrows()
     assert (row["Count"], row["Linear estimate"], row["90% interval"]) == ("2", "41", "42 to 43")
     assert any("linear estimate from all noisy measurements" in caption.value for caption in test.caption)
+    test = AppTest.from_function(page, default_timeout=600)
+    test.query_params.update({"level": "County", "number": "P3"})
+    test.run()
+    assert not test.exception
+    ((_, row),) = test.table[0].value.iterrows()
+    assert row["Count"] == "4"
+    assert "Linear estimate" not in row
+    assert any("No error is published" in caption.value for caption in test.caption)
 
 
 @pytest.mark.deep
