@@ -145,7 +145,7 @@ def _hear_interrupts() -> None:
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         assert server.poll() is None, "dg dev ended"
         with socket.socket() as probe:
