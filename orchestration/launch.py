@@ -31,7 +31,7 @@ from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, insp
 from sqlalchemy.event import listens_for
 
 from orchestration.environment import is_cluster
-from orchestration.processes import end_lost_runs
+from orchestration.run_locks import end_lost_runs
 from resources.faults import conceal, name_error
 from resources.project import CODE, PROJECT
 

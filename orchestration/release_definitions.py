@@ -26,7 +26,7 @@ from orchestration.components.publisher import declared_publisher
 from orchestration.components.release import ReleaseComponent, dataset_of, declared_datasets
 from orchestration.environment import deployment_folders, deployment_resources, is_cluster
 from orchestration.planning import PlannedDeclaration, plan_declaration
-from orchestration.processes import end_lost_runs, hold_lock
+from orchestration.run_locks import end_lost_runs, hold_lock
 
 
 def define_resources(home: Path) -> dg.Definitions:

@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 
 from assets.conventions import POOL
-from orchestration.processes import hold_lock
 from orchestration.release_definitions import define_resources
+from orchestration.run_locks import hold_lock
 
 STARTED = dg.DagsterRunStatus.STARTED
 
