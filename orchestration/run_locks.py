@@ -38,19 +38,19 @@ def hold_lock(home: Path, run_id: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def end_lost_runs(instance: dg.DagsterInstance, home: Path) -> list[str]:
-    """End the runs whose process is gone, free their slots in the queue of writers, and return them.
+def end_lost_runs(instance: dg.DagsterInstance, home: Path) -> None:
+    """End the runs whose process is gone, and free their slots in the queue of writers.
 
     A run that has no file of a lock, such as one that has only begun, is left alone.
     """
-    lost = [path for path in sorted((home / _FOLDER).glob("*")) if path.name not in _HELD and _is_free(path)]
-    for path in lost:
+    for path in sorted((home / _FOLDER).glob("*")):
+        if path.name in _HELD or not _is_free(path):
+            continue
         run = instance.get_run_by_id(path.name)
         if run and not run.is_finished:
             instance.report_run_failed(run, "The run's process is gone.")
         instance.event_log_storage.free_concurrency_slots_for_run(path.name)
         path.unlink(missing_ok=True)
-    return [path.name for path in lost]
 
 
 def _is_free(path: Path) -> bool:

@@ -13,7 +13,7 @@ State, which nothing was measured for. The population of a state is exact, but n
 not: it is an argument.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -93,15 +93,18 @@ def list_files(folder: Path) -> list[Path]:
     """
     parts = [f"_{name[:-1]}_" for name in SCHEMAS]
     own = [path for path in folder.glob("*") if path.is_dir() and any(part in path.name.lower() for part in parts)]
-    places = [
-        each / f"{level}.parquet" / kind for each in own for level in LEVELS for kind in ("DPQuery", "Constraint")
-    ]
-    files = sorted(path for place in places for path in place.rglob("*.parquet") if not path.is_dir())
+    kinds = [(each, level, kind) for each in own for level in LEVELS for kind in ("DPQuery", "Constraint")]
+    files = sorted(path for kind in kinds for path in _list_kind(*kind) if not path.is_dir())
     for path in files:
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not path.is_file() or find_unseen(name):
             raise FilesError(f"{folder}: {show_line(name)} is a link, or no file, or its name cannot be seen")
     return files
+
+
+def _list_kind(folder: Path, level: str, kind: str) -> Iterator[Path]:
+    """The files of a level: its measurements (DPQuery), or its constraints (Constraint)."""
+    return (folder / f"{level}.parquet" / kind).rglob("*.parquet")
 
 
 class _Files:
@@ -188,7 +191,7 @@ class _Files:
 
     def _read(self, level: str, kind: str) -> pa.Table:
         if (level, kind) not in self._rows:
-            paths = sorted((self._folder / f"{level}.parquet" / kind).rglob("*.parquet"))
+            paths = sorted(_list_kind(self._folder, level, kind))
             # Files differ in the widths of integers and in how texts are stored.
             columns = ("geocode", "query_name", *self._axes, *(["sign"] if kind == "Constraint" else []))
             texts = [(column, pa.string()) for column in columns]

@@ -509,7 +509,7 @@ def _made_of(release: TopDownRelease, draw_id: str, key: Key, region: str, below
 
 def _accounts_table(release: TopDownRelease, state: str) -> Table:
     """The table of accounts that a run stores: of one state, or of all that are not apart."""
-    return release.public(release.of_state(INFORMATION, state) if state else INFORMATION)
+    return release.public(release.of_state(INFORMATION, state))
 
 
 def _find_table(release: TopDownRelease, key: Key, states: Sequence[str]) -> Table:

@@ -222,7 +222,7 @@ def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelea
 
 def _sealed(release: TopDownRelease, state: str) -> str:
     """The name under which intervals are sealed."""
-    return release.of_state(INTERVALS, state) if state else INTERVALS
+    return release.of_state(INTERVALS, state)
 
 
 def _unite(session: Session, release: TopDownRelease) -> None:

@@ -30,9 +30,9 @@ from assets.topdown.information import list_some
 from assets.topdown.measurements import are_as_read, measurements_table, read_streams, store_measurements
 from assets.topdown.partitions import state_partitions
 from assets.topdown.release import HISTOGRAMS, MEASUREMENTS_OF_STATES, TEXTS, TopDownRelease
-from assets.topdown.spine import read_states, read_tree
+from assets.topdown.spine import find_ranges, read_states, read_tree
 from assets.topdown.sums import store_sums
-from mechanisms.topdown.design import SCHEMAS, level_of_states
+from mechanisms.topdown.design import SCHEMAS
 from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -193,11 +193,7 @@ def _hash_declared(method: TopDown) -> str:
 
 def _hash_state(session: Session, custody: Custody, release: TopDownRelease, state: str) -> str:
     """The keyed digest of the places of a state and of their exact counts: all that the noise is added to."""
-    level, tree = level_of_states(release.levels), read_tree(session, release)
-    depth, ranges = (
-        release.levels.index(level),
-        tree.ranges_below(level, read_states(session, release).index(state)),
-    )
+    (depth, ranges), tree = find_ranges(session, release, state), read_tree(session, release)
     digest = hmac.new(release.version_key(custody), json.dumps([state, ranges]).encode(), sha256)
     for parents, (first, last) in zip(tree.parents[depth:], ranges[1:], strict=True):
         digest.update(parents[first:last].astype("<i8").data)

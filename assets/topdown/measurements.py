@@ -215,7 +215,7 @@ def to_rows(stream: Stream, first: int, answers: NDArray[np.int32], codes: pa.Ar
 
 def measurements_table(release: TopDownRelease, state: str = "") -> Table:
     """The table of all measurements; with partitions a view over those of the states and above, and of each state."""
-    return release.public(release.of_state(MEASUREMENTS, state) if state else MEASUREMENTS)
+    return release.public(release.of_state(MEASUREMENTS, state))
 
 
 def store_measurements(session: Session, release: TopDownRelease, parts: Sequence[Path], state: str = "") -> None:

@@ -164,11 +164,11 @@ class TreeRelease(Release):
         """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of
         one histogram."""
         name = f"{histogram}_{level.lower()}"
-        return self.of_state(name, state) if state else name
+        return self.of_state(name, state)
 
     def of_state(self, name: str, state: str) -> str:
-        """The name of the part of a table that one state has."""
-        return f"{name}__{state}"
+        """The name of the part of a table that one state has; without a state, of the table."""
+        return f"{name}__{state}" if state else name
 
     def is_below_states(self, level: str) -> bool:
         return self.levels.index(level) > self.levels.index(level_of_states(self.levels))

@@ -149,11 +149,16 @@ def stage_ancestry(session: Session, release: TreeRelease) -> Fragment:
     return session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=release.public(SPINE))
 
 
+def find_ranges(session: Session, release: TreeRelease, state: str) -> tuple[int, list[tuple[int, int]]]:
+    """The depth of the level of the states; and from it down, the first place of a state and the one after its last."""
+    level, number = level_of_states(release.levels), read_states(session, release).index(state)
+    return release.levels.index(level), read_tree(session, release).ranges_below(level, number)
+
+
 def stage_state(session: Session, release: TreeRelease, state: str) -> tuple[Fragment, Fragment]:
     """Stage the state and the places in it, as rows of the spine, and for each of its places of the finest level, those
     of them that it lies in, as `stage_ancestry`."""
-    level, number = level_of_states(release.levels), read_states(session, release).index(state)
-    top, ranges = release.levels.index(level), read_tree(session, release).ranges_below(level, number)
+    top, ranges = find_ranges(session, release, state)
     bounds = [{"depth": top + below, "first": first, "last": last} for below, (first, last) in enumerate(ranges)]
     names = {"spine": release.public(SPINE), "ranges": session.register("ranges", pa.Table.from_pylist(bounds))}
     places = session.stage("places_of_state", "topdown/places_of_state", **names)

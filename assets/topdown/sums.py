@@ -131,7 +131,7 @@ class Adding:
 
 def sums_tables(release: TopDownRelease, state: str = "") -> tuple[Table, Table]:
     """The table of sums, and that of their account; with partitions, those of a state."""
-    name = release.of_state(SUMS, state) if state else SUMS
+    name = release.of_state(SUMS, state)
     return release.public(name), release.public(f"{name}_made")
 
 

@@ -28,7 +28,7 @@ from assets.topdown.release import (
     TEXTS,
     TopDownRelease,
 )
-from assets.topdown.spine import count_places, read_states, read_tree, stage_ancestry, stage_state
+from assets.topdown.spine import count_places, find_ranges, read_states, stage_ancestry, stage_state
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, level_of_states, words
 from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
@@ -145,8 +145,7 @@ def tables_recipe(session: Session, release: TopDownRelease, *, apart: bool = Fa
 def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict[Table, Recipe]:
     """The recipes of the tables that one state has: the rows of the state and of the places in it, from the stored
     records of the state."""
-    level, number = level_of_states(release.levels), read_states(session, release).index(state)
-    top, ranges = release.levels.index(level), read_tree(session, release).ranges_below(level, number)
+    top, ranges = find_ranges(session, release, state)
     places, ancestry = stage_state(session, release, state)
 
     def count(schema: Schema) -> Fragment:
