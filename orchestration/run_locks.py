@@ -13,7 +13,7 @@ from pathlib import Path
 
 import dagster as dg
 
-_FOLDER = "runs"
+_FOLDER, _UNLOCKED = "runs", ".new"
 
 _HELD = set[str]()
 """The runs of this process, whose locks it could take again."""
@@ -27,10 +27,13 @@ def hold_lock(home: Path, run_id: str) -> Iterator[None]:
     """
     folder = home / _FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder / run_id, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    # Under the run's name, it is locked from the start: otherwise another process could find it free.
+    unlocked = folder / f"{run_id}{_UNLOCKED}"
+    descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX)
         _HELD.add(run_id)
+        unlocked.rename(folder / run_id)
         yield
     finally:
         (folder / run_id).unlink(missing_ok=True)
@@ -44,7 +47,7 @@ def end_lost_runs(instance: dg.DagsterInstance, home: Path) -> None:
     A run that has no file of a lock, such as one that has only begun, is left alone.
     """
     for path in sorted((home / _FOLDER).glob("*")):
-        if path.name in _HELD or not _is_free(path):
+        if path.name in _HELD or path.suffix == _UNLOCKED or not _is_free(path):
             continue
         run = instance.get_run_by_id(path.name)
         if run and not run.is_finished:
@@ -61,8 +64,9 @@ def _is_free(path: Path) -> bool:
         return False
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A run that ends removes the file before it gives the lock up.
+        return os.fstat(descriptor).st_nlink > 0
     except OSError:
         return False
     finally:
         os.close(descriptor)
-    return True

@@ -1,5 +1,6 @@
 """Claims about runs on one machine whose process was killed: the next run ends them, and no other."""
 
+import fcntl
 import os
 import signal
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 from assets.conventions import POOL
 from orchestration.release_definitions import define_resources
-from orchestration.run_locks import hold_lock
+from orchestration.run_locks import end_lost_runs, hold_lock
 
 STARTED = dg.DagsterRunStatus.STARTED
 
@@ -80,3 +81,30 @@ def test_a_run_ends_those_whose_process_was_killed_and_no_others(instance: dg.Da
     finally:
         for process in processes[1:]:
             os.kill(process, signal.SIGKILL)
+
+
+def test_a_run_that_begins_or_ends_meanwhile_is_not_ended(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process looks between the steps of one that makes or removes its lock. A file that has the run's name
+    before it is locked fails, and so does a lock that counts as lost because the run has just given it up."""
+    run_id, lock, looked = begin(instance), fcntl.lockf, list[int]()
+    (tmp_path / "runs").mkdir()
+
+    def look_first(descriptor: int, how: int) -> None:
+        looked.append(how)
+        if how == fcntl.LOCK_EX:
+            end_lost_runs(instance, tmp_path)
+        else:
+            (tmp_path / "runs" / run_id).unlink()
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "lockf", look_first)
+    with hold_lock(tmp_path, run_id):
+        pass
+    (tmp_path / "runs" / run_id).touch()
+    end_lost_runs(instance, tmp_path)
+    assert looked == [fcntl.LOCK_EX, fcntl.LOCK_EX | fcntl.LOCK_NB]
+    found = instance.get_run_by_id(run_id)
+    assert found is not None
+    assert found.status is STARTED
