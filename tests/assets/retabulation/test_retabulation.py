@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -324,9 +325,11 @@ def test_after_another_draw_the_earlier_edition_stays_beside_the_new_one(town: D
     assert find_unlike_editions(again)[1].startswith("No verified folder holds edition 1: ")
 
 
-def test_the_districts_of_the_demonstration_are_made_of_its_blocks(tmp_path: Path) -> None:
-    """Wrong program: a census whose blocks have other codes than the file. Districts are no places of the spine."""
+def test_the_places_of_the_demonstration_have_names_and_its_districts_are_made_of_its_blocks(tmp_path: Path) -> None:
+    """Wrong program: a census whose blocks or places have other codes than the file and the names. Districts are no
+    places of the spine."""
     folder = PROJECT / "orchestration" / "defs" / "two_counties"
+    profile = yaml.safe_load((folder / "profile" / "defs.yaml").read_text("utf-8"))["attributes"]["geographies"]
     declared = yaml.safe_load((folder / "dataset" / "defs.yaml").read_text("utf-8"))["attributes"]
     generated = SyntheticPopulation(**{name: declared[name] for name in ("households", "states", "dhc")})
     units, code = Table(Zone.CONFIDENTIAL, "two_counties", "units"), "TABBLKST || TABBLKCOU || TABTRACTCE || TABBLK"
@@ -334,8 +337,10 @@ def test_the_districts_of_the_demonstration_are_made_of_its_blocks(tmp_path: Pat
         statement, values, names = generated.recipe("units", generated.columns()[0])
         session.create(units, statement, values, **names)
         due = session.rows(SQL("blocks", f"SELECT DISTINCT {code} FROM {{{{ units }}}}"), units=units)
+        columns = ", ".join(" || ".join(joined) for joined in profile.values())
+        places = session.rows(SQL("places", f"SELECT DISTINCT {columns} FROM {{{{ units }}}}"), units=units)
     district = dict(read_codes(folder / "congress_118" / "blocks.csv", 2))
     assert set(district) == {block for (block,) in due}
-    assert set(district.values()) <= set(declared["place_names"])
+    assert {*chain.from_iterable(places), *district.values()} == set(declared["place_names"])
     of_tract = Counter(tract for tract, _ in {(block[:11], own) for block, own in district.items()})
     assert max(of_tract.values()) == 2
