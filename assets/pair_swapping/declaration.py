@@ -56,17 +56,17 @@ class RiskFactorsDeclaration(Part):
     """Factors of a household's weight in the selection, besides that for the place in which it is unique."""
 
     block_size: list[Step] = Field(
-        default_factory=list, description="By the number of households in its block, steps in ascending order."
+        default_factory=list, description="Factors by the number of households in the block; steps in ascending order."
     )
     unique_race: UniqueRace | SkipJsonSchema[None] = Field(
-        None, description="For a household with a person whose race no other household of the block has."
+        None, description="The factor for a household with a person whose race no other household of the block has."
     )
     block_imputation: list[ShareStep] = Field(
         default_factory=list,
-        description="By the share of its block's households that are imputed, steps in ascending order.",
+        description="Factors by the share of the block's households that are imputed; steps in ascending order.",
     )
     imputed_items: ImputedItems | SkipJsonSchema[None] = Field(
-        None, description="By how much of its own record is imputed."
+        None, description="Factors by how much of the household's own record is imputed."
     )
     always_selected: Literal["block", "block_group", "tract", "county"] | SkipJsonSchema[None] = Field(
         None, description="Households that are unique there on the key variables are always selected."

@@ -32,10 +32,10 @@ class RunDeclaration(Part):
     )
     budget: dict[str, Budget] = Field(
         default_factory=dict,
-        description="By level, such as state_A-G: ρ, or ε with noise: pure, for one record added or removed.",
+        description="For each level, such as state_A-G: ρ, or ε with noise: pure, for one record added or removed.",
     )
     moe: dict[str, Margin] = Field(
-        default_factory=dict, description="By level: the 90% margin of error, from which the budget follows."
+        default_factory=dict, description="For each level: the 90% margin of error, from which the budget follows."
     )
 
 

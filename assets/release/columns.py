@@ -207,8 +207,8 @@ class Column(Part):
     )
     nesting: _GivenNesting | SkipJsonSchema[None] = Field(
         None,
-        description="With within: by code of the larger place, the codes that lie in it, each once. Hypercubes then "
-        "have no impossible combinations, and have counts by the larger place too.",
+        description="With within: for each code of a larger place, the codes that lie in it, each once. Hypercubes "
+        "then have no impossible combinations, and have counts by the larger place too.",
     )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."

@@ -160,6 +160,8 @@ Rho = Annotated[Fraction, BeforeValidator(positive_fraction), _schema(_POSITIVE,
 
 Epsilon = Annotated[Fraction, BeforeValidator(positive_fraction), _schema(_POSITIVE, _POSITIVE_TEXT, "ε, exactly")]
 
+Positive = Annotated[Fraction, BeforeValidator(positive_fraction), _schema(_POSITIVE, _POSITIVE_TEXT, "above 0")]
+
 Margin = Annotated[
     Fraction,
     BeforeValidator(_margin),

@@ -29,7 +29,7 @@ class PlanRequest(dg.Config):
     )
     margins: dict[str, Any] = Field(
         default_factory=dict,
-        description="By line: the wanted 90% margin of error of one number, from which the line's budget follows.",
+        description="For each line: the wanted 90% margin of error of one number, from which the budget follows.",
     )
     total: Any = Field(
         default=None,

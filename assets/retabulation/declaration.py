@@ -36,9 +36,9 @@ class RetabulationDeclaration(ReleaseDeclaration):
     of: ReleaseName = Field(description="The release of the same dataset whose published microdata are counted again.")
     geographies: dict[ProductName, list[ColumnName] | SourcePath] = Field(
         min_length=1,
-        description="By name, such as place: the units' geographic columns, from which a place's code is joined; or a "
-        "CSV file with two columns, the code of a block and the code of its place. The file's codes are published. "
-        "Blocks that it leaves out are in none of its places.",
+        description="For each kind of place, by its name: the geographic columns of the units that together make the "
+        "place's code; or a CSV file with two columns, the code of a block and the code of its place. The file's codes "
+        "are published. Blocks that it leaves out are in none of its places.",
     )
     tables: list[str] = Field(
         default_factory=list, description="Which tables, such as P1; by default all that follow from the microdata."

@@ -34,11 +34,11 @@ Budgets = Annotated[Production | Annotated[dict[str, Budget], Tag("own")], PRODU
 Thresholds = Annotated[Production | Annotated[dict[str, list[StrictInt]], Tag("own")], PRODUCTION_OR_OWN]
 
 _BUDGETS = (
-    "production: as in the 2020 Census. Otherwise by line, such as {example} ({words}): ρ, or ε with noise: pure, "
-    "for one {unit} added or removed; lines left out are not measured."
+    "production: as in the 2020 Census. Otherwise, for each line, such as {example} ({words}): ρ, or ε with "
+    "noise: pure, for one {unit} added or removed; lines left out are not measured."
 )
 _NO_ITERATION = "the lists have no iteration of this level for such regions"
-_MOE = "By line: the 95% margin of error of one measured number, from which the budget follows."
+_MOE = "For each line: the 95% margin of error of one measured number, from which the budget follows."
 
 
 class SafeTabDeclaration(ReleaseDeclaration):

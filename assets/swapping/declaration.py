@@ -123,7 +123,7 @@ class StratumCase(Part):
 
     when: Conditions = Field(
         default_factory=dict,
-        description="By match variable (in `risk`, also by holding variable), the value or values that fit; a case "
+        description="For match variables (in `risk`, also holding variables), the value or values that fit; a case "
         "without conditions fits all.",
     )
     rate: SwapRate = Field(description="The swap rate: a fraction such as 1/2.")
@@ -261,7 +261,7 @@ class SwappingDeclaration(ReleaseDeclaration):
     )
     exempt: Conditions = Field(
         default_factory=dict,
-        description="By match variable, the values of records that are never swapped, such as imputed ones.",
+        description="For match variables, the values of records that are never swapped, such as imputed ones.",
     )
     second_stir: SecondStirDeclaration | SkipJsonSchema[None] = Field(
         None, description="A second swap within coarser strata, after the first."

@@ -24,7 +24,7 @@ from assets.release.columns import NO_VALUE_LABEL, Column, ColumnType, name_erro
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import ProductName, ReleaseName, SourcePath, find_repeated
-from assets.release.numbers import FRACTION, LARGEST_NUMBER, Delta, Epsilon, Rho, Share, exact_fraction
+from assets.release.numbers import FRACTION, LARGEST_NUMBER, Delta, Epsilon, Positive, Rho, Share, exact_fraction
 from assets.release.release import ReleaseDeclaration
 from assets.release.withheld import WithheldRecords
 from mechanisms.accounting.specification import DELTA
@@ -81,7 +81,7 @@ class AmountDeclaration(Part):
     """What is added up: a weight or a magnitude, rounded to multiples of a grid, within bounds."""
 
     column: str = Field(description="The column of the records; an empty value counts as 0.")
-    grid: Number = Field(
+    grid: Positive = Field(
         description="The step to whose multiples every amount is rounded, such as 10 or 0.5. It does not depend on the "
         "records."
     )
@@ -127,14 +127,16 @@ class SubTableDeclaration(Part):
     name: ProductName
     title: str = Field("", description="The table's name in words.")
     by: list[str] = Field(min_length=1, description="The variables that it is tabulated by.")
-    where: Categories = Field(default_factory=dict, description="By further variable, the categories that are counted.")
+    where: Categories = Field(
+        default_factory=dict, description="For each further variable, the categories that are counted."
+    )
 
 
 class MadePTable(Part):
     """A p-table of greatest entropy."""
 
     largest_change: int = Field(ge=1, le=MOST, strict=True, description="The greatest change of a count, D.")
-    variance: Number = Field(description="The greatest variance of a count's change, V.")
+    variance: Positive = Field(description="The greatest variance of a count's change, V.")
     threshold: int = Field(0, ge=0, strict=True, description="js: no count is published as 1 to this number.")
     probability_to_stay: Share = Field(
         Fraction(0), description="The least probability that a count stays unchanged, if the threshold allows it."
@@ -204,23 +206,21 @@ class StatisticAttributes(Part):
         None, description="ε for one record added or removed, with discrete Laplace noise; by default the hypercube's."
     )
     rho: Rho | SkipJsonSchema[None] = Field(None, description="ρ, with discrete Gaussian noise; instead of epsilon.")
-    design_effect: Number = Field(
+    design_effect: Positive = Field(
         Fraction(1),
-        description="For the sampling errors beside the answers: the sample's variance, divided by the variance of as "
-        "many records drawn independently.",
+        description="For the sampling errors beside the answers: the sampling variance of an estimate under the "
+        "survey's design, divided by the variance with as many records drawn independently.",
     )
     products: list[SubTableDeclaration] = Field(
         default_factory=list,
-        description="Tables to publish by some of the variables, at no cost: quantiles, or means, deviations and "
-        "correlations, of cells taken together.",
+        description="Tables to publish by some of the variables, at no cost. They have the quantiles, or the means, "
+        "deviations and correlations, of cells taken together.",
     )
 
     @model_validator(mode="after")
     def _check_budget(self) -> Self:
         if self.epsilon is not None and self.rho is not None:
             raise ValueError("epsilon: declare either epsilon or rho")
-        if self.design_effect <= 0:
-            raise ValueError(f"design_effect: it is greater than 0, and not {self.design_effect}")
         return self
 
 
@@ -228,7 +228,7 @@ class QuantilesAttributes(StatisticAttributes):
     """Quantiles of a variable, from noisy counts of a tree of intervals. Records without a value are left out."""
 
     bounds: Bounds
-    grid: Number = Field(description="The step to whose multiples numbers are rounded; bounds are multiples of it.")
+    grid: Positive = Field(description="The step to whose multiples numbers are rounded; bounds are multiples of it.")
     branching: int = Field(
         16, ge=2, strict=True, description="How many intervals of a level make one of the level above."
     )
@@ -308,7 +308,7 @@ class MomentsAttributes(StatisticAttributes):
     variables: list[str] = Field(min_length=1, max_length=8, description="The variables: numeric columns.")
     bounds: dict[str, Bounds] = Field(
         default_factory=dict,
-        description="By variable, its bounds; by default those of its quantiles, or else those of its column.",
+        description="For each variable, its bounds; by default those of its quantiles, or else those of its column.",
     )
     steps: int = Field(
         1000,
@@ -317,7 +317,7 @@ class MomentsAttributes(StatisticAttributes):
         strict=True,
         description="M: a variable is rounded to 2M + 1 numbers between its bounds.",
     )
-    widest: Number | SkipJsonSchema[None] = Field(
+    widest: Positive | SkipJsonSchema[None] = Field(
         None,
         description="Answers whose interval is wider than this multiple of the estimate are called too uncertain, and "
         "have no figures; by default, all have figures.",
@@ -329,8 +329,6 @@ class MomentsAttributes(StatisticAttributes):
     def _check_fields(self) -> Self:
         if unknown := [name for name in self.bounds if name not in self.variables]:
             raise ValueError(f"bounds: {unknown[0]} is not among the variables")
-        if self.widest is not None and self.widest <= 0:
-            raise ValueError(f"widest: it is greater than 0, and not {self.widest}")
         return self
 
     def measured(self, weight: int) -> Moments:
@@ -385,7 +383,7 @@ class HypercubeAttributes(Part):
     )
     consistency: Consistency = Field(
         Consistency.QUERY,
-        description="query: the noises of different cells are independent; cell, for p-tables only: the same set of "
+        description="query: different cells have independent noise; cell, for p-tables only: the same set of "
         "records has the same noise in every table of the hypercube, and no finite ε holds, so none is declared.",
     )
     record_keys: str | SkipJsonSchema[None] = Field(
@@ -413,19 +411,20 @@ class HypercubeAttributes(Part):
         description="Categories that occur together in no record: their cells are neither measured nor published.",
     )
     suppress_below: Number = Field(
-        Fraction(0), description="Estimates below this number are not published; 0 publishes all, negative ones too."
+        Fraction(0), description="Estimates below this number are not published; 0 publishes all estimates."
     )
     products: list[SubTableDeclaration] = Field(
         default_factory=list, description="Tables to publish from the hypercube, at no cost."
     )
     quantiles: dict[str, QuantilesAttributes] = Field(
         default_factory=dict,
-        description="By variable, quantiles of it in every cell: a release of its own, which is charged by itself.",
+        description="For each variable, its quantiles in every cell, as a release of their own, which is charged by "
+        "itself.",
     )
     moments: Annotated[MomentsAttributes, BeforeValidator(_name_variables)] | SkipJsonSchema[None] = Field(
         None,
         description="Variables whose means, correlations and regressions can be asked for: a list, or a mapping with "
-        "further fields; a release of its own, which is charged by itself.",
+        "further fields. They are a release of their own, which is charged by itself.",
     )
 
     _check_variables = field_validator("variables")(_name_once)

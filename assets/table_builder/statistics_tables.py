@@ -230,7 +230,7 @@ def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
     )
     if of_quantiles:
         share = PublishedColumn("quantile", "string", "The share of the records up to the estimate", labels["quantile"])
-        off = "By fewer records, or units of the weight, is the estimate off, with a probability of at least 90%"
+        off = "Bound: the estimate is off by fewer records, or units of the weight, with a probability of at least 90%"
         if release.drawn:
             estimate = PublishedColumn("estimate", "decimal", "Estimate, as drawn", unit=unit)
             described = [share, estimate, PublishedColumn(RECORDS_OFF, "decimal", off)]

@@ -79,9 +79,9 @@ class AllocationDeclaration(Part):
     """ρ and its division over levels and queries."""
 
     rho: Rho = Field(description="ρ of all measurements of the histogram together.")
-    levels: dict[Level, Share] = Field(description="By level, from the root to the finest: the level's share of ρ.")
+    levels: dict[Level, Share] = Field(description="For each level, from the root to the finest, its share of ρ.")
     queries: dict[Level, dict[str, Share]] = Field(
-        description="By level and query (such as total, hispanic * cenrace or detailed): the share of the level's ρ."
+        description="For each level, the share of its ρ for each query, such as total, hispanic * cenrace or detailed."
     )
 
     def divide(self, schema: Schema, levels: Sequence[str]) -> Allocation:

@@ -15,7 +15,7 @@ from orchestration.components.topdown import TopDown
 
 @dataclass
 class DHC(ReleaseComponent):
-    """Demographic and Housing Characteristics (DHC) by TopDown, within a redistricting release's counts: tables,
+    """Demographic and Housing Characteristics (DHC) by TopDown, consistent with a redistricting release: tables,
     microdata and noisy measurements of persons, households and units."""
 
     redistricting: TopDown | None = field(default=None, compare=False)

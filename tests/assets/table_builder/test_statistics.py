@@ -619,7 +619,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"moments": {"variables": ["hours"], "bounds": {"hour": [0, 9]}}},
         "bounds: hour is not among the variables",
     ),
-    "an interval of no width": ({"moments": {"variables": ["hours"], "widest": 0}}, "widest: it is greater than 0"),
+    "an interval of no width": ({"moments": {"variables": ["hours"], "widest": 0}}, "widest: 0 is not greater than 0"),
     "two budgets": ({"moments": {"variables": ["hours"], "epsilon": 1, "rho": 1}}, "either epsilon or rho"),
     "no noise to share": (
         {"epsilon": None, "p_table": {"largest_change": 3, "variance": 2}},
