@@ -47,8 +47,8 @@ class Product(dg.Model, dg.Resolvable):
     description: str = Field(default="", description="What readers should know about the product.")
     of: Literal["units", "persons"] = Field(
         default="units",
-        description="What is counted: units or persons. In swapping, units are the swapped records; in coarsening and "
-        "suppression, all products have the `of` of the release.",
+        description="What is counted. In swapping, `units` stands for the swapped records, even if these are persons. "
+        "In coarsening and suppression, all products have the `of` of the release.",
     )
     geography: list[str] = Field(default_factory=list, description="The geographic columns, coarsest first.")
     dimensions: list[str] = Field(default_factory=list, description="The other columns to tabulate by.")

@@ -185,7 +185,8 @@ class SwappedProduct(Product):
 
     totals: list[str] = Field(
         default_factory=list,
-        description="At most 6 columns to add totals over, in additional rows that the column <name>_total marks.",
+        description="At most 6 columns to add totals over, in additional rows. For each, a column <column>_total "
+        "marks these rows.",
     )
     zeros: bool = Field(default=True, description="Whether empty cells are listed, with count 0.")
     source: Annotated[str, WithJsonSchema({"const": "swapped"})] = Field(
@@ -250,8 +251,8 @@ class SwappingDeclaration(ReleaseDeclaration):
     swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
     risk: Risk | SkipJsonSchema[None] = Field(
         None,
-        description="Instead of swap_rate: rates that depend on a record's match and holding values, or on how rare "
-        "they are.",
+        description="Instead of swap_rate: rates that depend on a record's match and holding values, or on how many "
+        "records are like it.",
     )
     swap_rate: Annotated[SwapRate | StratumRates, BeforeValidator(_validate_swap_rate)] | SkipJsonSchema[None] = Field(
         None,
@@ -277,8 +278,8 @@ class SwappingDeclaration(ReleaseDeclaration):
     )
     publishes_unique_records: MostUnique = Field(
         Fraction(1, 100),
-        description="The greatest share of records that may be unique in an invariant, which publishes their values "
-        "exactly; or `accepted`, for any share.",
+        description="The greatest share of records that may be the only ones with their values in an invariant, which "
+        "publishes these values exactly; `accepted` allows any share.",
     )
     products: list[SwappedProduct] = Field(default_factory=list, description="The tables to publish.")
     saturated: bool = Field(

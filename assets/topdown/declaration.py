@@ -158,9 +158,11 @@ class TopDownDeclaration(TreeDeclaration):
         "statistic, the level at which it is exact; the DP specification names them all.",
     )
     persons: Allocated = Field(
-        "production", description="Budget of persons: production, or ρ and shares by level, query."
+        "production", description="Budget of persons: production, or ρ with shares by level and query."
     )
-    units: Allocated = Field("production", description="Budget of units: production, or ρ and shares by level, query.")
+    units: Allocated = Field(
+        "production", description="Budget of units: production, or ρ with shares by level and query."
+    )
     total_first: list[Level] | SkipJsonSchema[None] = Field(
         None,
         description="Only if estimation is own_levels: the levels at which the query named total determines the "

@@ -1,5 +1,6 @@
 """The fields of every component, in Markdown: made from the models that check a declaration when it is loaded."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import dropwhile
@@ -42,7 +43,7 @@ def _sections(name: str) -> Iterator[str]:
     # The declaration that `dg scaffold defs` writes, without the remark at its beginning.
     example = dropwhile(
         lambda line: line.startswith("#"),
-        fill_in_example(f"{components.__name__}.{name}", "town", "tenure").splitlines(),
+        fill_in_example(f"{components.__name__}.{name}", "town", "example").splitlines(),
     )
     yield "\n".join(["```yaml", *example, "```", ""])
     for inner_name, inner in find_models(model).items():
@@ -98,11 +99,13 @@ def describe_type(schema: Schema, models: Schema, component: str) -> str:
     if choices:
         numbers = [choice for choice in choices if choice.get("type") == "number"]
         if numbers and len(choices) == 2:
-            return f"number or fraction{_bounds(numbers[0])}"
-        return " or ".join(describe_type(choice, models, component) for choice in choices)
+            patterns = [pattern for choice in choices if (pattern := choice.get("pattern"))]
+            words = [f", or `{word}`" for pattern in patterns for word in re.findall(r"\|\^([a-z]+)\$", pattern)]
+            return f"number or fraction{_bounds(numbers[0])}{''.join(words)}"
+        return _join_alternatives([describe_type(choice, models, component) for choice in choices])
     kinds = schema.get("type", ())
     if isinstance(kinds, list):
-        return " or ".join(_TYPES[kind] for kind in kinds)
+        return _join_alternatives([_TYPES[kind] for kind in kinds])
     if kinds == "array" and "items" in schema:
         longest = f", at most {schema['maxItems']:,} of them" if "maxItems" in schema else ""
         return f"list of {describe_type(schema['items'], models, component).replace('one of', 'any of')}{longest}"
@@ -110,6 +113,15 @@ def describe_type(schema: Schema, models: Schema, component: str) -> str:
         inner = schema.get("additionalProperties") or next(iter(schema.get("patternProperties", {}).values()), None)
         return f"mapping to {describe_type(inner, models, component)}" if inner else "mapping"
     return f"{_TYPES[kinds]}{_bounds(schema)}"
+
+
+def _join_alternatives(alternatives: Sequence[str]) -> str:
+    """Lists and mappings come last, because what follows them would be read as a value of theirs."""
+    ordered = sorted(alternatives, key=lambda each: each.startswith(("list", "mapping")))
+    if any("," in each for each in ordered[:-1]):
+        return ", or ".join(ordered)
+    *words, last = [word for each in ordered for word in (each.split(" or ") if each in _TYPES.values() else [each])]
+    return f"{', '.join(words)} or {last}" if words else last
 
 
 def _bounds(schema: Schema) -> str:

@@ -242,7 +242,11 @@ class SafeTabDataset(Dataset):
 class PublishedAttributes(NamedAttributes):
     """The YAML attributes of every dataset of microdata that the Census Bureau published, which is always public."""
 
-    source: str = Field(min_length=1, description=_DESCRIPTIONS["source"])
+    source: str = Field(
+        min_length=1,
+        description="Who published the records, and where: a citation or an address. Certificates and the pages of the "
+        "UI show it.",
+    )
     csv: Dialect | SkipJsonSchema[None] = Field(
         None, description="The format of the files, if they are compressed or do not use commas."
     )

@@ -59,6 +59,10 @@ def test_a_field_says_what_it_takes_and_whether_it_is_required() -> None:
     )
     assert any(row.startswith("| `custody` | `escrowed` or `ephemeral`; by default `escrowed` |") for row in rows)
     assert any("; by default `[1/4, 1/2, 3/4]` |" in row for row in rows)
+    assert any(
+        "number or fraction, at least 0 and at most 1, or `accepted`; by default `1/100` |" in row for row in rows
+    )
+    assert any(row.startswith("| `geographies` | mapping to text or list of text; **required** |") for row in rows)
     assert any("; by default `{sampling_rate: 1/1500, response_rate: 7/10, " in row for row in rows)
     assert any(row.startswith("| `processes` | integer, at least 0 and at most 256; by default `0` |") for row in rows)
 

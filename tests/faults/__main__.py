@@ -342,15 +342,16 @@ WORDS = {
     "moments": "a release's job killed at a random moment",
     "writes": "killed right before each write, sync, rename, link and removal from the charge on",
     "full_disk": "the disk full from each write on",
-    "in_sequence": "killed as above, then a record, the custody or the declaration changed, the release withdrawn, or "
-    "audited; then launched",
+    "in_sequence": "a sequence: killed as above, then a record, the custody or the declaration changed, the release "
+    "withdrawn, or audited; then launched",
     "launched_at_once": "five launches of three releases at once: by hand, schedule and sensor",
     "planted": "values planted in the data, searched for in all that is left",
-    "altered_tables": "a value, row, order or type of every table of the three databases altered",
+    "altered_tables": "in every table of the three databases: a value altered, two values exchanged, a row deleted or "
+    "repeated",
     "altered_ledger": "the ledger's entries, chain, anchor or file altered",
     "altered_files": "a published file altered, cut off, deleted or added",
-    "attacked": "generated: the public zone with altered values and what a DuckDB file can carry besides, its file "
-    "exchanged, published files and folders rewritten, linked, moved or added",
+    "attacked": "generated: values of the public zone altered, views, indexes and other objects added to it, its file "
+    "exchanged; published files and folders rewritten, linked, moved or added",
     "attacked_lakes": "generated, of a public zone in [a lake](../reference/deployment.md#a-lake): values and tables, "
     "rows and definitions of the catalog, data files, earlier states",
     "cluster": "in [a cluster](../how-to/cluster.md), at a step: the database restarted, the S3 server gone, the run "

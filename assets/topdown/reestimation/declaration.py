@@ -53,8 +53,7 @@ class ReestimationDeclaration(ReleaseDeclaration):
     )
     key: SourcePath | SkipJsonSchema[None] = Field(
         None,
-        description="The file of the public key (PEM) that verifies a publication in the folder, and is "
-        "required for one.",
+        description="The file of the public key (PEM) that verifies the publication; required if the folder has one.",
     )
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | SkipJsonSchema[None] = Field(
         None,
