@@ -269,7 +269,7 @@ class SwappingDeclaration(ReleaseDeclaration):
     )
     noise_before: dict[str, Keep] = Field(
         default_factory=dict,
-        description="Randomized response before the swap: by holding variable, the probability that a value stays.",
+        description="Randomized response before the swap: for holding variables, the probability that a value stays.",
     )
     variables: list[str] | SkipJsonSchema[None] = Field(
         None,
