@@ -125,7 +125,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return differing_table(session, self.release.public(ESTIMATES), again)
 
     def _check_derived_files(self, session: Session, context: ReleaseContext[PHSafeRelease]) -> Iterator[str]:
-        """PH5_num equals PH4, and PH8_num the sums of cells of PH7."""
+        """PH5_num equals PH4, and PH8_num equals sums of cells of PH7."""
         for name in list_measured_files(self.release.design):
             file = FILES[name]
             if file.run == name:

@@ -116,11 +116,11 @@ class Publisher(Declaration):
         Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
         | SkipJsonSchema[None]
     ) = Field(None, description="The license of the published data, by its SPDX identifier, such as CC-BY-4.0.")
-    license_url: _Url | SkipJsonSchema[None] = Field(None, description="Where the text of the license is.")
+    license_url: _Url | SkipJsonSchema[None] = Field(None, description="The address of the license's text.")
     agency: _AgencyId = Field(
         "ZZZ", description="The office's id in SDMX, as the agency that maintains the structures; ZZZ if it has none."
     )
-    formats: Formats = Field((), description=f"{_FORMATS} Releases may declare others.")
+    formats: Formats = Field((), description=f"{_FORMATS} The `formats` of a release replace them.")
 
     @classmethod
     def named(cls, given: Any) -> str:

@@ -14,7 +14,9 @@ from mechanisms.suppression.design import Dominance, SuppressionDesign
 class DominanceDeclaration(Part):
     """The rule by which a cell's total is suppressed because few records make up most of it: p%, or (n, k)."""
 
-    magnitude: str = Field(description="The column of a magnitude, an integer from 0 on. Tables then have its totals.")
+    magnitude: str = Field(
+        description="The column of a magnitude, an integer from 0 on. Every table then also has its totals."
+    )
     p: Annotated[int, Field(ge=1, le=100, strict=True)] | SkipJsonSchema[None] = Field(
         None,
         description="The p% rule: suppress if the total less its two greatest contributions is under p% of "
@@ -35,10 +37,11 @@ class SuppressionDeclaration(UnperturbedDeclaration):
     """The YAML declaration of a release by suppression. Its tables are linked: all count the same records."""
 
     threshold: Annotated[int, Field(ge=3, strict=True)] = Field(
-        description="Counts from 1 to below this are suppressed; a count of 0 is published."
+        description="Counts above 0 and below this are suppressed; a count of 0 is published."
     )
     width: Annotated[int, Field(ge=1, strict=True)] = Field(
-        description="The least difference between the greatest and the least count that a suppressed cell can have."
+        description="For every suppressed cell, the greatest and the least count that all tables together allow must "
+        "differ by this much or more."
     )
     dominance: DominanceDeclaration | SkipJsonSchema[None] = Field(
         None, description="Cells in which few records make up most of a magnitude's total are suppressed too."

@@ -55,7 +55,7 @@ def _suppress(tier: str, point: Suppressed, counts: bytes) -> Counts:
 class Widths(Part):
     """The threshold and the width of a suppression."""
 
-    threshold: int = Field(ge=3, strict=True, description="Counts from 1 to below this are suppressed.")
+    threshold: int = Field(ge=3, strict=True, description="Counts above 0 and below this are suppressed.")
     width: int = Field(
         ge=1,
         strict=True,

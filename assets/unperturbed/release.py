@@ -28,7 +28,8 @@ class UnperturbedDeclaration(ReleaseDeclaration):
 
     of: Literal["units", "persons"] = Field("units", description="The records that are published and counted.")
     products: list[Product] = Field(
-        default_factory=list, description="The tables to publish; the `of` of each is that of the release."
+        default_factory=list,
+        description="The tables to publish. If the release's `of` is `persons`, declare `of: persons` in each too.",
     )
 
 

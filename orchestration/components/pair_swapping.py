@@ -9,7 +9,7 @@ from orchestration.components.release import ReleaseComponent
 
 @dataclass
 class PairSwapping2010(ReleaseComponent):
-    """Households swapped in pairs as in the 2010 census, for comparison. Its loss is infinite."""
+    """Households swapped in pairs as in the 2010 census, for comparison. The loss is infinite."""
 
     declared_by = PairSwappingDeclaration
     release_type = PairSwappingRelease

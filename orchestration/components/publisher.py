@@ -10,10 +10,8 @@ from orchestration.components.scaffolding import DeclaredComponent
 
 @dataclass
 class PublisherSettings(DeclaredComponent):
-    """The authority, its contact and the license of the data, which every certificate and data dictionary states.
-
-    A deployment declares it once, or not at all.
-    """
+    """The authority, its contact and the license of the data, which every certificate and data dictionary states. A
+    deployment declares it once, in a file such as `orchestration/defs/publisher/defs.yaml`, or not at all."""
 
     declared_by = Publisher
 

@@ -9,7 +9,7 @@ from orchestration.components.release import ReleaseComponent
 
 @dataclass
 class Suppression(ReleaseComponent):
-    """Linked tables in which small counts, and counts that give them away, are suppressed. Its loss is infinite."""
+    """Linked tables in which small counts, and counts that give them away, are suppressed. The loss is infinite."""
 
     declared_by = SuppressionDeclaration
     release_type = SuppressionRelease
