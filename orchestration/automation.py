@@ -16,10 +16,10 @@ from pydantic import BaseModel
 
 from assets.cef.readers import source_paths
 from assets.conventions import WRITES, escape_markdown
-from assets.release.method import DRAW, PLAN, PREFLIGHT, Method, Partitions
+from assets.release.method import PLAN, PREFLIGHT, Method, Partitions, Round
 from assets.release.release import Release
 from assets.stages import conceal_faults
-from orchestration.launch import BY_COMMAND, STATES, list_jobs
+from orchestration.launch import BY_COMMAND, list_jobs
 from resources.custody import Custody
 
 _ROOT = "dagster/root_run_id"
@@ -117,7 +117,7 @@ def _partition_jobs(release: Release, partitions: Partitions, selected: dg.Asset
         jobs.append(define_job(f"{after}__{release.schema}", rest, words, writes=release.dataset.name))
 
     @dg.sensor(
-        name=f"{release.schema}__{STATES}",
+        name=partitions.name,
         jobs=jobs,
         minimum_interval_seconds=10,
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -140,7 +140,7 @@ def _launch_next(
     """What is to be launched after the last run of the release's job. Run keys contain the id of the run that a round
     follows, so nothing is launched twice. A partition that failed is launched by hand, in the UI; what follows is
     launched when all are made."""
-    keys, job, run_key, since = set(instance.get_dynamic_partitions(partitions.name)), release.schema, "", None
+    keys, job, run_key, since = partitions.list_keys(instance), release.schema, "", None
     for each, (of_partition, after) in zip(partitions.rounds, _list_jobs(partitions), strict=True):
         made = dg.AssetRecordsFilter(release.key(each.follows), after_storage_id=since)
         begun = instance.fetch_materializations(made, limit=1).records
@@ -154,23 +154,26 @@ def _launch_next(
         if not (run.is_success or _succeeded_later(instance, run)):
             return dg.SkipReason("the last run has not succeeded")
         since, job, run_key = begun[0].storage_id, f"{after}__{release.schema}", f"{run.run_id}/{after}"
-        made_of = [_list_made(instance, release.key(stage), begun[0]) for stage in each.stages]
-        if missing := sorted(key for key in keys if not all(key in made for made in made_of)):
+        made_of = [_list_made(instance, release.key(stage), begun[0], each) for stage in each.stages]
+        if missing := [key for key in keys if not all(key in made for made in made_of)]:
             name = f"{of_partition}__{release.schema}"
             requests = [dg.RunRequest(f"{run.run_id}/{key}", job_name=name, partition_key=key) for key in missing]
             return dg.SensorResult(run_requests=requests)
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key, job_name=job)])
 
 
-def _list_made(instance: dg.DagsterInstance, key: dg.AssetKey, begun: dg.EventLogRecord) -> set[str | None]:
-    """The partitions of a stage that were made after another one, from its draw."""
+def _list_made(
+    instance: dg.DagsterInstance, key: dg.AssetKey, begun: dg.EventLogRecord, of_round: Round
+) -> set[str | None]:
+    """The partitions of a stage that were made after the one that the round follows, from the same."""
     since = dg.AssetRecordsFilter(key, after_storage_id=begun.storage_id)
     # A partition can be made several times.
     records, cursor, more = list[dg.EventLogRecord](), None, True
     while more:
         result = instance.fetch_materializations(since, limit=1000, cursor=cursor)
         records, cursor, more = [*records, *result.records], result.cursor, result.has_more
-    return {record.partition_key for record in records if _read_draw(record) == _read_draw(begun)}
+    due = _read_shown(begun, of_round.shows)
+    return {record.partition_key for record in records if _read_shown(record, of_round.shows) == due}
 
 
 def _succeeded_later(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
@@ -184,9 +187,9 @@ def _succeeded_later(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     return any("true" in map(later.tags.get, _RETRIED) for later in instance.get_runs(again))
 
 
-def _read_draw(record: dg.EventLogRecord) -> object:
+def _read_shown(record: dg.EventLogRecord, name: str) -> object:
     made = record.asset_materialization
-    return made.metadata[DRAW].value if made and DRAW in made.metadata else None
+    return made.metadata[name].value if made and name in made.metadata else None
 
 
 def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:

@@ -35,9 +35,9 @@ from orchestration.run_locks import end_lost_runs
 from resources.faults import conceal, name_error
 from resources.project import CODE, PROJECT
 
-STATES, BEFORE, PUBLICATION_OF = "states", "before", "publication"
-"""The names of jobs of a release with partitions begin with these: of its last round, of what is made before a further
-round, and of what is made after all of them."""
+BEFORE, PUBLICATION_OF = "before", "publication"
+"""The names of jobs of a release with partitions begin with these: of what is made before a further round, and of what
+is made after all of them. Those of a round begin with its name."""
 
 PARTITION = "dagster/partition"
 """Dagster's tag of a run of one partition."""

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import dagster as dg
 import pyarrow as pa
 
+from assets.conventions import PARTITIONS_POOL
 from assets.release.contents import read_basis
 from assets.release.dataset import Size
 from assets.release.draw import Draw, Inputs, is_drawn
@@ -48,8 +49,7 @@ PLAN, PREFLIGHT, CHARGE, PUBLICATION = "plan", "preflight", "charge", "publicati
 """The names of the stages that every release has."""
 
 DRAW = "draw"
-"""The metadata of the stage that a round of partitions follows, and of each partition of the round's stages, that shows
-which draw they are made from."""
+"""The metadata of a stage that shows which draw it is made from."""
 
 Fact = tuple[str | int | float, str]
 """A value that the charge's row shows, and the description of its column."""
@@ -63,20 +63,32 @@ O = TypeVar("O")  # noqa: E741 - the draw's output
 @dataclass(frozen=True)
 class Round:
     """Stages that each partition has in one run, by the job `<name>__<dataset>__<release>`. They are launched after the
-    stage that the round follows, which has no partitions."""
+    stage that the round follows, which has no partitions.
+
+    Attributes:
+        shows: the metadata of the stage that the round follows, and of each partition of the round's stages, that shows
+            what they are made from: by default, the draw.
+    """
 
     name: str
     follows: str
     stages: Sequence[str]
+    shows: str = DRAW
 
 
 @dataclass(frozen=True)
 class Partitions:
     """The partitions of a release some of whose stages are made in parts, each in a run of its own, in one round or in
-    several. The stage that the first round follows keeps the keys of the partitions."""
+    several.
+
+    Attributes:
+        name: the name of the set of keys, and of the sensor that launches the runs.
+        declared: the keys, if they are declared; otherwise the stage that the first round follows keeps them.
+    """
 
     name: str
     rounds: Sequence[Round]
+    declared: Sequence[str] = ()
 
     @property
     def keys_from(self) -> str:
@@ -87,8 +99,21 @@ class Partitions:
         return [stage for each in self.rounds for stage in each.stages]
 
     @property
-    def definition(self) -> dg.DynamicPartitionsDefinition:
-        return dg.DynamicPartitionsDefinition(name=self.name)
+    def options(self) -> Mapping[str, Any]:
+        """The options of a stage that has these partitions."""
+        keys: dg.PartitionsDefinition = dg.DynamicPartitionsDefinition(name=self.name)
+        if self.declared:
+            keys = dg.StaticPartitionsDefinition(self.declared)
+        return {"partitions_def": keys, "pool": PARTITIONS_POOL}
+
+    def list_keys(self, instance: dg.DagsterInstance) -> list[str]:
+        return sorted(self.declared or instance.get_dynamic_partitions(self.name))
+
+    def keep_keys(self, instance: dg.DagsterInstance, keys: Sequence[str]) -> None:
+        """Make these the keys of the partitions, and no others."""
+        for key in set(self.list_keys(instance)).difference(keys):
+            instance.delete_dynamic_partition(self.name, key)
+        instance.add_dynamic_partitions(self.name, keys)
 
 
 class Method(ABC, Generic[R, I, O]):

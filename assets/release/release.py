@@ -69,6 +69,11 @@ class ReleaseDeclaration(Declaration):
         """Whether the release has a charge, a draw and a publication."""
         return True
 
+    @property
+    def rounds(self) -> Sequence[str]:
+        """The names of the rounds in which each partition has a run of its own, in order; none without partitions."""
+        return []
+
     @classmethod
     def named(cls, given: Any) -> str:
         return f"{describe_field(given, 'dataset')}/{describe_field(given, 'name')}"

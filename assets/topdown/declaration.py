@@ -133,7 +133,6 @@ class TreeDeclaration(ReleaseDeclaration):
 
     @property
     def rounds(self) -> Sequence[str]:
-        """The names of the rounds in which each state has a run of its own, in order; none without partitions."""
         return [OF_LEVELS] if self.partitions else []
 
 

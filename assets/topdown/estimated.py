@@ -12,7 +12,7 @@ from hashlib import sha256
 
 import dagster as dg
 
-from assets.conventions import PARTITIONS_POOL, StageKind, public_table_metadata, table_schema
+from assets.conventions import StageKind, public_table_metadata, table_schema
 from assets.measurement.method import MEASUREMENTS
 from assets.release.method import DRAW
 from assets.release.stage import release_stage
@@ -70,7 +70,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         [MEASUREMENTS, *([INFORMATION] if release.design.full else []), *([release.estimates(above)] if depth else [])],
         code_version="2",
         kinds={"duckdb", "numba", "highs"},
-        **({"partitions_def": state_partitions(release).definition, "pool": PARTITIONS_POOL} if by_state else {}),
+        **(state_partitions(release).options if by_state else {}),
     )
     def estimates(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         state, histogram = context.partition_key if by_state else "", PERSONS.name if release.design.full else ""
@@ -80,7 +80,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
                 keep_states(session, release)
-        table, _ = scope.tables(release)
+        table = scope.table(release)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)
             schema = table_schema(session.columns(table), ESTIMATE_COLUMNS)

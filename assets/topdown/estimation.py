@@ -20,7 +20,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
@@ -29,8 +29,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.measurement.method import MEASUREMENTS
+from assets.release.account import read_account, store_account
 from assets.release.draw import StaleInputError
-from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.information import (
     Account,
     Accounts,
@@ -241,7 +241,7 @@ def _store(
     states: Sequence[str],
 ) -> Estimation:
     scope, reading = due.scope, due.reading
-    table, account = scope.tables(release)
+    table = scope.table(release)
     if not scope.state:
         # In a release whose estimates were in parts before, it is a view.
         session.drop(table)
@@ -262,16 +262,14 @@ def _store(
         without_parts=results.without_parts,
         spreads=json.dumps({states[number]: spread for number, spread in reading.spreads.items()}),
     )
-    row = pa.Table.from_pylist([vars(estimation)])
-    session.create(account, "warehouse/all", source=session.register("made", row))
-    seal_stage(session, custody, release.schema, table.name, [account])
+    store_account(session, custody, table, estimation)
     return estimation
 
 
 def read_estimation(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
     """How the stored estimates of a scope were made; None if there are none, or they or their account were altered."""
-    table, _ = scope.tables(release)
-    stored = read_account(session, custody, release, scope)
+    table = scope.table(release)
+    stored = read_level_account(session, custody, release, scope)
     if stored is None or session.sorted_version(table, custody.seal_key()) != stored.content:
         return None
     return stored
@@ -373,7 +371,7 @@ def find_tables_of_other_states(session: Session, release: TopDownRelease, state
     stored = session.tables(Zone.PUBLIC, release.schema)
     whole = {*SCHEMAS, *map(str.lower, TABLES)}
     intervals = [f"{name.lower()}_{INTERVALS}" for name in TABLES]
-    due = {scope.tables(release)[0].name for scope in list_scopes(release, states)} | {*whole, *intervals, INTERVALS}
+    due = {scope.table(release).name for scope in list_scopes(release, states)} | {*whole, *intervals, INTERVALS}
     due |= {MEASUREMENTS, SUMS}
     if release.partitioned or stored.get(MEASUREMENTS):
         due |= {f"{MEASUREMENTS}_{ABOVE}", *(release.of_state(MEASUREMENTS, state) for state in states)}
@@ -415,7 +413,7 @@ def hash_estimates(session: Session, custody: Custody, release: TopDownRelease) 
 
 def _tables_of(release: TopDownRelease, level: str, states: Sequence[str]) -> list[Table]:
     """The tables of the estimates of a level."""
-    return [scope.tables(release)[0] for scope in list_scopes(release, states) if scope.level == level]
+    return [scope.table(release) for scope in list_scopes(release, states) if scope.level == level]
 
 
 def _is_united(session: Session, release: TopDownRelease, level: str, states: Sequence[str]) -> bool:
@@ -425,17 +423,14 @@ def _is_united(session: Session, release: TopDownRelease, level: str, states: Se
     return tables == [view] or session.is_view_of(view, "topdown/united", **names)
 
 
-def read_account(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
+def read_level_account(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
     """The account of estimates, whose table may have been altered; None if it was altered itself."""
-    table, account = scope.tables(release)
+    table = scope.table(release)
 
     def read() -> Estimation | None:
-        if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
-            return None
-        stored = session.row("warehouse/all", source=account)
-        return Estimation(*stored) if len(stored) == len(fields(Estimation)) else None
+        return read_account(session, custody, table, Estimation) if session.columns(table) else None
 
-    return session.compute_once(("account", account), read)
+    return session.compute_once(("account", table), read)
 
 
 def _made_of(
@@ -466,7 +461,7 @@ def read_spreads(session: Session, custody: Custody, release: TopDownRelease) ->
     spreads: dict[str, float] = {}
     for scope in list_scopes(release, read_states(session, release)):
         if release.design.leans(scope.histogram, scope.level):
-            stored = read_account(session, custody, release, scope)
+            stored = read_level_account(session, custody, release, scope)
             spreads |= json.loads(stored.spreads) if stored else {}
     return spreads
 
@@ -500,7 +495,7 @@ class _Chain:
     def read_account(self, scope: Scope) -> Estimation | None:
         """The account of estimates, whose table may have been altered; None if it was altered itself."""
         if scope not in self._accounts:
-            self._accounts[scope] = read_account(self._session, self._custody, self._release, scope)
+            self._accounts[scope] = read_level_account(self._session, self._custody, self._release, scope)
         return self._accounts[scope]
 
     def require_basis(self, scope: Scope) -> Basis:

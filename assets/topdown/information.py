@@ -25,7 +25,7 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import PARTITIONS_POOL, StageKind, shorten_digest
+from assets.conventions import StageKind, shorten_digest
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
@@ -135,7 +135,7 @@ def build_information(release: TopDownRelease) -> list[dg.AssetsDefinition]:
 def _build_information(release: TopDownRelease, *, of_states: bool) -> dg.AssetsDefinition:
     by_state: Mapping[str, Any] = {}
     if of_states:
-        by_state = {"partitions_def": state_partitions(release).definition, "pool": PARTITIONS_POOL}
+        by_state = state_partitions(release).options
 
     @release_stage(
         release,

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.conventions import PARTITIONS_POOL, StageKind, preview
+from assets.conventions import StageKind, preview
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
@@ -117,7 +117,7 @@ def build_intervals(release: TopDownRelease) -> list[dg.AssetsDefinition]:
 def _build_intervals(release: TopDownRelease, *, of_states: bool) -> dg.AssetsDefinition:
     by_state: Mapping[str, Any] = {}
     if of_states:
-        by_state = {"partitions_def": state_partitions(release).definition, "pool": PARTITIONS_POOL}
+        by_state = state_partitions(release).options
     before = [LINEAR] if of_states else [INTERVALS_OF_STATES] if release.has_intervals_by_state else []
 
     @release_stage(

@@ -18,8 +18,9 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.charge.drawing import open_charged_key, require_charge, writing_parts
-from assets.conventions import PARTITIONS_POOL, StageKind, public_table_metadata, shorten_digest
+from assets.conventions import StageKind, public_table_metadata, shorten_digest
 from assets.measurement.method import ExactCounts, GridError
+from assets.release.account import read_account, store_account
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, DRAW
 from assets.release.seal import is_sealed, seal_stage
@@ -36,7 +37,7 @@ from mechanisms.topdown.design import SCHEMAS
 from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.ledger import Ledger
-from resources.statements import Table, Zone
+from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 
 CHARGED = "charged_states"
@@ -81,8 +82,7 @@ def build_measured(method: TopDown) -> dg.AssetsDefinition:
         TEXTS("measurements of a state"),
         [HISTOGRAMS, CHARGE],
         kinds={"duckdb", "numba"},
-        partitions_def=state_partitions(release).definition,
-        pool=PARTITIONS_POOL,
+        **state_partitions(release).options,
     )
     def measured(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
@@ -160,10 +160,7 @@ def measure_state(method: TopDown, warehouse: Warehouse, custody: Custody, ledge
             with session.transaction():
                 store_measurements(session, release, drawing.files, state)
                 store_sums(session, custody, release, drawing.account, drawing.sums, state)
-                table, account = _tables(release, state)
-                row = session.register("made", pa.Table.from_pylist([vars(made)]))
-                session.create(account, "warehouse/all", source=row)
-                seal_stage(session, custody, release.schema, table.name, [account])
+                store_account(session, custody, measurements_table(release, state), made)
     return made
 
 
@@ -217,17 +214,10 @@ def _read_charged(session: Session, custody: Custody, release: TopDownRelease, s
     return next((row for row in rows if row.state == state), None)
 
 
-def _tables(release: TopDownRelease, state: str) -> tuple[Table, Table]:
-    table = measurements_table(release, state)
-    return table, release.public(f"{table.name}_made")
-
-
 def _read_measured(session: Session, custody: Custody, release: TopDownRelease, state: str) -> Measured | None:
     """What the measurements of a state are, which may have been altered since; None if there are none."""
-    table, account = _tables(release, state)
-    if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
-        return None
-    return Measured(*session.row("warehouse/all", source=account))
+    table = measurements_table(release, state)
+    return read_account(session, custody, table, Measured) if session.columns(table) else None
 
 
 def _is_stored(session: Session, release: TopDownRelease, measured: Measured, state: str) -> bool:

@@ -28,7 +28,7 @@ from assets.topdown.intervals import build_intervals
 from assets.topdown.invariants import build_invariants, require_feasible
 from assets.topdown.measured import build_measured, keep_charged, take_states
 from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured, store_measurements
-from assets.topdown.partitions import keep_keys, state_partitions
+from assets.topdown.partitions import state_partitions
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
 from assets.topdown.published import list_microdata, published_tables
 from assets.topdown.records import build_microdata
@@ -117,8 +117,8 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return state_partitions(self.release) if self.release.partitioned else None
 
     def keep_partitions(self, instance: dg.DagsterInstance, warehouse: Warehouse, custody: Custody) -> None:
-        if self.release.partitioned:
-            keep_keys(instance, self.release, keep_charged(self, warehouse, custody))
+        if self.partitions:
+            self.partitions.keep_keys(instance, keep_charged(self, warehouse, custody))
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

@@ -1,9 +1,5 @@
 """The partitions of a TopDown release or a DHC with `partitions: state`: one for each state, whose key is its code."""
 
-from collections.abc import Collection
-
-import dagster as dg
-
 from assets.release.method import CHARGE, Partitions, Round
 from assets.topdown.declaration import OF_LEVELS, OF_MEASUREMENTS
 from assets.topdown.release import TreeRelease
@@ -17,11 +13,3 @@ def state_partitions(release: TreeRelease) -> Partitions:
     stages = {OF_MEASUREMENTS: (CHARGE, release.measured_by_state), OF_LEVELS: of_levels}
     rounds = [Round(name, *stages[name]) for name in release.declaration.rounds]
     return Partitions(f"{release.schema}__states", rounds)
-
-
-def keep_keys(instance: dg.DagsterInstance, release: TreeRelease, states: Collection[str]) -> None:
-    """Make the codes of the states the keys of the partitions, and no others."""
-    name = state_partitions(release).name
-    for state in set(instance.get_dynamic_partitions(name)).difference(states):
-        instance.delete_dynamic_partition(name, state)
-    instance.add_dynamic_partitions(name, list(states))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.measurement.method import MEASUREMENTS, GridError
+from assets.release.account import account_of
 from assets.release.draw import DRAWN, StaleInputError
 from assets.topdown.histograms import read_counts
 from assets.topdown.invariants import Region, derive_limits, read_state_region, read_upper_region, take_highest
@@ -70,10 +71,9 @@ class Scope:
         level = release.levels[depth - 1]
         return Scope(level, self.state if release.is_by_state(level) else "", self.histogram)
 
-    def tables(self, release: TreeRelease) -> tuple[Table, Table]:
-        """The table of estimates, and that of their account."""
-        name = release.estimates(self.level, self.state, self.histogram or "level")
-        return release.public(name), release.public(f"{name}_made")
+    def table(self, release: TreeRelease) -> Table:
+        """The table of estimates, beside which is their account."""
+        return release.public(release.estimates(self.level, self.state, self.histogram or "level"))
 
 
 def list_scopes(release: TopDownRelease, states: Sequence[str]) -> list[Scope]:
@@ -280,7 +280,7 @@ class Reading:
         if self.scope.histogram == UNITS.name:
             first, last = self._tree.ranges_below(region.levels[0], number)[-1]
             state = region.state if release.is_by_state(release.finest) else ""
-            table, _ = Scope(release.finest, state, PERSONS.name).tables(release)
+            table = Scope(release.finest, state, PERSONS.name).table(release)
             households = read_households(session, table, first, last)
         return derive_limits(release, region, None, households)
 
@@ -301,7 +301,7 @@ class Reading:
             if above and self._direction == "down":
                 counts = self.above.get(histogram)
                 if counts is None:
-                    counts = read_counts(session, above.tables(release)[0], schema.size, *parents, histogram=histogram)
+                    counts = read_counts(session, above.table(release), schema.size, *parents, histogram=histogram)
                 histograms = counts.answer(schema.marginal(DETAILED), *parents)
             if number in self.information:
                 information = self.information[number][histogram].between(first - origin, last - origin)
@@ -425,7 +425,7 @@ def read_households(session: Session, estimates: Table, first: int, last: int) -
 
 def read_draw_id(session: Session, release: TreeRelease, state: str = "") -> str:
     """The draw that the stored measurements say they are of: all, or those in the own table of a state."""
-    table = release.public(f"{release.of_state(MEASUREMENTS, state)}_made" if state else DRAWN)
+    table = account_of(release.public(release.of_state(MEASUREMENTS, state))) if state else release.public(DRAWN)
     (draw_id,) = session.row("warehouse/labelled", table=table, column="draw_id")
     return str(draw_id)
 

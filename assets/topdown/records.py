@@ -9,18 +9,18 @@ ones are refused; the gates on `microdata` and `tables` compare everything with 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 
-from assets.conventions import PARTITIONS_POOL, StageKind, preview, table_schema
+from assets.conventions import StageKind, preview, table_schema
+from assets.release.account import read_account, store_account
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
-from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
-from assets.topdown.estimation import Estimation, read_account
+from assets.topdown.estimation import Estimation, read_level_account
 from assets.topdown.information import list_some
 from assets.topdown.partitions import state_partitions
 from assets.topdown.reading import Scope, hash_facts
@@ -32,6 +32,13 @@ from mechanisms.topdown.schema import PERSONS, Schema
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A digest of what the records of a state were made of."""
+
+    made_of: str
 
 
 def build_microdata(release: TopDownRelease) -> list[dg.AssetsDefinition]:
@@ -61,8 +68,7 @@ def _build_records(release: TopDownRelease) -> dg.AssetsDefinition:
         StageKind.TABULATION,
         TEXTS("records of a state", tables=[*release.recorded_by_state, *release.tabulated_by_state]),
         [release.estimates(release.finest)],
-        partitions_def=state_partitions(release).definition,
-        pool=PARTITIONS_POOL,
+        **state_partitions(release).options,
     )
     def records(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         state = context.partition_key
@@ -116,14 +122,13 @@ def store_records(session: Session, custody: Custody, release: TopDownRelease, s
     Raises StaleInputError if there are no estimates of the state.
     """
     finest = _find_finest(release, state)
-    estimated = read_account(session, custody, release, finest)
+    estimated = read_level_account(session, custody, release, finest)
     if estimated is None:
         raise StaleInputError(
             f"{release.schema}: the estimates of {finest} are missing or were altered; materialize "
             f"{release.estimates(release.finest)} first"
         )
-    stage, made_of = release.of_state(RECORDS, state), _made_of(release, estimated)
-    account = release.public(f"{stage}_made")
+    made_of = _made_of(release, estimated)
     with session.transaction():
         create_tables(session, _state_recipes(session, release, state))
     counted = state_recipes(session, release, state)
@@ -132,9 +137,7 @@ def store_records(session: Session, custody: Custody, release: TopDownRelease, s
         create_tables(session, counted)
         for name in unused:
             session.drop(release.public(release.of_state(name, state)))
-        row = session.register("made", pa.table({"made_of": [made_of]}))
-        session.create(account, "warehouse/all", source=row)
-        seal_stage(session, custody, release.schema, stage, [account])
+        store_account(session, custody, _named(release, state), _Recorded(made_of))
     return estimated.draw_id, made_of
 
 
@@ -169,16 +172,17 @@ def find_stale_states(session: Session, custody: Custody, release: TopDownReleas
 
 def _is_current(session: Session, custody: Custody, release: TopDownRelease, state: str) -> bool:
     """Whether there are records of a state, made of its stored estimates; they may have been altered since."""
-    stage = release.of_state(RECORDS, state)
-    account, *tables = (
-        release.public(name)
-        for name in (f"{stage}_made", *(release.of_state(name, state) for name in release.made_by_state))
-    )
-    if not all(map(session.columns, tables)) or not is_sealed(session, custody, release.schema, stage, [account]):
+    tables = [release.public(release.of_state(name, state)) for name in release.made_by_state]
+    recorded = read_account(session, custody, _named(release, state), _Recorded)
+    if not all(map(session.columns, tables)) or recorded is None:
         return False
-    estimated = read_account(session, custody, release, _find_finest(release, state))
-    due = estimated and _made_of(release, estimated)
-    return session.rows("warehouse/all", source=account) == [(due,)]
+    estimated = read_level_account(session, custody, release, _find_finest(release, state))
+    return estimated is not None and recorded.made_of == _made_of(release, estimated)
+
+
+def _named(release: TopDownRelease, state: str) -> Table:
+    """The name under which there is an account of the tables of a state."""
+    return release.public(release.of_state(RECORDS, state))
 
 
 def _made_of(release: TopDownRelease, estimated: Estimation) -> str:
@@ -195,8 +199,8 @@ def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
 
 
 def _state_recipes(session: Session, release: TopDownRelease, state: str) -> dict[Table, Recipe]:
-    estimates, _ = _find_finest(release, state).tables(release)
-    above, _ = Scope(level_of_states(release.levels), "", _find_finest(release, state).histogram).tables(release)
+    estimates = _find_finest(release, state).table(release)
+    above = Scope(level_of_states(release.levels), "", _find_finest(release, state).histogram).table(release)
     recipes: dict[Table, Recipe] = {}
     for histogram in release.recorded_by_state:
         source, values, names = _records_recipe(release, SCHEMAS[histogram])

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.measurement.method import MEASUREMENTS
-from assets.release.seal import is_sealed, seal_stage
+from assets.release.account import account_of, read_account, store_account
 from assets.topdown.invariants import derive_limits, read_state_region
 from assets.topdown.measurements import Part, Stream, encode_answers
 from assets.topdown.release import TopDownRelease
@@ -68,6 +68,13 @@ class SumsAccount:
     answers: dict[str, str]
     sums: dict[str, str]
     rule: int = RULE
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The account as JSON."""
+
+    account: str
 
 
 @dataclass(frozen=True)
@@ -131,8 +138,8 @@ class Adding:
 
 def sums_tables(release: TopDownRelease, state: str = "") -> tuple[Table, Table]:
     """The table of sums, and that of their account; with partitions, those of a state."""
-    name = release.of_state(SUMS, state)
-    return release.public(name), release.public(f"{name}_made")
+    table = release.public(release.of_state(SUMS, state))
+    return table, account_of(table)
 
 
 def find_summed(session: Session, release: TopDownRelease, part: Part) -> Summed | None:
@@ -159,13 +166,12 @@ def store_sums(
     state: str = "",
 ) -> None:
     """Store sums with their account, or drop those of an earlier draw if there are none; of all, or of one state."""
-    table, of_table = sums_tables(release, state)
+    table, _ = sums_tables(release, state)
     if account is None or custody is None:
         drop_sums(session, release, state)
         return
     store_parts(session, table, files)
-    session.create(of_table, "warehouse/label", {"text": json.dumps(vars(account))}, column="account")
-    seal_stage(session, custody, release.schema, table.name, [of_table])
+    store_account(session, custody, table, _Stored(json.dumps(vars(account))))
 
 
 def drop_sums(session: Session, release: TopDownRelease, state: str = "") -> None:
@@ -183,14 +189,11 @@ def read_sums_account(
 ) -> SumsAccount | None:
     """What the stored sums are, all or those of one state; None unless they are of this draw, by the current rule, and
     of the states with these digests by code, as far as the account says."""
-    table, of_table = sums_tables(release, state)
-    if (
-        session.columns(table) != _STORED
-        or list(session.columns(of_table)) != ["account"]
-        or not is_sealed(session, custody, release.schema, table.name, [of_table])
-    ):
+    table, _ = sums_tables(release, state)
+    stored = read_account(session, custody, table, _Stored)
+    if session.columns(table) != _STORED or stored is None:
         return None
-    fields = json.loads(session.row("warehouse/labelled", table=of_table, column="account")[0])
+    fields = json.loads(stored.account)
     if fields.get("rule") != RULE:
         return None
     account = SumsAccount(**fields)

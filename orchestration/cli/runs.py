@@ -14,14 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND
 from assets.conventions import DRAW_ID, join_digits
-from assets.release.method import CHARGE, PREFLIGHT, PUBLICATION
+from assets.release.method import CHARGE, PREFLIGHT, PUBLICATION, Partitions
 from assets.texts import show_lines
 from mechanisms.accounting.composition import DoesNotCompose, compose_like
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
 from orchestration.cli.releases import list_declared_names
 from orchestration.environment import deployment_folders, deployment_resources, is_cluster
-from orchestration.launch import STATES, RunOutcome, Step, list_jobs, open_instance, queue_job, run_job
+from orchestration.launch import RunOutcome, Step, list_jobs, open_instance, queue_job, run_job
 from resources.chain import NOT_CHARGED, RESERVE
 from resources.ledger import Ledger
 
@@ -135,6 +135,13 @@ def load_launched(name: str) -> "Sequence[ReleaseComponent]":
         raise
 
 
+def load_partitions(component: "ReleaseComponent") -> Partitions:
+    """The partitions of a release that has some; its stages are imported for that."""
+    from orchestration.deployment import Deployment
+
+    return Deployment().find_partitions(component)
+
+
 def list_charges(charges: Mapping[str, Loss]) -> str:
     """A line for each charge, and one for their total if there are several; empty if there is none.
 
@@ -225,11 +232,12 @@ def _run_jobs(
     published = any(path[-1] == PUBLICATION for path in _list_planned(steps))
     if not outcome.success or published:
         return steps, outcome, first
-    for of_state, after in [jobs for component in load() for jobs in list_jobs(component.rounds)]:
+    parted = [(load_partitions(component), component.rounds) for component in load() if component.rounds]
+    for partitions, of_part, after in [(each, *jobs) for each, rounds in parted for jobs in list_jobs(rounds)]:
         with open_instance() as instance:
-            states = sorted(instance.get_dynamic_partitions(f"{release.replace('/', '__')}__{STATES}"))
-        queued = {state: queue_job(release, home, job=of_state, partition=state) for state in states if is_cluster()}
-        for job, partition in [*((of_state, state) for state in states), (after, "")]:
+            keys = partitions.list_keys(instance)
+        queued = {key: queue_job(release, home, job=of_part, partition=key) for key in keys if is_cluster()}
+        for job, partition in [*((of_part, key) for key in keys), (after, "")]:
             name = queued.get(partition, "")
             further, outcome = _run_job(home, release, job=job, partition=partition, quiet=quiet, queued=name)
             steps += further

@@ -30,11 +30,6 @@ class DHC(ReleaseComponent):
         named = f"{self.declaration.dataset}/{self.declaration.consistent_with}"
         return [replace(self, redistricting=known.get(named, self.redistricting))]
 
-    @property
-    def rounds(self) -> Sequence[str]:
-        rounds: Sequence[str] = self.declaration.rounds
-        return rounds
-
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
         if self.redistricting is None:
             raise DeclarationError(

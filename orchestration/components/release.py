@@ -87,8 +87,9 @@ class ReleaseComponent(DeclaresReleases):
 
     @property
     def rounds(self) -> Sequence[str]:
-        """The names of the rounds of runs in which stages are made in partitions, in order; none by default."""
-        return ()
+        """The names of the rounds of runs in which stages are made in partitions, in order; none without partitions."""
+        rounds: Sequence[str] = self.declaration.rounds
+        return rounds
 
     @property
     def type_name(self) -> str:

@@ -29,11 +29,6 @@ class TopDown(ReleaseComponent):
     def release(self, dataset: DatasetDeclaration, published: Path) -> TopDownRelease:
         return replace(super().release(dataset, published), scheduler=dask_scheduler())
 
-    @property
-    def rounds(self) -> Sequence[str]:
-        rounds: Sequence[str] = self.declaration.rounds
-        return rounds
-
     @staticmethod
     def add_up_places(files: "PublishedTables", places: Path, tables: Sequence[str]) -> "pa.Table":
         """The sum of the places of a file, as `assets.topdown.asking.add_up_places`."""

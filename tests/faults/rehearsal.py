@@ -27,8 +27,9 @@ from typing import Any
 import dagster as dg
 import psycopg
 
+from assets.topdown.declaration import OF_LEVELS as STATES
 from mechanisms.states import STATES as CODES
-from orchestration.launch import BEFORE, PUBLICATION_OF, STATES
+from orchestration.launch import BEFORE, PUBLICATION_OF
 from tests.deploy.cluster import (
     Cluster,
     begin_launch,

@@ -170,7 +170,8 @@ def test_in_a_cluster_all_states_are_in_the_queue_at_once(
 
     monkeypatch.setattr(launch, "_run_dagster", run_dagster)
     monkeypatch.setattr(launch, "_follow", follow)
-    monkeypatch.setattr(dg.DagsterInstance, "get_dynamic_partitions", lambda *_: ["B", "A"])
+    partitions: Any = SimpleNamespace(list_keys=lambda _: ["A", "B"])
+    monkeypatch.setattr(runs, "load_partitions", lambda _: partitions)
     instance = dg.DagsterInstance.ephemeral()
     monkeypatch.setattr(runs, "open_instance", lambda: nullcontext(instance))
     component: Any = SimpleNamespace(rounds=rounds)

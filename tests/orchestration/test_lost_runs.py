@@ -18,6 +18,7 @@ from assets import stages
 from assets.conventions import WRITES, StageKind
 from assets.publication.asset import publish
 from assets.stages import stage, stage_check
+from assets.topdown.declaration import OF_LEVELS
 from orchestration import jobs, launch
 from orchestration.definitions import defs
 from orchestration.jobs import lost_runs
@@ -343,7 +344,7 @@ def test_every_job_of_a_deployment_says_what_it_writes() -> None:
     for name, job in found.items():
         keys = set(job.asset_layer.executable_asset_keys) & graph.materializable_asset_keys
         written = {key.path[0] for key in keys if key.path[-1] != "composition"}
-        if not name.startswith(launch.STATES):
+        if not name.startswith(OF_LEVELS):
             assert job.tags[WRITES] in written, name
         else:
             assert WRITES not in job.tags

@@ -33,16 +33,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.charge.drawing import make_output
-from assets.conventions import PARTITIONS_POOL, StageKind, public_table_metadata, table_schema
+from assets.conventions import StageKind, public_table_metadata, table_schema
+from assets.release.account import read_account, store_account
 from assets.release.draw import StaleInputError
 from assets.release.method import CHARGE, DRAW, Method
-from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, release_stage
 from assets.topdown.dhc.given import read_given
 from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
 from assets.topdown.estimation import SECONDS_BETWEEN_REPORTS
 from assets.topdown.histograms import add_up_finest, cut_places, read_counts
-from assets.topdown.partitions import keep_keys, state_partitions
+from assets.topdown.partitions import state_partitions
 from assets.topdown.reading import Scope
 from assets.topdown.spine import Tree, pluralize, read_states, read_tree
 from mechanisms.topdown.design import level_of_states, words
@@ -255,7 +255,7 @@ def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) 
         TEXTS("level", level=words(level), above=words(above) if above else "", by_state=by_state),
         [HISTOGRAMS, CHARGE, *([release.estimates(above)] if depth else [])],
         kinds={"duckdb", "numba", "highs"},
-        **({"partitions_def": state_partitions(release).definition, "pool": PARTITIONS_POOL} if by_state else {}),
+        **(state_partitions(release).options if by_state else {}),
     )
     def estimates(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
@@ -267,10 +267,10 @@ def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) 
             context.log.info(f"{words(level)}: {histogram}: {done:,} of {of}")
 
         made = make_level(method, release, release.adapt(warehouse), custody, ledger, scope, report)
-        table, _ = scope.tables(release)
+        table = scope.table(release)
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-                keep_keys(context.instance, release, keep_states(session, release))
+                state_partitions(release).keep_keys(context.instance, keep_states(session, release))
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)
             schema = table_schema(session.columns(table), ESTIMATE_COLUMNS)
@@ -306,7 +306,7 @@ def make_level(
         StaleInputError: if the level above is not that of this draw, or the draw's inputs are replaced meanwhile.
         NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names the parent.
     """
-    table, account = scope.tables(release)
+    table = scope.table(release)
     zones = [Zone.CONFIDENTIAL, Zone.PUBLIC]
     with warehouse.private_folder() as folder:
         with warehouse.session(reads=zones) as session:
@@ -342,9 +342,7 @@ def make_level(
                 gap=results.gap,
                 violation=results.violation,
             )
-            row = session.register("made", pa.Table.from_pylist([vars(made)]))
-            session.create(account, "warehouse/all", source=row)
-            seal_stage(session, custody, release.schema, table.name, [account])
+            store_account(session, custody, table, made)
             return made
 
 
@@ -389,14 +387,9 @@ class _Results:
 def read_made(session: Session, custody: Custody, release: DHCRelease, scope: Scope) -> Made | None:
     """How the stored estimates of a scope were made; None if there are none, they or their account were altered, or
     another version of the code made them, whose account has other columns."""
-    table, account = scope.tables(release)
-    if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
-        return None
-    (row,) = session.arrow("warehouse/all", source=account).to_pylist()
-    if not set(Made.__annotations__) <= set(row):
-        return None
-    made = Made(**{name: row[name] for name in Made.__annotations__})
-    return made if session.sorted_version(table, custody.seal_key()) == made.content else None
+    table = scope.table(release)
+    made = read_account(session, custody, table, Made) if session.columns(table) else None
+    return made if made and session.sorted_version(table, custody.seal_key()) == made.content else None
 
 
 def find_wrong_levels(
@@ -427,7 +420,7 @@ def keep_states(session: Session, release: DHCRelease) -> list[str]:
     """Drop the estimates of places in states that the spine does not have, or in other parts than now; return the codes
     of the states if they are apart."""
     states = read_partitions(session, release)
-    due = {scope.tables(release)[0].name for scope in list_scopes(release, states)}
+    due = {scope.table(release).name for scope in list_scopes(release, states)}
     of_levels = set(map(release.estimates, release.levels))
     for name in session.tables(Zone.PUBLIC, release.schema):
         own = name.removesuffix("_seal").removesuffix("_made")
@@ -439,7 +432,7 @@ def keep_states(session: Session, release: DHCRelease) -> list[str]:
 def estimates_of(session: Session, release: DHCRelease, level: str) -> Table | Fragment:
     """The estimates of a level, of all states. Raises StaleInputError if some are missing."""
     scopes = [scope for scope in list_scopes(release, read_partitions(session, release)) if scope.level == level]
-    tables = [scope.tables(release)[0] for scope in scopes]
+    tables = [scope.table(release) for scope in scopes]
     for scope in scopes:
         require_estimated(session, release, scope)
     if len(tables) == 1:
@@ -467,7 +460,7 @@ def missing_estimates(release: DHCRelease, scope: Scope) -> str:
 
 def require_estimated(session: Session, release: DHCRelease, scope: Scope) -> None:
     """Raise StaleInputError if there are no estimates of a scope."""
-    if not session.columns(scope.tables(release)[0]):
+    if not session.columns(scope.table(release)):
         stage = release.estimates(scope.level)
         raise StaleInputError(f"{release.schema}: {scope} is not estimated yet; materialize {stage} first")
 
@@ -481,7 +474,7 @@ def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope) 
     if scope.state:
         state = read_states(session, release).index(scope.state)
         first, last = tree.range_within(above.level, level_of_states(release.levels), state)
-    return [Span(scope, *places) for places in cut_places(session, above.tables(release)[0], first, last)]
+    return [Span(scope, *places) for places in cut_places(session, above.table(release), first, last)]
 
 
 Planned = Mapping[str, Sequence[Level]]
@@ -535,7 +528,7 @@ def read_above(
     above = scope.above(release)
     if above is None:
         return None
-    table, size = above.tables(release)[0], SCHEMAS[histogram].size
+    table, size = above.table(release), SCHEMAS[histogram].size
     return read_counts(session, table, size, first, last, histogram=histogram).shift(-first)
 
 

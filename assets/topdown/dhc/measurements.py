@@ -308,7 +308,7 @@ def _find_root_cells(
     """By histogram, the cells that are read at the root."""
     scope = list_scopes(release, [])[0]
     inputs = read_inputs(session, release, tree, planned, Span(scope, 0, 1), counted=False)
-    table, _ = scope.tables(release)
+    table = scope.table(release)
     homes = (
         read_counts(session, table, SCHEMAS[name].size, 0, 1, histogram=name) for name in (UNITS.name, HOUSEHOLDS.name)
     )
