@@ -93,9 +93,9 @@ class Deployment:
                 {
                     "release": name,
                     "title": component.declaration.title,
-                    "editions": sum(entry.kind == SETTLE for entry in own),
+                    "draws": sum(entry.kind == SETTLE for entry in own),
                     "charges": [format_charge(entry) for entry in own if entry.kind == RESERVE],
-                    "published": self._is_published(dataset, release, own),
+                    **self._describe_published(dataset, release, own),
                     **_describe_last(runs),
                 }
             )
@@ -113,26 +113,28 @@ class Deployment:
                     "name": name,
                     "kind": component.declaration.declares,
                     "title": component.declaration.title,
-                    "published": self._is_published(dataset, own, entries),
+                    **self._describe_published(dataset, own, entries),
                     **_describe_last([last_runs[component.job]] if component.job in last_runs else []),
                 }
             )
         return statuses
 
-    def _is_published(self, dataset: str, release: str, entries: Sequence[Entry]) -> bool | None:
+    def _describe_published(self, dataset: str, release: str, entries: Sequence[Entry]) -> dict[str, Any]:
         """Whether there is a certificate that this deployment signed, of a draw that its ledger holds or of estimates
-        from measurements of others; None if its keys cannot be read, so that it is not known."""
-        folder = self.published / dataset / release
+        from measurements of others, and of which edition; None if its keys cannot be read, so that it is not known."""
+        folder, unpublished = self.published / dataset / release, {"published": False, "edition": None}
         if not (folder / CERTIFICATE).exists():
-            return False
+            return unpublished
         try:
             identity = signed_identity(folder, self.public_key)
         except CustodyError:
-            return None
+            return unpublished | {"published": None}
         if identity is None or (identity.dataset, identity.release) != (dataset, release):
-            return False
+            return unpublished
         drawn = {(entry.dataset, entry.release, entry.hash) for entry in entries}
-        return not identity.ledger_entry or (dataset, identity.drawn_as, identity.ledger_hash) in drawn
+        if identity.ledger_entry and (dataset, identity.drawn_as, identity.ledger_hash) not in drawn:
+            return unpublished
+        return {"published": True, "edition": identity.name}
 
     @cached_property
     def machine(self) -> "Machine":

@@ -26,7 +26,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
@@ -199,14 +199,16 @@ class Custody(ConfigurableResource):
         `read_editions`, and if the file cannot be written.
         """
         own = {CURRENT: [draw_id, checksums]} | ({} if kept else {edition: [draw_id, checksums]})
-        editions = self.read_editions(dataset, release) | own
-        facts = {"dataset": dataset, "release": release, "editions": editions}
+        self._write_editions(dataset, release, self.read_editions(dataset, release) | own)
+
+    def _write_editions(self, dataset: str, release: str, editions: Mapping[str, Sequence[str]]) -> None:
+        facts = {"dataset": dataset, "release": release, "editions": dict(editions)}
         path = self.private_folder(EDITIONS) / f"{dataset}__{release}"
         keyfiles.replace(path, canonicalize({**facts, "seal": self.seal(facts)}))
 
     def read_editions(self, dataset: str, release: str) -> dict[str, list[str]]:
         """The draw and the checksums of every edition of a release by its name, as it was last recorded, and of the
-        current one by the name `CURRENT`; empty if none is recorded.
+        current one by the name `CURRENT`; empty if none is recorded. Withdrawn editions have no checksums.
 
         Raises CustodyError if the record cannot be read, was altered, or is that of another release.
         """
@@ -228,9 +230,16 @@ class Custody(ConfigurableResource):
         return [(match[1], match[2]) for path in paths if (match := _RECORD_FILE.fullmatch(path.name))]
 
     def forget_editions(self, dataset: str, release: str) -> None:
-        """Delete the record of a release that is withdrawn. Raises CustodyError if its file cannot be deleted."""
-        if (folder := Path(self.folder) / EDITIONS).exists():
-            _delete(folder / f"{dataset}__{release}")
+        """Keep of the record of a release that is withdrawn only which draw had which number, because no other may have
+        it; and nothing of an altered one. Raises CustodyError if its file cannot be deleted or written."""
+        try:
+            editions = self.read_editions(dataset, release)
+        except CustodyError:
+            _delete(Path(self.folder) / EDITIONS / f"{dataset}__{release}")
+        else:
+            numbers = {name: [draw_id, ""] for name, (draw_id, _) in editions.items() if name != CURRENT}
+            if numbers:
+                self._write_editions(dataset, release, numbers)
 
     def draw_id(self, parts: Mapping[str, Any]) -> str:
         """The HMAC-SHA256 of everything that a draw depends on, 64 hexadecimal digits. Raises TypeError as `seal`."""

@@ -53,8 +53,8 @@ class Deployment:
     folder: Path
 
     def releases(self) -> list[dict[str, Any]]:
-        """A dictionary for each declared release: its name, title, editions, charges, whether it is published, and its
-        last run."""
+        """A dictionary for each declared release: its name, title, number of draws, charges, whether it is published
+        and as which edition, and its last run."""
         return list(self._ask("status")["releases"])
 
     def budgets(self) -> list[dict[str, Any]]:

@@ -321,6 +321,7 @@ def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> 
             "file. Publish into a folder of its own (STIRRED_PUBLISHED), or, if somebody replaced the file, remove it.",
             allow_retries=False,
         )
+    _require_own_name(context)
     # First, because nothing waits for this publication yet.
     stamp = context.ledger.stamp_head()
     with ExitStack() as opened:
@@ -389,6 +390,25 @@ def _place(
         kept = (release.folder / signature.EDITIONS / name).exists()
         context.custody.record_edition(*names, certificate.randomness.draw_id, checksums, kept=kept)
     return certificate, checksums
+
+
+def _require_own_name(context: ReleaseContext[Any]) -> None:
+    """Refuse to publish what is not charged under the name of a release that was, whether or not that is declared.
+
+    Raises:
+        dagster.Failure: if the ledger has a charge under the name.
+    """
+    release = context.release
+    if release.declaration.charges:
+        return
+    for entry in context.ledger.entries():
+        if (entry.dataset, entry.release) == (release.dataset.name, release.name):
+            raise dg.Failure(
+                f"{release.schema} is not published: name: ledger entry {entry.sequence} has a charge of a release of "
+                f"{entry.dataset} that was declared as {entry.release}, and this {release.declaration.declares} "
+                "charges nothing; choose another name",
+                allow_retries=False,
+            )
 
 
 def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:

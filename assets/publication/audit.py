@@ -270,7 +270,7 @@ def _audit_editions(
         numbers = {name.partition(".")[0] for name in names}
         own = (each for each in charges if (each.entry.dataset, each.entry.release) == (dataset, release))
         due = {str(charge.edition) for charge in own if charge.edition}
-        of_record = {place: sums for place, (draw_id, sums) in kept.items() if draw_id not in withdrawn}
+        of_record = {place: sums for place, (draw_id, sums) in kept.items() if sums and draw_id not in withdrawn}
         missing = sorted((due - numbers) | (of_record.keys() - names - {CURRENT}))
         other = sorted({name for place, (name, sums) in found.items() if sums != of_record.get(place, sums)})
         remarks = []

@@ -12,8 +12,8 @@ from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print
 @click.command()
 @as_json
 def status(as_json: bool) -> None:
-    """Show releases with their editions and last runs, then retabulations and all else that charges nothing, and the
-    spent and remaining budget of each population."""
+    """Show releases with their draws, editions and last runs, then retabulations and all else that charges nothing, and
+    the spent and remaining budget of each population."""
     from orchestration.deployment import Deployment
     from orchestration.launch import open_instance
 
@@ -29,8 +29,8 @@ def status(as_json: bool) -> None:
     for release in releases:
         charges = ", ".join(release["charges"]) or "nothing"
         published, last_run = _write_state(release)
-        rows.append([release["release"], str(release["editions"]), published, charges, last_run])
-    print_table("Releases", ["release", "editions", "published", "charged", "last run"], rows)
+        rows.append([release["release"], str(release["draws"]), published, charges, last_run])
+    print_table("Releases", ["release", "draws", "published", "charged", "last run"], rows)
     echo()
     if others:
         rows = [[other["name"], other["kind"], *_write_state(other)] for other in others]
@@ -77,8 +77,8 @@ def budget(as_json: bool) -> None:
 
 
 def _write_state(status: dict[str, Any]) -> tuple[str, str]:
-    """Whether something is published, and its last run."""
-    published = {True: "yes", False: "no", None: "unknown"}[status["published"]]
+    """The edition that is published, if any, and the last run."""
+    published = {True: f"edition {status['edition']}", False: "no", None: "unknown"}[status["published"]]
     last_run = f"{status['last_run']}, {_to_minute(status['last_run_at'])}" if status["last_run"] else "never"
     return published, last_run
 

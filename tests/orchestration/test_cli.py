@@ -43,7 +43,7 @@ def stirred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Re
 def test_an_empty_deployment_has_a_status_and_a_budget(stirred: Callable[..., Result], tmp_path: Path) -> None:
     found = json.loads(stirred("status", "--json").stdout)
     assert {each["release"] for each in found["releases"]} >= {"ma1940/tenure_by_county", "two_states/s_dhc"}
-    assert not any(each["editions"] or each["published"] or each["last_run"] for each in found["releases"])
+    assert not any(each["draws"] or each["published"] or each["last_run"] for each in found["releases"])
     others = {each["name"]: (each["kind"], each["published"], each["last_run"]) for each in found["others"]}
     retabulated = ("congress_118", "places", "profile")
     assert others == {f"two_counties/{name}": ("retabulation", False, None) for name in retabulated}

@@ -476,7 +476,7 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     assert json.loads(said)["decision"] == "Already charged in ledger entry 1; running it charges nothing."
     status, said = stirred(project, "status", "--json")
     (release,) = [each for each in json.loads(said)["releases"] if each["release"] == "village/counties"]
-    assert (release["editions"], release["published"], release["last_run"]) == (1, True, "success")
+    assert (release["draws"], release["edition"], release["last_run"]) == (1, "1", "success")
     assert stirred(project, "verify", str(published), "--key", str(project / "shown" / "public_key.pem"))[0] == 0
     assert stirred(project, "audit")[0] == 0
     assert stirred(project, "backup", str(project / "safe"))[0] == 0

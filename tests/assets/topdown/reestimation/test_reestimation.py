@@ -5,9 +5,12 @@ import copy
 import json
 import re
 import shutil
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -15,7 +18,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from assets.gates.shared import all_gates
-from assets.publication.asset import publication_problems
+from assets.publication.asset import publication_problems, publish
 from assets.publication.audit import audit
 from assets.publication.listing import make_listing
 from assets.publication.signature import identity, sign
@@ -23,16 +26,18 @@ from assets.publication.withdrawal import withdraw
 from assets.release.release import DeclarationError
 from assets.topdown.asking import add_up_places
 from assets.topdown.bureau import read_bureau
+from assets.topdown.reestimation.asset import Anew, certify
 from assets.topdown.reestimation.declaration import ReestimationError
 from assets.topdown.reestimation.measurements import open_measurements
 from orchestration.components import Reestimation
+from resources.chain import RESERVE, SETTLE
 from resources.statements import Zone
 from stirred.deployment import Publication
 from tests.assets.topdown.test_bureau import made
 from tests.contract.kinds import to_publication
-from tests.deployments import Deployment, first_failing, refuses_to_publish
+from tests.deployments import Deployment, refuses_to_publish
 from tests.reestimation_deployments import DECLARED, reestimation_deployment
-from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_dataset, topdown_deployment
+from tests.topdown_deployments import TWO_LEVELS, topdown_dataset, topdown_deployment
 
 STAGES = ("measurements", "estimates", "tables", "publication")
 TABLES = ("p1", "p2", "p3", "p4", "p5", "h1")
@@ -52,22 +57,20 @@ OF_FOLDER: dict[str, Any] = {
 def town(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
     """A reestimation that is published beside its release; tests put back what they alter."""
     root = tmp_path_factory.mktemp("town")
-    topdown_deployment(root, **TWO_LEVELS).reach(*TWO_LEVELS_TO_PUBLICATION)
-    deployment = reestimation_deployment(root)
+    beside = topdown_deployment(root, **TWO_LEVELS, estimation="full")
+    beside.reach(*to_publication(beside.context.method))
+    deployment = reestimation_deployment(root, estimation="full")
     deployment.run(*STAGES)
     return deployment
 
 
-def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdrawn(tmp_path: Path) -> None:
+def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdrawn(
+    town: Deployment[Any], tmp_path: Path
+) -> None:
     """Told apart from: other options or limits than the release's own; a ledger entry; a certificate that names no
     source; editions that the audit compares with draws of their own; estimates that outlive a withdrawn draw."""
-    beside = topdown_deployment(tmp_path, **TWO_LEVELS, estimation="full")
-    beside.reach(*to_publication(beside.context.method))
-    town = reestimation_deployment(tmp_path, estimation="full")
-    before = town.ledger
-    town.run(*STAGES)
-    assert town.ledger == before
     context, folder, of = town.context, town.release.folder, town.release.of
+    assert [(each.kind, each.release) for each in town.ledger] == [(RESERVE, of.name), (SETTLE, of.name)]
     for name in (*TABLES, *(f"{name}_intervals" for name in TABLES), "spine"):
         assert pq.read_table(folder / f"{name}.parquet").equals(pq.read_table(of.folder / f"{name}.parquet")), name
     record = json.loads((folder / "certificate.json").read_text())
@@ -82,8 +85,22 @@ def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdraw
     assert (own.drawn_as, own.draw_id, own.ledger_hash) == ("redistricting", drawn.draw_id, drawn.ledger_hash)
     assert publication_problems(town.release.published, "town", "anew", context.custody, context.ledger) == []
     assert b"Estimated anew from published measurements" in make_listing(town.release.published)["index.html"]
-    withdraw(context.ledger, town.release.published, "town", "redistricting", "Ann")
-    assert not folder.exists()
+    shutil.copytree(town.root, tmp_path, dirs_exist_ok=True)
+    copied = reestimation_deployment(tmp_path, estimation="full")
+    assert copied.release.folder.exists()
+    withdraw(copied.context.ledger, copied.release.published, "town", "redistricting", "Ann")
+    assert not copied.release.folder.exists()
+
+
+def test_nothing_uncharged_takes_the_name_of_a_release_that_was_charged(town: Deployment[Any]) -> None:
+    """Told apart from: estimates that replace the publication of a release that is no longer declared, whose draw the
+    audit would then look for in vain."""
+    release, before = town.release, sorted(town.release.published.rglob("*"))
+    named = replace(release, declaration=release.declaration.model_copy(update={"name": "redistricting"}))
+    context: Any = replace(town.context, method=Anew(named))
+    with pytest.raises(dg.Failure, match="name: ledger entry 1 has a charge of a release of town"):
+        publish(context, certify)
+    assert sorted(release.published.rglob("*")) == before
 
 
 SOURCE, ESTIMATED = {"measurements_as_published"}, {"estimates_as_made", "within_limits"}
@@ -101,6 +118,14 @@ ATTACKS = {
 """By statement on the public tables, the gates that must fail; gates of later stages may."""
 
 
+def find_first_failing(town: Deployment[Any]) -> set[str]:
+    """The failing gates of the first stage that has any."""
+    for _, gates in groupby(all_gates(town.context.method), lambda gate: gate.stage):
+        if found := {gate.name for gate in gates if gate.evaluate(town.context)}:
+            return found
+    return set()
+
+
 @pytest.mark.deep
 def test_altered_tables_and_sources_are_not_published(town: Deployment[Any]) -> None:
     stored = town.context.warehouse.path(Zone.PUBLIC)
@@ -108,8 +133,7 @@ def test_altered_tables_and_sources_are_not_published(town: Deployment[Any]) -> 
     for statement, failing in ATTACKS.items():
         with town.opened() as connection:
             connection.execute(statement)
-        found = {gate.name for gate in all_gates(town.context.method) if gate.evaluate(town.context)}
-        assert first_failing(town, found) == failing, statement
+        assert find_first_failing(town) == failing, statement
         stored.write_bytes(intact)
     path = town.release.of.folder / "noisy_measurements.parquet"
     content = path.read_bytes()
@@ -153,7 +177,7 @@ def test_a_certificate_of_others_says_nothing_that_is_not_repeated_as_it_is(town
 
 def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path: Path) -> None:
     """In a deployment without records. Told apart from: a publication that needs a ledger entry, or a database of
-    records; other files that pass for the declared ones, or replace an edition, also after somebody removed the folder;
+    records; other files that pass for the declared ones, or replace an edition, also after a withdrawal;
     a refused file that leaves tables or a publication behind, or whose hash is published although it is no measurement;
     sums of places from other files than were published."""
     truth = made(tmp_path / "files")
@@ -178,9 +202,6 @@ def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path
     (row, *_) = add_up_places(folder, ["01"], ["P1"], measured).to_pylist()
     assert (row["estimate"], row["standard_error"]) == (truth["populations"]["01"], pytest.approx(0, abs=1e-6))
     assert "estimated anew from: Noisy Measurement Files" in repr(Publication(folder, published / "public_key.pem"))
-    before = deployment.published()
-    deployment.run(*STAGES)
-    assert deployment.published() == before, "the same files give the same bytes"
     pinned = declared | {"sha256": identity(folder).draw_id}
     made(tmp_path / "files", lambda row: {"value": [7]} if (row["level"], row["query_name"]) == TOTAL else None)
     wrong = reestimation_deployment(tmp_path, estimation="full", **pinned)
@@ -199,9 +220,12 @@ def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path
     linked.symlink_to(deployment.root / "custody" / "master.key")
     assert "other.parquet is a link" in deployment.refusal("measurements")
     linked.unlink()
-    shutil.rmtree(folder)
-    deployment.run("publication")
-    assert identity(folder).edition == 2, "no number is used again for other measurements"
+    withdraw(context.ledger, published, "abroad", "anew", "Ann")
+    assert not folder.exists()
+    found = audit([], {}, context.ledger, published, "now")["findings"]
+    assert [each["details"] for each in found if each["name"] == "editions"] == []
+    deployment.run(*STAGES)
+    assert identity(folder).edition == 2, "the same files have the same number, and no others get it"
 
 
 @pytest.mark.parametrize(
