@@ -95,8 +95,9 @@ class LakeZone(Storage):
         """Attach the zone; to read it, in its present state, which later writers do not change.
 
         Raises TransientError if its server cannot be reached, and WarehouseError if the catalog cannot be opened or
-        created; if it is open to other roles than its owner; if it computes what it shows; if it belongs to files
-        elsewhere, or to files of the confidential zone that are not encrypted; or if users other than the owner have
+        created; if it is open to other roles than its owner, or if it is confidential, to its server's log; if it
+        computes what it shows; if it belongs to files elsewhere, or to files of the confidential zone that are not
+        encrypted; or if users other than the owner have
         any access to a folder of files.
         """
         if not self.on_network:
@@ -106,7 +107,7 @@ class LakeZone(Storage):
         self._attach(connection, read_only=read_only, alone=read_only)
         try:
             state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self.catalog)}))
-            snapshot, connectable, computed = state.fetchall()[0]
+            snapshot, connectable, logged, computed = state.fetchall()[0]
         except duckdb.Error as error:
             refusal = TransientError if find_passing_cause(error) else WarehouseError
             if read_only and refusal is WarehouseError:
@@ -116,6 +117,12 @@ class LakeZone(Storage):
             raise WarehouseError(
                 f"{self.name} (service {self.service}) must be closed to all roles but its own: REVOKE CONNECT ON "
                 "DATABASE … FROM PUBLIC. Nothing was read or written"
+            )
+        if logged and self.zone is Zone.CONFIDENTIAL:
+            raise WarehouseError(
+                f"{self.name} (service {self.service}): its server may write statements into its log, and with them "
+                "minima and maxima of columns and the keys of files. Run deploy/postgres/roles.sql again, or make its "
+                "settings of log_… for the role. Nothing was read or written"
             )
         if computed:
             raise WarehouseError(

@@ -4,6 +4,7 @@ Roles log in with a password, which libpq reads from a file of its own.
 """
 
 import os
+import re
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,10 @@ import pytest
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.postgres import Database, Server
+
+ROLES = Path(__file__).parents[1] / "deploy" / "postgres" / "roles.sql"
+UNLOGGED = re.findall(r"ALTER ROLE stirred_confidential (SET log_.*);", ROLES.read_text())
+"""The settings of the role of the confidential catalog that keep its statements out of the server's log."""
 
 ZONES = (Zone.CONFIDENTIAL, Zone.PUBLIC)
 _numbers = count(1)
@@ -89,6 +94,8 @@ def make_lake(server: Server, root: Path) -> Lake:
         server.administration.run(f"CREATE ROLE {catalog.name} LOGIN PASSWORD '{lake.password(zone)}'")
         server.administration.run(f"CREATE DATABASE {catalog.name} OWNER {catalog.name}")
         server.administration.run(f"REVOKE CONNECT ON DATABASE {catalog.name} FROM PUBLIC")
+        for setting in UNLOGGED:
+            server.administration.run(f"ALTER ROLE {catalog.name} {setting}")
         rules.write_text(f"local all {catalog.name} scram-sha-256\n{rules.read_text()}")
     server.administration.run("SELECT pg_reload_conf()")
     passfile.write_text("".join(f"*:*:*:{lake.role(zone)}:{lake.password(zone)}\n" for zone in ZONES))

@@ -48,6 +48,15 @@ ALTER ROLE stirred_confidential PASSWORD :'confidential';
 ALTER ROLE stirred_public PASSWORD :'public';
 ALTER ROLE stirred_reader PASSWORD :'reader';
 
+-- Nor one about the confidential catalog, with minima and maxima of columns and the keys of files. Without this, each
+-- commit that DuckLake enters again because another one came first would be in the log, and each that the disk refused.
+ALTER ROLE stirred_confidential SET log_statement = 'none';
+ALTER ROLE stirred_confidential SET log_min_error_statement = 'panic';
+ALTER ROLE stirred_confidential SET log_error_verbosity = 'terse';
+ALTER ROLE stirred_confidential SET log_min_duration_statement = -1;
+ALTER ROLE stirred_confidential SET log_min_duration_sample = -1;
+ALTER ROLE stirred_confidential SET log_transaction_sample_rate = 0;
+
 -- Who reads the catalog for ever keeps nobody waiting for longer.
 ALTER ROLE stirred_public SET lock_timeout = '1min';
 

@@ -24,7 +24,7 @@ from resources.statements import SQL, Table, Zone
 from resources.storage import Removal, TransientError
 from resources.warehouse import Warehouse, WarehouseError
 from tests.depth import deep_cases, quick_cases
-from tests.lake import COMPUTING, ZONES, Lake, make_lake
+from tests.lake import COMPUTING, UNLOGGED, ZONES, Lake, make_lake
 from tests.postgres import Server
 
 pytestmark = pytest.mark.deep
@@ -267,6 +267,31 @@ def test_a_catalog_that_any_role_can_connect_to_is_refused(lake: Lake, warehouse
     postgres.administration.run(f"GRANT CONNECT ON DATABASE {lake.role(Zone.CONFIDENTIAL)} TO PUBLIC")
     assert "must be closed to all roles but its own" in refusal(warehouse, writes=Zone.CONFIDENTIAL)
     assert parquet(lake) == []
+
+
+def test_no_statement_on_the_confidential_catalog_is_in_the_log_of_its_server(
+    lake: Lake, warehouse: Warehouse, postgres: Server
+) -> None:
+    """Two writers at once are nothing unusual: the commit of the second is refused at first, and entered again. Told
+    apart from: a server that logs the refused statement, with minima, maxima and the keys of files."""
+    write(warehouse, UNITS, ["before"])
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+        source = session.register("values", pa.table({"value": [CANARY]}))
+        session.create(Table(Zone.CONFIDENTIAL, "village", "other"), "warehouse/all", source=source)
+        write(warehouse, UNITS, [CANARY])
+    log = (Path(postgres.administration.folder) / "log").read_text()
+    assert 'duplicate key value violates unique constraint "ducklake_snapshot_pkey"' in log
+    assert CANARY not in log
+    assert "INSERT INTO" not in log
+    assert len(UNLOGGED) == 6
+    role = lake.role(Zone.CONFIDENTIAL)
+    for setting in UNLOGGED:
+        name = setting.split()[1]
+        other = {"log_min_error_statement": "fatal", "log_error_verbosity": "default", "log_statement": "ddl"}
+        postgres.administration.run(f"ALTER ROLE {role} SET {name} = {other.get(name, 1)}")
+        assert "its server may write statements into its log" in refusal(warehouse, reads=[Zone.CONFIDENTIAL]), name
+        postgres.administration.run(f"ALTER ROLE {role} {setting}")
+    assert read(warehouse, UNITS) == [CANARY]
 
 
 def test_a_confidential_catalog_without_encryption_is_refused(lake: Lake, warehouse: Warehouse) -> None:
