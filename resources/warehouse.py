@@ -24,6 +24,7 @@ from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from resource import RLIMIT_CORE, getrlimit, setrlimit
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -684,7 +685,8 @@ class Warehouse(ConfigurableResource):
         folder: Path | None = None,
         source_bytes: int | None = None,
     ) -> Iterator[Session]:
-        """Open a connection to the named zones only. This sets the umask of the process to 077.
+        """Open a connection to the named zones only. This sets the umask of the process to 077, and has it leave no
+        core file when it crashes.
 
         Zones that are read stay the same until the session ends: nobody writes a file meanwhile, and a lake is seen in
         its state at the beginning.
@@ -1071,13 +1073,15 @@ def to_decimals(numbers: NDArray[np.int64], digits: int) -> pa.Array:
 
 
 def _keep_private() -> None:
-    """Set the umask of this process to 077 permanently, so that only their owner can access new files.
+    """Set the umask of this process to 077 permanently, so that only their owner can access new files, and have it
+    leave no core file when it crashes: its memory has records and keys.
 
     DuckDB creates databases, logs (`.wal`) and temporary files at any time and from its own threads, so callers cannot
     set their modes. The umask belongs to the whole process: a session that restored it at its end would widen it for
     sessions in other threads. Files for others to read get their mode one by one (`placement`).
     """
     os.umask(0o077)
+    setrlimit(RLIMIT_CORE, (0, getrlimit(RLIMIT_CORE)[1]))
 
 
 def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[Storage]) -> None:

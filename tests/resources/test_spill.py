@@ -1,6 +1,7 @@
 """Claims about what DuckDB spills: nobody can read it, no session disturbs another, and a kill leaves none for long."""
 
 import os
+import resource
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -140,6 +141,14 @@ def test_folders_and_files_are_closed_to_others_whatever_the_umask(store, open_u
         assert spilled(store)
         names = closed(Path(store.folder))
     assert {"confidential.duckdb", "confidential.duckdb.wal", "spill"} < names
+
+
+def test_a_process_that_opened_a_session_leaves_no_core_file(store):
+    """A crash of native code would write all its memory into one, with records and the master key."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+    with store.session():
+        assert resource.getrlimit(resource.RLIMIT_CORE) == (0, most)
 
 
 def test_the_folder_is_removed_at_the_end(store):
