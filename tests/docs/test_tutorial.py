@@ -53,11 +53,13 @@ def commands(block: str) -> Iterator[str]:
 
 
 class Reader:
-    """Someone who follows the page in a copy of the project.
+    """Someone who follows the page in a copy of the project, without its own declarations, which take seconds to load.
 
     Args:
         folder: where the copy is made.
         asks: whether the first launch is refused until somebody authorizes it.
+
+    The pages that follow the tutorial are followed with all declarations.
     """
 
     def __init__(self, folder: Path, *, asks: bool = True) -> None:
@@ -67,6 +69,9 @@ class Reader:
         for part in PARTS:
             copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy2
             copy(ROOT / part, self.project / part)
+        self.others = folder / "others"
+        (self.project / "orchestration" / "defs").rename(self.others)
+        (self.project / "orchestration" / "defs").mkdir()
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("STIRRED_", "DAGSTER_"))}
         self.environment = ours | {"PYTHONPATH": str(self.project)}
         self.program = Program(self.project, self.environment)
@@ -135,6 +140,7 @@ def test_the_tutorial_and_the_how_to_pages_work_as_they_are_written(tmp_path: Pa
         if "withdraw" in block:
             copied = tmp_path / "office" / "project"
             shutil.copytree(reader.project, copied)
+            shutil.copytree(reader.others, copied / "orchestration" / "defs", dirs_exist_ok=True)
             follow_pages(copied, reader.environment | {"PYTHONPATH": str(copied)})
         reader.reads(language, block)
         assert reader.published() == (reader.tried["launch"] >= 2 and not reader.tried["withdraw"])
