@@ -7,7 +7,7 @@ import pytest
 
 from assets.confidentiality import find_leaks, list_nodes
 from orchestration.definitions import defs
-from tests.deployments import Deployment, small_deployment
+from tests.deployments import TO_PUBLICATION, Deployment, small_deployment
 from tests.depth import deep_cases
 
 PUBLICATION = dg.AssetKey("publication")
@@ -205,7 +205,7 @@ def mended(deployment: Deployment, stage: str, parent: str) -> Deployment:
 )
 def test_a_deployment_with_a_leak_does_not_publish(stage: str, parent: str, path: str, tmp_path: Path) -> None:
     deployment = mended(small_deployment(tmp_path), stage, parent)
-    result = deployment.run(raise_on_error=False)
+    result = deployment.run(*TO_PUBLICATION, raise_on_error=False)
     assert not result.success
     (check,) = (check for check in result.get_asset_check_evaluations() if check.check_name == "confidentiality")
     assert not check.passed
@@ -220,7 +220,7 @@ def test_a_deployment_with_a_leak_does_not_publish(stage: str, parent: str, path
 @pytest.mark.deep
 def test_a_later_leak_leaves_the_publication_unchanged(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path)
-    deployment.reach()
+    deployment.reach(*TO_PUBLICATION)
     before = deployment.published()
     assert "confidentiality: " in mended(deployment, "publication", "utility").refusal("publication")
     assert deployment.published() == before

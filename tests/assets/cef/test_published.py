@@ -19,6 +19,7 @@ from orchestration.components import PpmfDataset, PumsDataset
 from resources.chain import PUBLIC_BECAUSE
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.contract.kinds import to_publication
 from tests.deployments import deploy, write_csv
 from tests.depth import quick_cases
 from tests.table_builder_deployments import hypercubes
@@ -145,6 +146,6 @@ def test_a_ppmf_is_published_without_a_charge(tmp_path: Path) -> None:
     refusal = deployment.refusal()
     given = dict(re.findall(r'(authorized_loss|authorized_draw): "(.*)"', refusal)) | {"authorized_by": "Ada"}
     deployment.authorization = given | {PUBLIC_BECAUSE: "The Bureau published them in 2021"}
-    deployment.run()
+    deployment.run(*to_publication(deployment.context.method))
     certificate = json.loads(deployment.published()["certificate.json"])
     assert (certificate["dataset"]["public"], certificate["ledger"]["cap"]) == (True, None)

@@ -136,7 +136,7 @@ def test_gates_refuse_a_unit_that_no_person_made(tmp_path: Path) -> None:
 def test_a_release_from_one_file_is_the_release_from_two(tmp_path: Path) -> None:
     """What the draw is made of is the same, so that it is charged once."""
     two = small_deployment(tmp_path, persons=True)
-    two.reach()
+    two.reach("cef", "invariants", "charge")
     entries = two.ledger
     write_csv(tmp_path / "rows.csv", repeat(households(), members(households()), household="serial"))
     of_units = {name: column for name, column in UNITS.items() if name != "serial"}

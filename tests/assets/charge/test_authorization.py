@@ -15,7 +15,7 @@ from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details, make_withdrawal
 from resources.ledger import Ledger, Reading
-from tests.deployments import Deployment, households, small_dataset, small_deployment, write_csv
+from tests.deployments import TO_PUBLICATION, Deployment, households, small_dataset, small_deployment, write_csv
 from tests.depth import quick_cases
 
 BEFORE = ("cef", "invariants")
@@ -128,7 +128,7 @@ def test_an_authorized_charge_says_who_when_and_for_which_run(asking: Deployment
     (charged,) = result.get_asset_materialization_events()
     assert charged.materialization.metadata["authorized by"].value == "Ada Lovelace"
     asking.authorization = None
-    asking.run()
+    asking.run(*TO_PUBLICATION)
     assert [entry.kind for entry in asking.ledger] == ["reserve", "settle"], "what is charged needs no further word"
     assert asking.published()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from assets.release.release import DeclarationError
+from tests.contract.kinds import to_publication
 from tests.deployments import Deployment
 from tests.depth import quick_cases
 from tests.gates import executes, failing
@@ -17,7 +18,7 @@ from tests.unperturbed_deployments import coarsening_deployment
 @pytest.fixture
 def deployment(tmp_path: Path) -> Deployment:  # type: ignore[type-arg]
     made = coarsening_deployment(tmp_path / "release")
-    made.reach()
+    made.reach(*to_publication(made.context.method))
     return made
 
 

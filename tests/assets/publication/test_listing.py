@@ -14,7 +14,7 @@ from assets.publication.asset import link
 from assets.publication.listing import write_listing
 from assets.release.release import DeclarationError
 from orchestration.environment import read_published_address
-from tests.deployments import small_deployment
+from tests.deployments import TO_PUBLICATION, small_deployment
 
 
 class Links(HTMLParser):
@@ -58,7 +58,7 @@ def test_nothing_that_somebody_plants_is_followed_or_waited_for(tmp_path: Path) 
 def test_nothing_that_somebody_plants_keeps_the_list_from_being_written(tmp_path: Path) -> None:
     """It fails if a certificate or package of another content ends the publication or withdrawal of every other one."""
     deployment = small_deployment(tmp_path / "release")
-    deployment.reach()
+    deployment.reach(*TO_PUBLICATION)
     folder, published = deployment.release.folder, deployment.release.published
     for file, there, planted in (
         ("certificate.json", r"^.*$", "[" * 100_000),

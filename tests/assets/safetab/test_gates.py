@@ -23,6 +23,7 @@ from mechanisms.safetab.adaptive import GroupNoise
 from mechanisms.safetab.design import SafeTabPDesign
 from resources.statements import Zone
 from resources.warehouse import Session
+from tests.contract.kinds import to_publication
 from tests.deployments import Deployment
 from tests.depth import deep_cases, quick_cases
 from tests.docs.warehouse import tables_of, undescribed
@@ -40,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
     """Both releases, published; that of households is the one under test."""
     root = tmp_path_factory.mktemp("town")
     persons = safetab_deployment(root)
-    persons.reach()
+    persons.reach(*to_publication(persons.context.method))
     found = safetab_deployment(root, releases="h")
     stages = ("plan", "population_groups", "counts", "charge", "noisy_measurements", "tables")
     found.reach(*stages, "publication")
@@ -264,7 +265,8 @@ def test_households_wait_for_the_publication_of_persons(tmp_path: Any) -> None:
 
 
 def test_households_refuse_totals_of_other_records(tmp_path: Any) -> None:
-    safetab_deployment(tmp_path).reach()
+    persons = safetab_deployment(tmp_path)
+    persons.reach(*to_publication(persons.context.method))
     changed = safetab_deployment(tmp_path, releases="h", seed=2)
     a = release_of_persons(changed)
     assert changed.run_assets(changed.key("cef"), changed.key("plan")).success

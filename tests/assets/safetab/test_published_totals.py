@@ -12,6 +12,7 @@ from assets.safetab.declaration import SafeTabHDeclaration
 from assets.safetab.lists import TOTALS, ListsFileError, read_totals
 from orchestration.components.safetab import SafeTabH
 from resources.statements import Zone
+from tests.contract.kinds import to_publication
 from tests.deployments import Deployment, deploy
 from tests.safetab_deployments import HOUSEHOLDS, PERSONS, release_of_persons, safetab_deployment
 
@@ -38,7 +39,8 @@ def without_persons(root: Path, totals: Path, **changes: Any) -> Deployment[Any]
 @pytest.mark.deep
 def test_a_file_of_totals_gives_the_groups_and_counts_of_the_release_that_published_it(tmp_path: Path) -> None:
     """Groups, their detail and exact counts are those of the release that reads the publication itself."""
-    safetab_deployment(tmp_path / "both").reach()
+    persons = safetab_deployment(tmp_path / "both")
+    persons.reach(*to_publication(persons.context.method))
     both = safetab_deployment(tmp_path / "both", releases="h")
     both.reach("plan", "population_groups", "counts")
     t1 = pq.read_table(release_of_persons(both).folder / "t1.parquet").to_pylist()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from assets.release.release import DeclarationError
+from tests.contract.kinds import to_publication
 from tests.deployments import UNITS, Deployment, households
 from tests.depth import quick_cases
 from tests.gates import executes, failing
@@ -15,7 +16,7 @@ from tests.unperturbed_deployments import suppression_deployment
 @pytest.fixture
 def deployment(tmp_path: Path) -> Deployment:  # type: ignore[type-arg]
     made = suppression_deployment(tmp_path / "release")
-    made.reach()
+    made.reach(*to_publication(made.context.method))
     return made
 
 
@@ -67,7 +68,7 @@ def deploy_with_income(root: Path, **changes: object) -> Deployment:  # type: ig
 @pytest.mark.deep
 def test_totals_that_one_household_dominates_are_not_there(tmp_path: Path) -> None:
     deployment = deploy_with_income(tmp_path / "release")
-    deployment.reach()
+    deployment.reach(*to_publication(deployment.context.method))
     published = deployment.published()
     rows = list(csv.DictReader(published["tenure_by_county.csv"].decode().splitlines()))
     units = list(csv.DictReader((tmp_path / "release" / "units.csv").read_text().splitlines()))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assets.gates.shared import all_gates
-from tests.deployments import small_deployment, write_csv
+from tests.deployments import TO_PUBLICATION, small_deployment, write_csv
 
 pytestmark = pytest.mark.deep
 
@@ -24,7 +24,7 @@ def test_strata_renumbered_before_the_charge_do_not_change_epsilon_and_are_found
 
 def test_the_replay_makes_no_draw_that_is_not_charged(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path)
-    deployment.reach()
+    deployment.reach(*TO_PUBLICATION)
     rows = [line.split(",") for line in (tmp_path / "units.csv").read_text().split()]
     changed = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
     changed[0]["tenure"] = "own" if changed[0]["tenure"] == "rent" else "rent"

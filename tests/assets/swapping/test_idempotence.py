@@ -41,9 +41,10 @@ class Published:
         return small_deployment(root, units=units, persons=persons, **declared)
 
 
-def publish(root: Path, custody: str) -> Published:
+def publish(root: Path, custody: str, *stages: str) -> Published:
+    """Make a release whole, or as far as some stages."""
     deployment = small_deployment(root, units=UNITS, persons=PERSONS, custody=custody)
-    deployment.reach()
+    deployment.reach(*stages)
     return Published(deployment, deployment.published(), deployment.versions(), deployment.ledger)
 
 
@@ -54,12 +55,15 @@ def escrowed(tmp_path_factory: pytest.TempPathFactory) -> Published:
 
 @pytest.fixture(scope="module")
 def ephemeral(tmp_path_factory: pytest.TempPathFactory) -> Published:
-    return publish(tmp_path_factory.mktemp("ephemeral"), "ephemeral")
+    return publish(tmp_path_factory.mktemp("ephemeral"), "ephemeral", *TO_PUBLICATION)
 
 
 @pytest.fixture(params=["escrowed", "ephemeral"])
-def published(request: pytest.FixtureRequest) -> Published:
-    return request.getfixturevalue(request.param)
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Published:
+    """Made whole, with its pictures."""
+    if request.param == "escrowed":
+        return request.getfixturevalue("escrowed")
+    return publish(tmp_path_factory.mktemp("whole"), "ephemeral")
 
 
 @deep_cases(1)
