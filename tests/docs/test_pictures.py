@@ -35,6 +35,11 @@ def all_drawings() -> dict[str, Drawing]:
 
 
 @pytest.fixture(scope="module")
+def layers(all_drawings: dict[str, Drawing]) -> Drawing:
+    return all_drawings["layers.png"]
+
+
+@pytest.fixture(scope="module")
 def defined() -> dg.Definitions:
     return load_definitions()
 
@@ -80,7 +85,7 @@ def test_a_file_carries_what_it_shows(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_the_picture_of_layers_has_the_arrows_of_the_imports() -> None:
+def test_the_picture_of_layers_has_the_arrows_of_the_imports(layers: Drawing) -> None:
     mechanisms = {path.name for path in (ROOT / "mechanisms").iterdir() if path.is_dir()}
 
     def places(module: str) -> tuple[str, str]:
@@ -103,13 +108,13 @@ def test_the_picture_of_layers_has_the_arrows_of_the_imports() -> None:
                         expected.add((above, below))
                     elif top == "assets" and one != other:
                         expected.add((one, other))
-    assert ends(draw_layers()) == expected
+    assert ends(layers) == expected
 
 
 @pytest.mark.deep
-def test_every_arrow_between_layers_points_down() -> None:
+def test_every_arrow_between_layers_points_down(layers: Drawing) -> None:
     order = list(LAYERS)
-    for arrow in arrows(draw_layers()):
+    for arrow in arrows(layers):
         if arrow.source in order:
             assert order.index(arrow.source) < order.index(arrow.target)
         else:
