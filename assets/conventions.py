@@ -20,6 +20,8 @@ PARTITIONS_POOL = "partitions"
 """Steps that write a table of one partition. On a shared catalog, several can run side by side: raise the pool's limit
 there, and never that of `POOL`."""
 
+_MOST_NAMED = 8
+
 WRITES = "stirred/writes"
 """A run's tag: what it writes. In a cluster, runs with the same value wait for each other (`deploy/dagster.yaml`)."""
 
@@ -92,6 +94,10 @@ def lineage(sources: Mapping[str, Iterable[tuple[dg.AssetKey, str]]]) -> dg.Tabl
             for column, deps in sources.items()
         }
     )
+
+
+def list_some(parts: Sequence[object]) -> str:
+    return ", ".join(map(str, parts[:_MOST_NAMED])) + (", …" if len(parts) > _MOST_NAMED else "")
 
 
 def preview(

@@ -178,6 +178,30 @@ class _Smallest:
         self.hashes, self.counts = joined[: self._limit], sums[: self._limit]
 
 
+def merge(sketches: Sequence[TableSketch]) -> TableSketch | None:
+    """The sketch of all records of tables with the same columns in the same order, as if they had been one table; None
+    for wide tables, of which other columns may have been looked at.
+
+    A hash that is among the smallest of all is among the smallest of each table that has it, with all its records.
+    """
+    first = sketches[0]
+    if first.columns == MOST_COLUMNS or any(
+        (each.columns, each.limit) != (first.columns, first.limit) for each in sketches
+    ):
+        return None
+    found = [_Smallest(first.limit) for _ in first.sets]
+    for each in sketches:
+        for smallest, hashes, counts in zip(found, each.hashes, each.counts, strict=True):
+            smallest.merge(hashes, counts.astype(np.int64))
+    return TableSketch(
+        sum(each.records for each in sketches),
+        first.columns,
+        first.limit,
+        tuple(smallest.hashes for smallest in found),
+        tuple(smallest.counts.astype(np.uint32) for smallest in found),
+    )
+
+
 def to_bytes(sketches: Sequence[TableSketch]) -> bytes:
     """Sketches as bytes: for each its records, columns and limit, then what it holds of each set."""
     parts: list[NDArray[np.generic]] = []

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from assets.cef.readers import source_paths
 from assets.conventions import WRITES, escape_markdown
+from assets.release.dataset import CEF, CEF_OF_PARTS, DatasetDeclaration
 from assets.release.method import PLAN, PREFLIGHT, Method, Partitions, Round
 from assets.release.release import Release
 from assets.stages import conceal_faults
@@ -49,6 +50,19 @@ def define_job(
     return dg.define_asset_job(name, work, description=description, tags=tags)
 
 
+def select_upstream(selection: dg.AssetSelection) -> dg.AssetSelection:
+    """Assets with all that they are made of. The CEF reads those of its partitions itself that no run has read."""
+    return selection.upstream() - dg.AssetSelection.key_substring(f"/{CEF_OF_PARTS}")
+
+
+def part_jobs(dataset: DatasetDeclaration) -> dg.Definitions:
+    """The job `cef__<dataset>` of a dataset with partitions, which reads one of them."""
+    own = dg.AssetSelection.assets(dg.AssetKey([dataset.name, CEF_OF_PARTS]))
+    words = f"{escape_markdown(dataset.title)}: the records of one partition, read and checked."
+    job = define_job(f"{CEF}__{dataset.name}", own, words, writes=None, tags=_RETRIES)
+    return dg.Definitions(jobs=[job])
+
+
 def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     """The job `<dataset>__<release>`, which makes a release from its source to its publication, and its preflight.
 
@@ -61,7 +75,9 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     own = dg.AssetSelection.key_prefixes([release.dataset.name, release.name])
     read = method.reads_publications_of
     others = dg.AssetSelection.key_prefixes(*([other.dataset.name, other.name] for other in read))
-    selected = own.upstream() if PLAN in method.stages else own.upstream() - dg.AssetSelection.assets(release.key(PLAN))
+    selected = select_upstream(own)
+    if PLAN not in method.stages:
+        selected -= dg.AssetSelection.assets(release.key(PLAN))
     title = escape_markdown(release.title)
     about = "\n\n".join(
         [f"**{title}**", *filter(None, [escape_markdown(release.description)]), "Every stage from the source"]
@@ -81,7 +97,7 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.
     price = define_job(
         f"{PREFLIGHT}__{release.schema}",
-        preflight.upstream() - others,
+        select_upstream(preflight) - others,
         f"{title}: the next charge and its reason. Draws and charges nothing.",
         writes=writes,
     )

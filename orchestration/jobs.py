@@ -123,7 +123,7 @@ def _list_writers(instance: dg.DagsterInstance, dataset: str | None, own: dg.Run
         for record in instance.get_run_records(dg.RunsFilter(statuses=_IN_PROGRESS))
         if dataset is None
         or record.dagster_run.tags.get(WRITES) == dataset
-        or (PARTITION in record.dagster_run.tags and f"__{dataset}__" in record.dagster_run.job_name)
+        or (PARTITION in record.dagster_run.tags and f"__{dataset}__" in f"{record.dagster_run.job_name}__")
         if not own or record.dagster_run.job_name != own.dagster_run.job_name or record.storage_id < own.storage_id
     )
 

@@ -173,9 +173,12 @@ _JOINED = re.compile(
 _HEAD = re.compile(rf"CREATE (TEMP )?VIEW ({_NAME}\.)?{_NAME} AS ")
 """How the text of a view begins, if its columns are named as in its statement."""
 
-_PART = rf"\(*SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {_TABLE}\)*"
-_UNITED = re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {_PART}( ?UNION ALL {_PART})+;")
-"""The text of a view that only puts the rows of tables of the public zone together, however they are paired."""
+_UNITED = {
+    zone.value: re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {part}( ?UNION ALL {part})*;")
+    for zone in (Zone.PUBLIC, Zone.CONFIDENTIAL)
+    for part in [rf"\(*SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {zone.value}\.{_NAME}\.{_NAME} AS {_NAME}\)*"]
+}
+"""By zone, the text of a view that only puts the rows of tables of the zone together, however they are paired."""
 
 # Arrow's own threads, which read Parquet files.
 pa.set_cpu_count(count_cores())
@@ -278,6 +281,7 @@ class Session:
 
     def create_view(self, view: Table, name: Source, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
+        self.run(_CREATE_SCHEMA, zone=quote(view.zone.value), schema=quote(view.schema))
         self._execute(name, None, names, f"CREATE OR REPLACE VIEW {view.text} AS\n")
 
     def is_view_of(self, view: Table, name: Source, /, **names: Any) -> bool:
@@ -456,12 +460,21 @@ class Session:
             key: at least 32 bytes, which make the result an HMAC that cannot be tested against guessed data; None for
                 tables that anyone may see. Anything that depends on confidential content needs a key.
         """
+        return self.version_of_sums({table: self.content_sums(table, key) for table in tables}, key)
+
+    def content_sums(self, table: Table, key: bytes | None = None) -> tuple[int, ...]:
+        """The sums that the content version of a table is made of: those of its parts added up. With a key, whoever has
+        them cannot test guessed rows either, but could tell by how much two tables differ."""
         salt = key.hex() if key else ""
-        content = []
-        for table in tables:
-            columns = self.columns(table)
-            row = self.compute_once(("sums", table, salt), partial(self._sum_digests, table, list(columns), salt))
-            content.append([table.name, list(columns.items()), [str(number) for number in row]])
+        columns = list(self.columns(table))
+        return self.compute_once(("sums", table, salt), partial(self._sum_digests, table, columns, salt))
+
+    def version_of_sums(self, sums: Mapping[Table, Sequence[int]], key: bytes | None = None) -> str:
+        """The content version of tables that have these sums."""
+        content = [
+            [table.name, list(self.columns(table).items()), [str(number) for number in of_table]]
+            for table, of_table in sums.items()
+        ]
         return _hash(content, key)
 
     def sorted_version(self, table: Table, key: bytes | None = None) -> str:
@@ -1089,7 +1102,8 @@ def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[
 
     A text in a column with a collation equals others than itself. What is computed could know the statement that reads
     it (`current_query`), and so show the gates other values than the publication. A table has columns of plain types
-    and, in the ledger, keys; a view of the public zone joins tables by name, or puts their rows together.
+    and, in the ledger, keys; a view puts the rows of tables of its zone together, or in the public one, joins them by
+    name.
 
     Macros and comments of columns are not looked for, which takes DuckDB longer than all the rest: neither such views
     nor Stirred's statements call a function of a zone, or read a comment.
@@ -1130,7 +1144,8 @@ def _find_addition(zone: str, kind: str, definition: str) -> str:
             words = _QUOTED.sub("", definition)
             return next((addition for word, addition in _ADDITIONS.items() if word in words), _OTHER_TYPE)
         case "view":
-            is_plain = zone == Zone.PUBLIC and (_JOINED.fullmatch(definition) or _UNITED.fullmatch(definition))
+            is_united = zone in _UNITED and _UNITED[zone].fullmatch(definition)
+            is_plain = is_united or (zone == Zone.PUBLIC and _JOINED.fullmatch(definition))
             return "" if is_plain else "is computed whenever it is read"
         case _:
             return f"is of the kind {kind}"

@@ -11,8 +11,8 @@ from typing import Any
 
 import dagster as dg
 
-from assets.cef.ingestion import ingest
-from assets.cef.readers import measure_source, source_paths
+from assets.cef.parts import read_source, unite_parts
+from assets.cef.readers import source_paths
 from assets.cef.validation import (
     Finding,
     cef_findings,
@@ -21,17 +21,20 @@ from assets.cef.validation import (
     structure_findings,
     structure_offenders,
 )
-from assets.conventions import NO_CONFIG, POOL, StageKind, check_result, escape_markdown, markdown_table, write_count
-from assets.release.columns import Column, Role
-from assets.release.contents import (
-    find_content_problems,
-    find_unchanged_version,
-    hash_files,
-    hash_source,
-    is_checked,
-    publish_contents,
+from assets.conventions import (
+    NO_CONFIG,
+    PARTITIONS_POOL,
+    POOL,
+    StageKind,
+    check_result,
+    escape_markdown,
+    list_some,
+    markdown_table,
+    write_count,
 )
-from assets.release.dataset import DROPPED, DatasetDeclaration, Rule
+from assets.release.columns import Column, Role
+from assets.release.contents import find_content_problems, is_checked
+from assets.release.dataset import CEF_OF_PARTS, DROPPED, DatasetDeclaration, Rule
 from assets.release.seal import SealError
 from assets.stages import guard_step, stage
 from resources.chain import canonicalize
@@ -44,7 +47,8 @@ CODE_VERSION = "3"
 
 
 def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefinition | dg.AssetChecksDefinition]:
-    """The asset `[dataset, "cef"]`, its checks `schema_and_keys` and `as_read`, and `structure` if there are rules."""
+    """The asset `[dataset, "cef"]`, its checks `schema_and_keys` and `as_read`, and `structure` if there are rules; and
+    with partitions, the asset that reads each of them."""
     key = dg.AssetKey([declaration.name, "cef"])
 
     @stage(
@@ -52,23 +56,16 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         declaration.name,
         StageKind.CEF,
         describe(declaration),
+        [dg.AssetKey([declaration.name, CEF_OF_PARTS])] if declaration.partitions else [],
         code_version=code_version(declaration),
         kinds={"duckdb", "pandera"},
     )
     def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        key = custody.version_key()
-        source = ", ".join(path.name for path in source_paths(declaration, root))
+        read = unite_parts if declaration.partitions else read_source
+        version, is_new = read(warehouse, custody, declaration, root, code_version(declaration))
+        source = list_some([path.name for path in source_paths(declaration, root)])
         source = source or f"built-in {declaration.reader.value}"
-        files = hash_files(declaration, root, key)
-        read_from = hash_source(declaration, code_version(declaration), files, key)
-        version = find_unchanged_version(warehouse, custody, declaration, read_from)
-        if version is None:
-            size = measure_source(declaration, root)
-            with warehouse.session(writes=Zone.CONFIDENTIAL, source_bytes=size) as session:
-                versions = ingest(session, declaration, root, key, files)
-            publish_contents(warehouse, custody, declaration, versions, files, read_from)
-            version = versions.content
-        else:
+        if not is_new:
             source += ": unchanged since the stored tables were read from it, so it was not read again"
         metadata: dict[str, Any] = {"dagster/column_schema": column_schema(declaration), "source": source}
         if declaration.synthetic:
@@ -80,7 +77,32 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             metadata |= dict(zip(["dagster/row_count", *list(declaration.tables)[1:]], counts, strict=True))
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
-    return [cef, _build_checks(key, declaration)]
+    by_part = [_build_parts(declaration, root)] if declaration.partitions else []
+    return [cef, _build_checks(key, declaration), *by_part]
+
+
+def _build_parts(declaration: DatasetDeclaration, root: Path) -> dg.AssetsDefinition:
+    """The asset `[dataset, "cef_of_parts"]`, which reads the records of a partition. The CEF reads those itself that it
+    has not read."""
+    keys = dg.StaticPartitionsDefinition(declaration.partitions or ())
+
+    @stage(
+        dg.AssetKey([declaration.name, CEF_OF_PARTS]),
+        declaration.name,
+        StageKind.CEF,
+        "The records of one partition of the CEF, read from its files and checked. It is public how many partitions "
+        "there are, and nothing of their records.",
+        code_version=code_version(declaration),
+        kinds={"duckdb", "pandera"},
+        partitions_def=keys,
+        pool=PARTITIONS_POOL,
+    )
+    def parts(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        part = declaration.parts[context.partition_key]
+        version, is_new = read_source(warehouse, custody, part, root, code_version(declaration))
+        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"read": is_new})
+
+    return parts
 
 
 _AS_READ = "as_read"

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from assets.cef.notation import explain_ill_typed
 from assets.cef.readers import Source, UnreadableError, name_in_source, open_geography, open_source, source_paths
-from assets.cef.sketch import sketch_records
+from assets.cef.sketch import hash_headers, sketch_records
 from assets.cef.validation import (
     NULL,
     REPEATED_KEY,
@@ -31,8 +31,8 @@ from assets.cef.validation import (
     unit_findings,
 )
 from assets.release.columns import Column, RecordTable
-from assets.release.contents import CefVersions, hash_cef, hash_files
-from assets.release.dataset import CEF_TABLES, DROPPED, DatasetDeclaration
+from assets.release.contents import CefVersions, drop_parts, hash_cef, hash_files
+from assets.release.dataset import CEF_TABLES, DROPPED, OF_PART, DatasetDeclaration
 from assets.release.dialect import USUAL, Dialect
 from assets.release.names import LONGEST_COLUMN
 from assets.release.recodes import Bands, Coding, Merge
@@ -106,6 +106,11 @@ def ingest(
             sources[name] = read
     addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
     with session.transaction():
+        drop_parts(session, Zone.CONFIDENTIAL, declaration)
+        for name, is_view in session.tables(Zone.CONFIDENTIAL, declaration.name).items():
+            if is_view:
+                # An earlier declaration had partitions.
+                session.drop(Table(Zone.CONFIDENTIAL, declaration.name, name))
         for name, records in declaration.files.items():
             if name in sources:
                 try:
@@ -131,6 +136,7 @@ def ingest(
         if not findings:
             try:
                 sketch = sketch_records(session, of_people, version_key)
+                headers = hash_headers(session, of_people, version_key) if OF_PART in declaration.name else ""
             except SourceError as error:
                 findings += _find_changes(sources) or error.findings
         if files is not None and hash_files(declaration, root, version_key) != files:
@@ -147,7 +153,7 @@ def ingest(
     is_checked = asked and not form_findings(session, declaration)
     # Of a file, DuckDB reads committed rows on all cores, and those of a running transaction on one.
     versions = versions or hash_cef(session, declaration, version_key)
-    return replace(versions, sketch=sketch, is_checked=is_checked)
+    return replace(versions, sketch=sketch, is_checked=is_checked, headers=headers)
 
 
 def _drop_unmatched(session: Session, declaration: DatasetDeclaration) -> list[Finding]:

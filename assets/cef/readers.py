@@ -166,7 +166,7 @@ def _read_state(path: Path) -> tuple[int, int]:
 
 
 def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
-    return [root / path for records in declaration.tables.values() for path in records.paths.values()]
+    return [root / path for path in declaration.list_files()]
 
 
 def measure_source(declaration: DatasetDeclaration, root: Path) -> int | None:

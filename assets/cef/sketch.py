@@ -4,6 +4,7 @@
 """
 
 import hmac
+import json
 from collections.abc import Iterable, Sequence
 from hashlib import shake_256
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assets.cef.readers import Source, UnreadableError
-from mechanisms.people import Coded, Sketcher, Words, to_bytes
+from mechanisms.people import Coded, Sketcher, TableSketch, Words, from_bytes, merge, to_bytes
 from resources.statements import SQL
 from resources.warehouse import Session, WarehouseError, count_rows_at_a_time, read_texts
 
@@ -53,6 +54,27 @@ def sketch_records(session: Session, sources: Iterable[Source], version_key: byt
             raise UnreadableError(source.label, source.kind) from None
         sketches += [sketcher.finish(), *([units.sketcher.finish()] if source.household else [])]
     return to_bytes(sketches)
+
+
+def hash_headers(session: Session, sources: Iterable[Source], version_key: bytes) -> str:
+    """An HMAC of the names of all columns of source files, in their order."""
+    headers = []
+    for source in sources:
+        if source.every_column is not None:
+            values = {name: value for name, value in source.values.items() if name == "path"}
+            headers.append(session.arrow(_HEADER, values, relation=source.every_column).column_names)
+    return hmac.new(version_key, json.dumps(headers).encode(), "sha256").hexdigest()
+
+
+def merge_sketches(sketches: Sequence[bytes]) -> bytes:
+    """The sketch of the records of all parts of a source, whose files have the same columns."""
+    by_file = zip(*map(from_bytes, sketches), strict=True)
+    return to_bytes([each for files in by_file for each in _merge(files)])
+
+
+def _merge(sketches: Sequence[TableSketch]) -> Sequence[TableSketch]:
+    merged = merge(sketches)
+    return sketches if merged is None else [merged]
 
 
 class _UnitSketcher:

@@ -15,11 +15,15 @@ import pyarrow as pa
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import DatasetDeclaration, Rule
 from mechanisms.refusal import RefusedError
-from resources.statements import Fragment, Table
+from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
 
 BATCH_ROWS = 250_000
 """The number of rows validated at a time, which bounds memory for tables of any size."""
+
+_DIVIDED_BLOCK = "divided_block"
+_OF_DIVIDED_BLOCKS = SQL("cef/of_divided_blocks", 'SELECT {% include "cef/divided_blocks.sql" %} AS units')
+"""The rule of the layout that looks at several units at once, and its offenders."""
 
 REPEATED_KEY = "key that another row has"
 NULL = "null where none is allowed"
@@ -187,6 +191,17 @@ def structure_offenders(session: Session, declaration: DatasetDeclaration) -> di
 
 def structure_findings(offenders: Mapping[Rule, int]) -> list[Finding]:
     return [Finding(rule.table, rule.offence, rule.column, rows) for rule, rows in offenders.items() if rows]
+
+
+def crossing_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
+    """The findings about records of several partitions that contradict each other, though those of each do not."""
+    findings = []
+    for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True):
+        findings += key_findings(session, table, records)
+    if rule := _select_rules(declaration).get(_DIVIDED_BLOCK):
+        (units,) = session.row(_OF_DIVIDED_BLOCKS, units=declaration.cef_tables()[0])
+        findings += structure_findings({rule: units})
+    return findings
 
 
 def form_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:

@@ -12,17 +12,18 @@ that is published here (`mechanisms.people`).
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import file_digest, sha256
 from importlib.metadata import version as installed
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
-from assets.release.dataset import CEF, CEF_TABLES, DatasetDeclaration
+from assets.release.dataset import CEF, CEF_TABLES, OF_PART, DatasetDeclaration
 from assets.release.seal import SealError, require_sealed, seal_stage
 from assets.release.verdicts import hash_code
 from resources.chain import RESERVE, canonicalize
@@ -34,6 +35,10 @@ from resources.warehouse import Session, Warehouse
 
 CONTENTS = "cef_contents"
 _CEF, _SOURCE, _ORDERED, _SKETCH, _CHECKED = "cef", "source", "ordered", "sketch", "checked"
+_HEADERS, _PART = "headers", "part"
+_SUMS = "content_sums"
+"""The table of a partition with the sums that its content version is made of, beside its records."""
+
 _UNPUBLISHED = timedelta(days=1)
 """The age from which a sketch whose name is not published is no longer one that a process is about to publish."""
 
@@ -45,12 +50,14 @@ class CefVersions:
     Attributes:
         sketch: of the records in its source files (`mechanisms.people`); empty if they are built in.
         is_checked: whether these tables were found to satisfy every rule of `assets.cef.validation`.
+        headers: of the source files; empty if they are built in.
     """
 
     content: str
-    ordered: str
+    ordered: str = ""
     sketch: bytes = field(default=b"", repr=False)
     is_checked: bool = False
+    headers: str = ""
 
 
 def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
@@ -92,20 +99,26 @@ def publish_contents(
     versions: CefVersions,
     files: Mapping[str, str],
     source: str = "",
+    parts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write the keyed versions of the CEF and of its source to the public zone, sealed.
 
     The stored CEF is not read for it, because it may be another one by now: its versions were computed when no other
-    process could have written it (`ingest`). If `source` (`hash_source`) is empty, the source is read again.
+    process could have written it (`ingest`). If `source` (`hash_source`) is empty, the source is read again. `parts`
+    are the content versions of the partitions, by key.
     """
     table = _table(dataset)
     published = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
+    published |= {f"{_PART} {key}": version for key, version in parts.items()}
+    if OF_PART in dataset.name:
+        published[_HEADERS] = versions.headers
     if versions.sketch:
         published[_SKETCH] = custody.keep_sketch(versions.sketch, published)
     if versions.is_checked and (check := _identify_check(custody, dataset)):
         published[_CHECKED] = check
     columns = {"content": list(published), "version": list(published.values())}
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        drop_parts(session, Zone.PUBLIC, dataset)
         session.create(table, "warehouse/all", source=session.register("contents", pa.table(columns)))
         seal_stage(session, custody, dataset.name, CEF, [table])
 
@@ -113,7 +126,7 @@ def publish_contents(
 def read_contents(session: Session, custody: Custody, dataset: DatasetDeclaration) -> tuple[str, ...]:
     """The keyed versions of the CEF and of its files of records. Raises SealError if they are missing or altered."""
     published = _published(session, custody, dataset)
-    return tuple(sorted(published[name] for name in (_CEF, *dataset.tables) if name in published))
+    return tuple(sorted(published[name] for name in published if name.partition(" ")[0] in {_CEF, *dataset.tables}))
 
 
 def read_sketch_name(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
@@ -242,16 +255,96 @@ def _published(session: Session, custody: Custody, dataset: DatasetDeclaration) 
 
 
 def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
-    if not all(session.columns(table) for table in dataset.cef_tables()):
+    stored = [table for each in (dataset, *dataset.parts.values()) for table in each.cef_tables()]
+    if not all(session.columns(table) for table in stored):
         raise SealError(f"{dataset.name}: the CEF is missing; materialize cef")
     try:
         published = _published(session, custody, dataset)
     except SealError:
         published = {}
     tables, key = dataset.cef_tables(), with_recodes(custody.version_key(), dataset.recodes())
+    if dataset.parts and published:
+        as_united = all(
+            session.is_view_of(table, "warehouse/united", **list_united(dataset, table)) for table in tables
+        ) and all(
+            published.get(f"{_PART} {key}") == _stored_version(session, custody, part)
+            for key, part in dataset.parts.items()
+        )
+        return published[_CEF] if as_united else session.content_version(tables, key)
     if _ORDERED in published and published[_ORDERED] == session.ordered_version(tables, key):
         return published[_CEF]
     return session.content_version(tables, key)
+
+
+@dataclass(frozen=True)
+class PartContents:
+    """What was published of a partition as it is stored: its content version, those of its files, and of their headers;
+    and its sketch.
+
+    Attributes:
+        sums: by table, those that its content version is made of.
+        is_checked: whether this code has found that it satisfies every rule of the declaration.
+    """
+
+    content: str
+    files: Mapping[str, str]
+    headers: str
+    sketch: bytes = field(repr=False)
+    sums: Mapping[str, Sequence[int]] = field(repr=False)
+    is_checked: bool
+
+
+def keep_sums(session: Session, custody: Custody, part: DatasetDeclaration) -> None:
+    """Keep the sums that the content version of a partition is made of beside its records, so that they need not be
+    hashed again when all partitions are put together."""
+    key = with_recodes(custody.version_key(), part.recodes())
+    sums = {table.name: session.content_sums(table, key) for table in part.cef_tables()}
+    rows = [{"table_name": name, "sums": " ".join(map(str, numbers))} for name, numbers in sums.items()]
+    session.create(_sums_table(part), "warehouse/all", source=session.register("sums", pa.Table.from_pylist(rows)))
+
+
+def read_part(session: Session, custody: Custody, part: DatasetDeclaration) -> PartContents:
+    """What was published of a partition. The sums are only taken from beside the records if the version follows from
+    them. Raises SealError if it is missing or altered."""
+    published, key = _published(session, custody, part), with_recodes(custody.version_key(), part.recodes())
+    kept = {}
+    if list(session.columns(_sums_table(part)).values()) == ["VARCHAR", "VARCHAR"]:
+        rows = session.rows("warehouse/all", source=_sums_table(part))
+        kept = {name: tuple(map(int, str(numbers).split())) for name, numbers in rows}
+    tables = part.cef_tables()
+    if set(kept) != {table.name for table in tables} or published[_CEF] != session.version_of_sums(
+        {table: kept[table.name] for table in tables}, key
+    ):
+        kept = {table.name: session.content_sums(table, key) for table in tables}
+    sketch = custody.open_sketch(published.get(_SKETCH, ""))
+    return PartContents(
+        published[_CEF],
+        {name: version for name, version in published.items() if name.partition(".")[0] in part.tables},
+        published.get(_HEADERS, ""),
+        sketch or b"",
+        kept,
+        published.get(_CHECKED, "") == _identify_check(custody, part),
+    )
+
+
+def list_united(dataset: DatasetDeclaration, table: Table) -> dict[str, Any]:
+    """The identifiers of the view that puts together a table of all partitions."""
+    (name,) = (name for name, own in zip(dataset.tables, dataset.cef_tables(), strict=True) if own == table)
+    tables = [Table(table.zone, part.name, name) for part in dataset.parts.values()]
+    return {"tables": tables, "columns": list(dataset.tables[name].stored)}
+
+
+def drop_parts(session: Session, zone: Zone, dataset: DatasetDeclaration) -> None:
+    """Drop the tables of partitions that a dataset does not have, or no more."""
+    due = {part.name for part in dataset.parts.values()}
+    for schema in session.schemas(zone):
+        if schema.startswith(f"{dataset.name}{OF_PART}") and schema not in due:
+            for name in session.tables(zone, schema):
+                session.drop(Table(zone, schema, name))
+
+
+def _sums_table(part: DatasetDeclaration) -> Table:
+    return Table(Zone.CONFIDENTIAL, part.name, _SUMS)
 
 
 def _table(dataset: DatasetDeclaration) -> Table:

@@ -4,7 +4,7 @@ This module defines the typed declaration and the rules that it must satisfy ind
 `assets.cef.readers` reads the source, and `assets.cef.validation` checks its rows.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
@@ -23,7 +23,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.columns import ColumnType, RecordTable, Role, name_error, title_columns
 from assets.release.declaration import Declaration
-from assets.release.names import DatasetName, Noun
+from assets.release.names import DatasetName, Noun, can_end_names
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
 from assets.release.rectangular import DividedColumns, Rectangular, divide_columns
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, CurveLoss, Loss, PureLoss
@@ -104,6 +104,16 @@ Cap = Annotated[
 CEF = "cef"
 """The stage of a dataset that all its releases begin with."""
 
+CEF_OF_PARTS = "cef_of_parts"
+"""With partitions, the stage before the CEF that reads the records of each, in a run of its own."""
+
+OF_PART = "__parts__"
+"""What stands between the names of a dataset and of one of its partitions, in the schema that has its records. No name
+of a dataset or a release contains two underscores."""
+
+PART = "{part}"
+"""What the key of a partition stands for in the paths of its files."""
+
 DROPPED = "dropped"
 """The confidential table with the number of records that were left out, by table, if the dataset leaves any out."""
 
@@ -113,6 +123,8 @@ CEF_TABLES = ("units", "persons", "households")
 
 Charging = Literal["ask", "automatic"]
 """Whether a new draw needs an authorization."""
+
+Partitions = Annotated[tuple[str, ...], Field(min_length=1)]
 
 Copies = Annotated[int, Field(strict=True, ge=1, le=1000)]
 """The most records that the answers of one person are in."""
@@ -254,6 +266,14 @@ class DatasetDeclaration(Declaration):
         "default, refused; for a synthetic dataset, allowed.",
     )
 
+    partitions: Partitions | SkipJsonSchema[None] = Field(
+        None,
+        description="The keys of the parts that the source is divided into, such as the codes of states: ASCII letters "
+        "and digits. Each part has files of its own, whose paths have its key in place of {part}, and the units of all "
+        "its persons. A run for each part reads and checks its records; several machines can execute these runs at the "
+        "same time. What is drawn and published is the same as of one file.",
+    )
+
     @field_validator("reader")
     @classmethod
     def _check_reader(cls, reader: Reader) -> Reader:
@@ -308,6 +328,8 @@ class DatasetDeclaration(Declaration):
                 of_units = table == "units" and name in self.units.variables
                 if column.depends_on_persons is not None and not of_units:
                     raise ValueError(f"{table}: column {name}: depends_on_persons is for variables of units")
+        if self.partitions is not None:
+            self._check_partitions(self.partitions)
         if self.persons is None:
             return self
         if self.reader is Reader.MA1940:
@@ -347,6 +369,26 @@ class DatasetDeclaration(Declaration):
             raise ValueError("population: public records belong to no other population; leave it out")
         if self.synthetic:
             raise ValueError("public: synthetic records are about nobody; drop public")
+
+    def _check_partitions(self, keys: Sequence[str]) -> None:
+        if not can_end_names(keys):
+            raise ValueError(
+                "partitions: keys become names of tables, so they must consist of ASCII letters and digits, and differ "
+                "in more than upper and lower case"
+            )
+        if self.reader.built_in or self.rectangular is not None or self.drops_unmatched:
+            raise ValueError(
+                "partitions: they are for files of units and persons, of which none are generated, rectangular, or "
+                "left out"
+            )
+        for table, records in self.tables.items():
+            if records.donor is not None:
+                raise ValueError(f"partitions: {table} have donors, which may be in another part")
+            for name, path in records.paths.items():
+                if PART not in path and name != "codebook":
+                    raise ValueError(
+                        f"{table}: {name}: it has no {PART}, in whose place a file has the key of its part"
+                    )
 
     def _check_household(self, household: list[str], persons: RecordTable) -> None:
         if self.reader.built_in or persons.geography_path is not None:
@@ -392,6 +434,27 @@ class DatasetDeclaration(Declaration):
     @property
     def tables(self) -> dict[str, RecordTable]:
         return {"units": self.units} | ({"persons": self.persons} if self.persons else {})
+
+    @property
+    def parts(self) -> dict[str, Self]:
+        """By key, the dataset that each partition is by itself, with files and tables of its own; none by default."""
+        return {key: self._describe_part(key) for key in self.partitions or ()}
+
+    def _describe_part(self, key: str) -> Self:
+        tables = {
+            name: records.model_copy(update={field: path.replace(PART, key) for field, path in records.paths.items()})
+            for name, records in self.tables.items()
+        }
+        return self.model_copy(update={**tables, "name": f"{self.name}{OF_PART}{key}", "partitions": None})
+
+    def list_files(self) -> list[str]:
+        """The paths of all source files, those of all partitions."""
+        return [
+            path
+            for each in (self.parts.values() or [self])
+            for records in each.tables.values()
+            for path in records.paths.values()
+        ]
 
     def recodes(self, names: Collection[str] | None = None) -> dict[str, Any]:
         """The conversions of variables, by default of all, as plain values that are equal if and only if they mean the

@@ -5,6 +5,7 @@ hold, or what Stirred uses itself, is refused when the declaration is loaded.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
@@ -41,14 +42,25 @@ tables of counts, and in those of hypercubes. A release whose tables have them r
 a name."""
 
 _RESERVED_SCHEMAS = frozenset(
-    {"information_schema", "pg_catalog", "main", "temp", "system", "confidential", "public", "ledger", "preflight"}
+    {
+        *("information_schema", "pg_catalog", "main", "temp", "system"),
+        *("confidential", "public", "ledger", "preflight", "cef"),
+    }
 )
+
+_KEY = re.compile(r"[A-Za-z0-9]+")
 
 N = TypeVar("N", bound=str)
 
 
 def find_repeated(names: Sequence[str]) -> list[str]:
     return sorted({name for name in names if names.count(name) > 1})
+
+
+def can_end_names(keys: Sequence[str]) -> bool:
+    """Whether keys of partitions can end the names of tables: ASCII letters and digits, which differ in more than upper
+    and lower case, which DuckDB ignores."""
+    return all(_KEY.fullmatch(key) for key in keys) and len({key.lower() for key in keys}) == len(keys)
 
 
 def require_distinct_products(products: list[N]) -> list[N]:

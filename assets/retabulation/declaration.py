@@ -83,7 +83,7 @@ class Retabulation(Release):
         """Raise DeclarationError if a file of places is a file of records, because it is published."""
         for geography, listed in self.listed.items():
             for dataset in datasets:
-                paths = (self.root / path for table in dataset.tables.values() for path in table.paths.values())
+                paths = (self.root / path for path in dataset.list_files())
                 if listed.exists() and any(path.exists() and listed.samefile(path) for path in paths):
                     self.refuse(f"geographies: {geography}: the file has records of {dataset.name}, but is published")
 

@@ -346,7 +346,7 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
         view = release.public(release.estimates(level))
         session.drop(view)
         names = {"tables": _tables_of(release, level, states), "columns": _ESTIMATES.names}
-        session.create_view(view, "topdown/united", **names)
+        session.create_view(view, "warehouse/united", **names)
     return [known[scope] for scope in united]
 
 
@@ -420,7 +420,7 @@ def _is_united(session: Session, release: TopDownRelease, level: str, states: Se
     """Whether what is read as the estimates of a level are the tables of its scopes, which must be stored."""
     view, tables = release.public(release.estimates(level)), _tables_of(release, level, states)
     names = {"tables": tables, "columns": _ESTIMATES.names}
-    return tables == [view] or session.is_view_of(view, "topdown/united", **names)
+    return tables == [view] or session.is_view_of(view, "warehouse/united", **names)
 
 
 def read_level_account(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:

@@ -25,7 +25,7 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import StageKind, shorten_digest
+from assets.conventions import StageKind, list_some, shorten_digest
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
@@ -84,8 +84,6 @@ _ROWS = pa.schema(
         ("variance", pa.list_(pa.float64())),
     ]
 )
-
-_MOST_NAMED = 8
 
 Key = tuple[str, int | None]
 """What is stored together: the places of a level, or of those in the state of a number."""
@@ -248,10 +246,6 @@ def _take_below(
             f"measurements ({list_some(sorted(stale))}); materialize these partitions of {INFORMATION_OF_STATES} first"
         )
     return dict(known)
-
-
-def list_some(parts: Sequence[object]) -> str:
-    return ", ".join(map(str, parts[:_MOST_NAMED])) + (", …" if len(parts) > _MOST_NAMED else "")
 
 
 def _list_surplus(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:

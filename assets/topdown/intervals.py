@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.conventions import StageKind, preview
+from assets.conventions import StageKind, list_some, preview
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
-from assets.topdown.information import Accounts, hash_regions, list_parts, list_some, read_accounts, to_rows
+from assets.topdown.information import Accounts, hash_regions, list_parts, read_accounts, to_rows
 from assets.topdown.partitions import state_partitions
 from assets.topdown.reading import (
     InformationDigest,
@@ -236,7 +236,7 @@ def _unite(session: Session, release: TopDownRelease) -> None:
                 f"{release.schema}: {len(missing):,} tables of intervals are missing ({list_some(missing)}); "
                 f"materialize these partitions of {INTERVALS_OF_STATES} first"
             )
-        session.create_view(table, "topdown/united", **united)
+        session.create_view(table, "warehouse/united", **united)
 
 
 def _list_united(release: TopDownRelease, table: Table, states: Sequence[str]) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRe
     if not all(_is_as_made(session, custody, release, state, made_of) for state in ("", *states)):
         return False
     return not states or all(
-        session.is_view_of(table, "topdown/united", **_list_united(release, table, states))
+        session.is_view_of(table, "warehouse/united", **_list_united(release, table, states))
         for table in interval_tables(release)
     )
 

@@ -18,7 +18,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.charge.drawing import open_charged_key, require_charge, writing_parts
-from assets.conventions import StageKind, public_table_metadata, shorten_digest
+from assets.conventions import StageKind, list_some, public_table_metadata, shorten_digest
 from assets.measurement.method import ExactCounts, GridError
 from assets.release.account import read_account, store_account
 from assets.release.draw import Draw, Inputs, StaleInputError
@@ -27,7 +27,6 @@ from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
 from assets.topdown.drawing import Drawing
 from assets.topdown.histograms import read_counts
-from assets.topdown.information import list_some
 from assets.topdown.measurements import are_as_read, measurements_table, read_streams, store_measurements
 from assets.topdown.partitions import state_partitions
 from assets.topdown.release import HISTOGRAMS, MEASUREMENTS_OF_STATES, TEXTS, TopDownRelease

@@ -231,7 +231,7 @@ def store_measurements(session: Session, release: TopDownRelease, parts: Sequenc
     store_parts(session, above, parts)
     session.drop(table)
     of_states = [measurements_table(release, each) for each in read_states(session, release)]
-    session.create_view(table, "topdown/united", tables=[above, *of_states], columns=list(COLUMNS))
+    session.create_view(table, "warehouse/united", tables=[above, *of_states], columns=list(COLUMNS))
 
 
 def read_answers(

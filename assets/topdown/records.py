@@ -15,13 +15,12 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import StageKind, preview, table_schema
+from assets.conventions import StageKind, list_some, preview, table_schema
 from assets.release.account import read_account, store_account
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
 from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
 from assets.topdown.estimation import Estimation, read_level_account
-from assets.topdown.information import list_some
 from assets.topdown.partitions import state_partitions
 from assets.topdown.reading import Scope, hash_facts
 from assets.topdown.release import MICRODATA, RECORDS, SPINE, TABLES, TEXTS, TopDownRelease
@@ -160,7 +159,7 @@ def unite_records(session: Session, custody: Custody, release: TopDownRelease) -
         if histogram in by_state:
             tables = [release.public(release.of_state(histogram, state)) for state in states]
             columns = list(session.columns(tables[0]))
-            session.create_view(united, "topdown/united", tables=tables, columns=columns)
+            session.create_view(united, "warehouse/united", tables=tables, columns=columns)
         else:
             create_tables(session, {united: _records_recipe(release, schema)})
 

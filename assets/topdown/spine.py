@@ -4,7 +4,6 @@ This module makes the table `spine` from declared codes, looks up places in it, 
 tree. The list of places is an invariant of every release; `invariants` has the others.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from assets.conventions import StageKind, preview, public_table_metadata
 from assets.release.dataset import CEF
+from assets.release.names import can_end_names
 from assets.release.stage import build_stage
 from assets.topdown.release import SPINE, TEXTS, SpineError, TreeRelease
 from mechanisms.topdown.design import level_of_states, words
@@ -31,8 +31,6 @@ SPINE_COLUMNS = {
     "geoid": "Code of the place",
     "parent": "Number of the parent in the level above",
 }
-
-_CODE = re.compile(r"[A-Za-z0-9]+")
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def require_nameable(session: Session, release: TreeRelease) -> None:
     """Refuse partitions whose keys, the codes of states in the stored spine, cannot be part of the names of tables."""
     if release.partitioned:
         codes = read_codes(session, release, level_of_states(release.levels)).to_pylist()
-        if not all(_CODE.fullmatch(code) for code in codes) or len({code.lower() for code in codes}) < len(codes):
+        if not can_end_names(codes):
             raise SpineError(
                 f"{release.schema}: partitions: the codes of states become names of tables, so they must consist of "
                 "ASCII letters and digits, and differ in more than upper and lower case"

@@ -178,7 +178,7 @@ def unite_tables(session: Session, release: TopDownRelease, tables: Sequence[Red
         first = session.stage(f"above_{name}", source, values, **names)
         of_states = [release.public(release.of_state(name.lower(), state)) for state in states]
         united = {"tables": [first, *of_states], "columns": list(session.columns(of_states[0]))}
-        recipes[name] = ("topdown/united", {}, united)
+        recipes[name] = ("warehouse/united", {}, united)
     return recipes
 
 

@@ -14,12 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND
 from assets.conventions import DRAW_ID, join_digits
+from assets.release.dataset import CEF
 from assets.release.method import CHARGE, PREFLIGHT, PUBLICATION, Partitions
 from assets.texts import show_lines
 from mechanisms.accounting.composition import DoesNotCompose, compose_like
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
-from orchestration.cli.releases import list_declared_names
+from orchestration.cli.releases import find_parts, list_declared_names
 from orchestration.environment import deployment_folders, deployment_resources, is_cluster
 from orchestration.launch import RunOutcome, Step, list_jobs, open_instance, queue_job, run_job
 from resources.chain import NOT_CHARGED, RESERVE
@@ -225,10 +226,19 @@ def _run_jobs(
 ) -> tuple[list[Step], RunOutcome, RunOutcome]:
     """Run a release's job, and if it has partitions, the jobs after it, until one fails; the last run and the first.
 
-    In a cluster, all partitions are in the queue at the same time, and those after one that fails are made too.
+    In a cluster, all partitions are in the queue at the same time, and those after one that fails are made too. There,
+    the partitions of the dataset come first; on one machine, the release's job reads them.
     """
-    steps, first = _run_job(home, release, config=config, quiet=quiet)
-    outcome = first
+    steps, dataset = list[Step](), release.partition("/")[0]
+    parts = find_parts(dataset) if is_cluster() else []
+    queued = {key: queue_job(dataset, home, job=CEF, partition=key) for key in parts}
+    for key, name in queued.items():
+        further, outcome = _run_job(home, dataset, job=CEF, partition=key, quiet=quiet, queued=name)
+        steps += further
+        if not outcome.success:
+            return steps, outcome, outcome
+    further, first = _run_job(home, release, config=config, quiet=quiet)
+    steps, outcome = [*steps, *further], first
     published = any(path[-1] == PUBLICATION for path in _list_planned(steps))
     if not outcome.success or published:
         return steps, outcome, first

@@ -28,7 +28,16 @@ from assets.cef.published import Product, Records, State, ppmf, pums
 from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.columns import Column
-from assets.release.dataset import Cap, Charging, Copies, DatasetDeclaration, Reader, UnboundedReleases, require_cap
+from assets.release.dataset import (
+    Cap,
+    Charging,
+    Copies,
+    DatasetDeclaration,
+    Partitions,
+    Reader,
+    UnboundedReleases,
+    require_cap,
+)
 from assets.release.declaration import Declaration
 from assets.release.dialect import Dialect
 from assets.release.names import ColumnName, DatasetName, SourcePath
@@ -92,8 +101,13 @@ class Dataset(DeclaredComponent):
         # Reading files needs the libraries that a declaration does without.
         from assets.cef.asset import build_cef
 
-        cef, *checks = build_cef(self.declaration, context.project_root)
-        return dg.Definitions(assets=[cef], asset_checks=checks)
+        cef, checks, *by_part = build_cef(self.declaration, context.project_root)
+        made = dg.Definitions(assets=[cef, *by_part], asset_checks=[checks])
+        if not by_part:
+            return made
+        from orchestration.automation import part_jobs
+
+        return dg.Definitions.merge(made, part_jobs(self.declaration))
 
 
 class NamedAttributes(Declaration):
@@ -127,6 +141,7 @@ class FileAttributes(DatasetAttributes):
     public: bool = Field(False, description=_DESCRIPTIONS["public"])
     source: str = Field("", description=_DESCRIPTIONS["source"])
     copies: Copies = Field(1, description=_DESCRIPTIONS["copies"])
+    partitions: Partitions | SkipJsonSchema[None] = Field(None, description=_DESCRIPTIONS["partitions"])
 
     def shared(self) -> dict[str, Any]:
         """The attributes that are fields of the declaration too."""

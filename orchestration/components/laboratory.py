@@ -123,12 +123,12 @@ class Laboratory(JobComponent):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         from assets.laboratory.asset import build_laboratory, list_parts
-        from orchestration.automation import define_job
+        from orchestration.automation import define_job, select_upstream
 
         declaration, dataset = self.declaration, self.dataset(declared_datasets(context))
         folder = deployment_folders(context.project_root)[0] / "laboratory" / dataset.name / declaration.name
         assets = build_laboratory(declaration, dataset, context.project_root, folder)
-        selection = dg.AssetSelection.assets(*(key for asset in assets for key in asset.keys)).upstream()
+        selection = select_upstream(dg.AssetSelection.assets(*(key for asset in assets for key in asset.keys)))
         parts = list_parts(declaration).get_partition_keys()
         job = define_job(
             declaration.group,

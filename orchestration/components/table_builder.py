@@ -152,7 +152,7 @@ class TableBuilder(DeclaresReleases):
         return write
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        from orchestration.automation import define_job
+        from orchestration.automation import define_job, select_upstream
 
         hypercubes, dataset = self.releases(), self.declaration.dataset
         title = escape_markdown(self.declaration.title)
@@ -160,14 +160,14 @@ class TableBuilder(DeclaresReleases):
         prices = dg.AssetSelection.assets(*(hypercube.key(PREFLIGHT) for hypercube in hypercubes))
         every = define_job(
             f"{dataset}__{self.declaration.name}",
-            own.upstream() - prices,
+            select_upstream(own) - prices,
             f"{title}: every hypercube, from the source to its publication, with every check. Each new draw is "
             "authorized by itself.",
             writes=dataset,
         )
         price = define_job(
             f"{PREFLIGHT}__{dataset}__{self.declaration.name}",
-            prices.upstream(),
+            select_upstream(prices),
             f"{title}: the next charge of every hypercube, and its reason.",
             writes=dataset,
         )

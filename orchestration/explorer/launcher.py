@@ -101,8 +101,7 @@ def explore(
 def list_left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Path]:
     """The deployment's own folders, and the source files, which the explorer must not open."""
     folders = [os.environ[name] for name in ("DAGSTER_HOME", "STIRRED_SPILL_FOLDER") if name in os.environ]
-    tables = [table for dataset in datasets for table in dataset.tables.values()]
-    files = [path for table in tables for path in (table.path, table.geography_path) if path is not None]
+    files = [path for dataset in datasets for path in dataset.list_files()]
     return [PROJECT / path for path in (home, *map(Path, folders), *map(Path, files))]
 
 

@@ -23,7 +23,7 @@ from assets.publication.signature import sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration import launch
-from orchestration.cli import main, runs
+from orchestration.cli import main, releases, runs
 from orchestration.environment import PROJECT, deployment_resources
 from orchestration.launch import Step
 from resources.chain import Details
@@ -210,6 +210,39 @@ def test_in_a_cluster_a_launch_loads_no_declarations_but_asks_the_code_location(
     options = dict(zip(arguments[2::2], arguments[3::2], strict=True))
     assert (arguments[:2], options.keys()) == (["job", "launch"], {"-w", "-j", "--tags"})
     assert [list(each) for each in yaml.safe_load(Path(options["-w"]).read_text())["load_from"]] == [["grpc_server"]]
+
+
+@pytest.mark.parametrize("deployment", ["files", "cluster"])
+def test_in_a_cluster_the_partitions_of_the_source_are_read_before_the_release_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deployment: str
+) -> None:
+    """Told apart from: partitions that are queued one after the other, or beside the job that puts them together; that
+    job after one has failed; and on one machine, runs that only take turns."""
+    monkeypatch.setenv("STIRRED_DEPLOYMENT", deployment)
+    (tmp_path / "dataset.yaml").write_text("attributes: {name: town, partitions: ['A', 'B']}\n---\n{}\n")
+    (tmp_path / "release.yaml").write_text("attributes: {name: r, dataset: town, partitions: state}\n")
+    monkeypatch.setattr(releases, "list_files", lambda _: sorted(tmp_path.glob("*.yaml")))
+    done = list[str]()
+
+    def queue_job(name: str, home: Path, *, job: str, partition: str) -> str:
+        done.append(f"queued {job} {name} {partition}")
+        return partition
+
+    def run_job(home: Path, name: str, **options: Any) -> tuple[list[Any], Any]:
+        done.append(" ".join(filter(None, [name, options.get("partition", "")])))
+        return [], SimpleNamespace(success=done[-1] != fails)
+
+    monkeypatch.setattr(runs, "queue_job", queue_job)
+    monkeypatch.setattr(runs, "_run_job", run_job)
+    queued = ["queued cef town A", "queued cef town B"]
+    for fails, last in ("", "town/r"), ("town B", "town B"):
+        done.clear()
+        *_, outcome, _first = runs._run_jobs(tmp_path, "town/r", {}, list, quiet=True)
+        if deployment == "files":
+            assert done == ["town/r"]
+        else:
+            assert done == [*queued, "town A", "town B", *([last] if last == "town/r" else [])]
+            assert outcome.success == (not fails)
 
 
 def test_a_launch_speaks_before_it_loads_anything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -385,10 +385,11 @@ def test_withdrawals_and_audits_wait_for_the_runs_that_write(
         begin("town__counts", **{WRITES: "town"}),
         begin("withdraw", **{WRITES: "withdrawals"}),
         begin("withdraw", **{WRITES: "withdrawals"}),
+        begin("cef__village", **{launch.PARTITION: "n"}),
     ]
     assert wait("village", runs[3].run_id) == [], "runs on files take turns by steps"
     monkeypatch.setenv("STIRRED_DEPLOYMENT", "cluster")
-    assert wait("village", runs[3].run_id) == ["village__counts", states, states]
+    assert wait("village", runs[3].run_id) == ["village__counts", states, "cef__village", states]
     own = instance.get_run_by_id(runs[3].run_id)
     assert own
     assert own.tags[WRITES] == "village", "the queue launches no run of the dataset beside it"

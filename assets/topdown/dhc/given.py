@@ -153,7 +153,7 @@ def redistricting_recipes(session: Session, release: DHCRelease, custody: Custod
         due += file.metadata.num_rows
     if records != due:
         raise RedistrictingError(f"{release.schema}: {name} has records in places or cells that there are not here")
-    counts: Recipe = "topdown/united", {}, {"tables": parts, "columns": list(REDISTRICTING_COLUMNS)}
+    counts: Recipe = "warehouse/united", {}, {"tables": parts, "columns": list(REDISTRICTING_COLUMNS)}
     recipes = {release.public(REDISTRICTING): counts}
     if release.design.complete:
         try:

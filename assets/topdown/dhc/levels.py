@@ -437,7 +437,7 @@ def estimates_of(session: Session, release: DHCRelease, level: str) -> Table | F
         require_estimated(session, release, scope)
     if len(tables) == 1:
         return tables[0]
-    return session.stage(f"all_of_{level.lower()}", "topdown/united", tables=tables, columns=_ESTIMATES.names)
+    return session.stage(f"all_of_{level.lower()}", "warehouse/united", tables=tables, columns=_ESTIMATES.names)
 
 
 def _require_above(session: Session, custody: Custody, release: DHCRelease, scope: Scope, draw_id: str) -> str:

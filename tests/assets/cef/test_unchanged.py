@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.cef import asset, ingestion, validation
+from assets.cef import asset, ingestion, parts, validation
 from assets.cef.asset import build_cef
 from assets.cef.survey import synthetic_survey
 from assets.release import contents
@@ -39,7 +39,7 @@ class Office:
         self.warehouse = Warehouse(folder=str(folder / "warehouse"), threads=1)
         self.custody = Custody(folder=str(folder / "custody"))
         self.read = 0
-        patched.setattr(asset, "ingest", self._counted)
+        patched.setattr(parts, "ingest", self._counted)
 
     def _counted(self, *given: Any) -> Any:
         self.read += 1
@@ -60,14 +60,14 @@ class Office:
 
     def materialize_while(self, meanwhile: Callable[[], None], patched: pytest.MonkeyPatch) -> dict[str, bool]:
         """Which checks pass if something happens between the session that reads the source and what is published."""
-        published = asset.publish_contents
+        published = parts.publish_contents
 
         def publish_contents(*given: Any) -> None:
             meanwhile()
             published(*given)
 
         with patched.context() as patch:
-            patch.setattr(asset, "publish_contents", publish_contents)
+            patch.setattr(parts, "publish_contents", publish_contents)
             result = dg.materialize(
                 build_cef(self.declaration, self.folder),
                 resources={"warehouse": self.warehouse, "custody": self.custody},

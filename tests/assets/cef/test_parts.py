@@ -1,0 +1,319 @@
+"""Claims about a source in partitions: its CEF, and all that is made of it, is that of the same records in one file."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from assets.cef import parts as reading
+from assets.cef.ingestion import ingest
+from assets.cef.parts import unite_parts
+from assets.cef.validation import SourceError
+from assets.publication.withdrawal import withdraw
+from assets.release.contents import find_content_problems, read_contents, read_sketch_name
+from assets.release.dataset import DatasetDeclaration
+from assets.release.seal import SealError
+from orchestration.explorer.launcher import list_left_out
+from resources.custody import Custody
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse
+from tests.assets.cef.test_census import Census
+from tests.deployments import (
+    PERSONS,
+    SHOWN,
+    TO_PUBLICATION,
+    UNITS,
+    Deployment,
+    deploy,
+    households,
+    members,
+    small_dataset,
+    small_deployment,
+    small_release,
+    write_csv,
+)
+from tests.lake import make_lake
+from tests.postgres import Server
+from tests.templates import MASTER_KEY
+
+KEYS = ("n", "S")
+TABLES: dict[str, Any] = {
+    "units": {"path": "units_{part}.csv", "columns": UNITS},
+    "persons": {"path": "persons_{part}.csv", "columns": PERSONS},
+}
+Rows = Sequence[Mapping[str, Any]]
+
+
+def in_parts(rows: Rows) -> dict[str, Rows]:
+    """Households by partition, of which the second has those that come first in one file."""
+    return {key: [row for row in rows if (row["serial"] % 3 == 0) == (key == "n")] for key in KEYS}
+
+
+def declare(root: Path, by_part: Mapping[str, Rows], **changes: Any) -> DatasetDeclaration:
+    for key, rows in by_part.items():
+        write_csv(root / f"units_{key}.csv", rows)
+        write_csv(root / f"persons_{key}.csv", members(rows))
+    paths = {name: {**records, "path": str(root / records["path"])} for name, records in TABLES.items()}
+    return small_dataset(root, with_persons=True, **{**paths, "partitions": list(by_part)} | changes)
+
+
+def parted_deployment(root: Path, by_part: Mapping[str, Rows] | None = None, **changes: Any) -> Deployment[Any]:
+    root.mkdir(exist_ok=True)
+    declared = declare(root, by_part or in_parts(households()))
+    return deploy(root, declared, small_release(declared, **changes))
+
+
+def data_files(deployment: Deployment[Any]) -> dict[str, bytes]:
+    return {name: content for name, content in deployment.published().items() if name.endswith((".csv", ".parquet"))}
+
+
+def read_published(deployment: Deployment[Any]) -> tuple[tuple[str, ...], bytes | None]:
+    """The versions by which records are recognized, and their sketch."""
+    context = deployment.context
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        contents = read_contents(session, context.custody, context.release.dataset)
+        name = read_sketch_name(session, context.custody, context.release.dataset)
+    return contents, context.custody.open_sketch(name)
+
+
+def read_one(deployment: Deployment[Any], key: str) -> None:
+    """The run of one partition."""
+    repository = deployment.definitions.get_repository_def()
+    job = repository.get_job("cef__village")
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    assert job.execute_in_process(run_config=quiet, instance=deployment.instance, partition_key=key).success
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The datasets and partitions that are read."""
+    found = list[str]()
+
+    def note(session: Any, declaration: DatasetDeclaration, *given: Any) -> Any:
+        found.append(declaration.name)
+        return ingest(session, declaration, *given)
+
+    monkeypatch.setattr(reading, "ingest", note)
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def key() -> Iterator[None]:
+    """The same for all deployments."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MASTER_KEY, "5a" * 32)
+        yield
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[Any]:
+    made = small_deployment(tmp_path_factory.mktemp("plain") / "village", persons=True)
+    made.run(*TO_PUBLICATION)
+    return made
+
+
+def test_what_is_made_of_partitions_is_what_is_made_of_one_file(
+    tmp_path: Path, plain: Deployment[Any], read: list[str]
+) -> None:
+    """Told apart from: content versions that depend on the order of partitions or on their tables' names; a sketch of
+    one of them, or of those of all beside each other; a CEF that reads again what a run has read."""
+    parted = parted_deployment(tmp_path / "village")
+    read_one(parted, "S")
+    assert read == ["village__parts__S"]
+    parted.run(*TO_PUBLICATION, *SHOWN)
+    assert read == ["village__parts__S", "village__parts__n"]
+    assert data_files(parted) == data_files(plain) != {}
+    assert [entry.draw_id for entry in parted.ledger] == [entry.draw_id for entry in plain.ledger]
+    (contents, sketch), (of_one, sketch_of_one) = read_published(parted), read_published(plain)
+    assert sketch == sketch_of_one is not None
+    assert len(set(contents) & set(of_one)) == 1, "the content of the CEF; the files differ"
+    assert len(contents) == 1 + len(TABLES) * len(KEYS)
+    parted.run("cef")
+    assert len(read) == 2
+    assert parted.failed_checks() == set()
+    for name in ("village__counties", "preflight__village__counties"):
+        job = parted.definitions.get_repository_def().get_job(name)
+        keys = {key.path[-1] for key in job.asset_layer.executable_asset_keys}
+        assert (job.partitions_def, keys & {"cef", "cef_of_parts"}) == (None, {"cef"})
+
+
+@pytest.mark.prove
+def test_in_a_lake_partitions_are_put_together_too(
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: a view of confidential tables that a lake's session refuses, and versions that depend on where
+    tables are stored."""
+    declared, versions = declare(tmp_path, in_parts(households())), list[tuple[str, bool]]()
+    lake = make_lake(postgres, tmp_path / "lake")
+    lake.name_services(monkeypatch)
+    for warehouse in (Warehouse(folder=str(tmp_path / "warehouse"), threads=1), lake.warehouse()):
+        custody = Custody(folder=str(tmp_path / "custody"), databases=warehouse.folder, variable=MASTER_KEY)
+        versions += [unite_parts(warehouse, custody, declared, tmp_path, "1") for _ in range(2)]
+        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            assert find_content_problems(session, custody, declared) == []
+    (version, _), *_ = versions
+    assert versions == [(version, True), (version, False)] * 2
+
+
+@pytest.fixture
+def parted(tmp_path: Path) -> Deployment[Any]:
+    made = parted_deployment(tmp_path / "village")
+    made.reach("cef", "invariants", "charge")
+    return made
+
+
+ALTERED = {
+    "records": "UPDATE confidential.village__parts__S.persons SET age = 1 + age % 80 WHERE household = 1",
+    "a partition in place of another": "CREATE OR REPLACE TABLE confidential.village__parts__S.persons AS "
+    "FROM confidential.village__parts__n.persons",
+    "a view that leaves a partition out": "CREATE OR REPLACE VIEW confidential.village.persons AS "
+    "SELECT part.household, part.age, part.sex FROM confidential.village__parts__S.persons AS part",
+    "a view with a partition twice": "CREATE OR REPLACE VIEW confidential.village.persons AS "
+    "SELECT part.household, part.age, part.sex FROM confidential.village__parts__S.persons AS part UNION ALL "
+    "SELECT part.household, part.age, part.sex FROM confidential.village__parts__S.persons AS part",
+    "no table": "DROP TABLE confidential.village__parts__S.persons",
+}
+
+
+@pytest.mark.parametrize("what", ALTERED)
+def find_problems(deployment: Deployment[Any]) -> list[str]:
+    """Those that the check `as_read` and every charge find."""
+    context = deployment.context
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        try:
+            return find_content_problems(session, context.custody, context.release.dataset)
+        except SealError as error:
+            return [str(error)]
+
+
+@pytest.mark.parametrize("what", ALTERED)
+def test_an_altered_partition_is_refused_until_it_is_read_again(
+    parted: Deployment[Any], read: list[str], what: str
+) -> None:
+    """Told apart from: a CEF whose version is taken from what was published of its partitions."""
+    ledger = parted.ledger
+    with parted.opened("confidential") as connection:
+        connection.execute(ALTERED[what])
+    (problem,) = find_problems(parted)
+    assert ("the CEF is missing" if what == "no table" else "the stored records are not those") in problem
+    assert problem.partition(";")[0] in parted.refusal("charge")
+    parted.run("cef", "charge")
+    assert set(read) <= {"village__parts__S"}
+    assert (find_problems(parted), parted.ledger) == ([], ledger)
+
+
+def test_a_partition_read_from_another_source_is_not_charged_before_all_are_put_together(
+    parted: Deployment[Any], tmp_path: Path
+) -> None:
+    """Its own run has read it, so that the views show it. Told apart from: a gate that compares partitions with what
+    was published of each."""
+    declare(tmp_path / "village", {"S": households(9)})
+    read_one(parted, "S")
+    assert len(find_problems(parted)) == 1
+
+
+def test_what_no_partition_knows_is_found_when_they_are_put_together(tmp_path: Path) -> None:
+    """A key in two partitions, a place in two larger ones, and other columns. Told apart from: partitions that are only
+    checked by themselves."""
+    rows = in_parts(households())
+    nested = {**UNITS, "county": UNITS["county"] | {"within": "region"}}
+    apart = {key: [row | {"region": "NS"[row["county"] != "Avon"]} for row in each] for key, each in rows.items()}
+    moved = [row | {"region": "S"} for row in apart["S"]]
+    cases = {
+        "units_n.csv: column serial: key that another row has: 1 row": ({**rows, "n": [*rows["n"], rows["S"][0]]}, {}),
+        "place in more than one region": ({**apart, "S": moved}, {"units": nested}),
+    }
+    for number, (says, (by_part, columns)) in enumerate(cases.items()):
+        root = tmp_path / str(number)
+        root.mkdir()
+        units = {"path": str(root / "units_{part}.csv"), "columns": columns.get("units", UNITS)}
+        deployment = deploy(root, declared := declare(root, by_part, units=units), small_release(declared))
+        assert says.partition(": ")[2] in deployment.refusal("cef")
+        with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            assert not session.columns(Table(Zone.CONFIDENTIAL, "village", "units"))
+
+
+def test_a_block_in_two_block_groups_is_found_though_each_partition_has_it_in_one(tmp_path: Path) -> None:
+    """The rule of the layout that looks at several units. Told apart from: rules that only each partition is asked."""
+    whole, said = Census(tmp_path), dict[str, str]()
+    for groups in ("11", "12"):
+        for key, group in zip(KEYS, groups, strict=True):
+            part = Census(tmp_path / groups / key)
+            part.folder.mkdir(parents=True)
+            own = [row["MAFID"] for row in whole.files["geo"] if (int(row["MAFID"]) % 2 == 0) == (key == "n")]
+            part.files = {name: [row for row in rows if row["MAFID"] in own] for name, rows in whole.files.items()}
+            part.files["geo"] = [row | {"TABBLKGRPCE": group} for row in part.files["geo"]]
+            part.write()
+        declared = Census(tmp_path / groups / "{part}").declare(block_group="as_given", partitions=KEYS)
+        try:
+            unite_parts(whole.warehouse, whole.custody, declared, tmp_path, groups)
+        except SourceError as error:
+            said[groups] = str(error)
+    assert said == {"12": f"units: column TABBLK: block in more than one block group: {len(whole.files['geo'])} rows"}
+
+
+def test_partitions_can_be_declared_and_left_out_at_any_time(tmp_path: Path) -> None:
+    """Told apart from: tables that stay where nobody looks, a view where a table is due, and a second charge."""
+    root = tmp_path / "village"
+
+    def schemas(deployment: Deployment[Any]) -> set[str]:
+        found = set[str]()
+        for zone in (Zone.CONFIDENTIAL, Zone.PUBLIC):
+            with deployment.context.warehouse.session(reads=[zone]) as session:
+                found |= {schema for schema in session.schemas(zone) if session.tables(zone, schema)}
+        return {schema for schema in found if "parts" in schema}
+
+    whole = small_deployment(root, persons=True)
+    whole.run("cef", "invariants", "charge")
+    parted = parted_deployment(root)
+    parted.run("cef", "invariants", "charge")
+    assert schemas(parted) == {"village__parts__n", "village__parts__S"}
+    other = parted_deployment(root, {"all": households()})
+    other.run("cef", "invariants", "charge")
+    assert schemas(other) == {"village__parts__all"}
+    again = small_deployment(root, persons=True)
+    again.run("cef", "invariants", "charge")
+    assert schemas(again) == set()
+    assert [entry.kind for entry in again.ledger] == ["reserve"]
+    parted.run("cef")
+    withdraw(parted.context.ledger, root / "published", "village", None, "A. Officer")
+    assert schemas(parted) == set()
+
+
+def test_no_file_of_a_partition_is_left_out_where_files_are_kept_from_others(tmp_path: Path) -> None:
+    """Of a path with {part}, there is no file: the explorer could open those that there are."""
+    declared = declare(tmp_path, in_parts(households()))
+    files = {tmp_path / f"{table}_{key}.csv" for table in TABLES for key in KEYS}
+    assert files <= set(list_left_out(tmp_path, [declared]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"partitions": []}, "partitions: .*at least 1"),
+        ({"partitions": ["a", "A"]}, "partitions: keys become names of tables"),
+        ({"partitions": ["a-b"]}, "partitions: keys become names of tables"),
+        ({"units": {"path": "units.csv", "columns": UNITS}}, "units: path: it has no {part}"),
+        (
+            {"units": TABLES["units"] | {"geography_path": "places.csv"}},
+            "units: geography_path: it has no {part}",
+        ),
+        ({"reader": "ma1940", "persons": None, "units": {"columns": UNITS}}, "partitions: they are for files"),
+        (
+            {
+                "copies": 2,
+                "persons": TABLES["persons"]
+                | {
+                    "columns": PERSONS
+                    | {"giver": {"type": "integer", "role": "donor"}, "id": {"type": "integer", "role": "key"}}
+                },
+            },
+            "partitions: persons have donors",
+        ),
+    ],
+)
+def test_partitions_that_cannot_be_are_refused(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises((ValidationError, ValueError), match=says):
+        small_dataset(tmp_path, with_persons=True, **{**TABLES, "partitions": ["a", "b"], **changes})
