@@ -327,7 +327,7 @@ def _follow(
             if not runs[-1].is_finished:
                 last_alive = time.monotonic()
             patient = time.monotonic() - last_alive < LONGEST_UNTIL_RETRY
-            over = runs[-1].is_finished and not (patient and awaits_retry(instance, runs[-1]))
+            over = runs[-1].is_finished and not (patient and ask(awaits_retry, instance, runs[-1]))
         while run_id:
             connection = ask(instance.get_records_for_run, run_id, cursor=cursor)
             cursor = connection.cursor

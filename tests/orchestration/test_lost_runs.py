@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -311,23 +312,30 @@ def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(
 def test_following_goes_on_while_the_database_of_the_instance_is_lost(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: a command that ends with the first query that fails, while its run goes on."""
+    """Of the pool, each connection is found lost by another question. Told apart from: a command that ends with the
+    first query that fails, or asks only some again, while its run goes on."""
     monkeypatch.setattr(launch, "_locate", lambda *_: None)
     monkeypatch.setattr(launch, "_BETWEEN_LOOKS", 0.0)
     run_id = lost_run(instance)
-    instance.add_run_tags(run_id, {GIVEN_UP: run_id})
-    ask = instance.get_runs
-    left: list[Exception] = [OperationalError("SELECT", {}, Exception())] * 3
+    instance.add_run_tags(run_id, {GIVEN_UP: run_id, "dagster/failure_reason": "STEP_FAILURE"})
+    failed: list[str] = []
 
-    def get_runs(*given: Any) -> Any:
-        if left:
-            raise left.pop()
-        return ask(*given)
+    def lose_every_second(name: str) -> None:
+        question, numbers = getattr(instance, name), count()
 
-    monkeypatch.setattr(instance, "get_runs", get_runs)
+        def ask(*given: Any, **options: Any) -> Any:
+            if next(numbers) % 2 == 0:
+                failed.append(name)
+                raise OperationalError("SELECT", {}, Exception())
+            return question(*given, **options)
+
+        monkeypatch.setattr(instance, name, ask)
+
+    for name in ("get_runs", "get_records_for_run"):
+        lose_every_second(name)
     assert [run.run_id for run in launch._follow(instance, "name", lambda step: None)] == [run_id]
-    assert not left
-    left.append(ProgrammingError("SELECT", {}, Exception()))
+    assert failed == ["get_runs", "get_records_for_run", "get_records_for_run", "get_runs"]
+    monkeypatch.setattr(instance, "get_runs", Mock(side_effect=ProgrammingError("SELECT", {}, Exception())))
     with pytest.raises(ProgrammingError):
         launch._follow(instance, "name", lambda step: None)
 
