@@ -428,7 +428,7 @@ def contents(published: Path) -> dict[Path, bytes]:
     """The published files, without the times of charges and what follows from them."""
     found = {path.relative_to(published): path.read_bytes() for path in published.rglob("*") if path.is_file()}
     certificates = b"".join(path.read_bytes() for path in published.rglob("certificate.json"))
-    moving = set(re.findall(rb'"(?:recorded_at|entry_hash)": "([^"]+)"', certificates))
+    moving = set(re.findall(rb'"(?:recorded_at|entry_hash|checksums)": "([^"]+)"', certificates))
     hashed = {path: content for path, content in found.items() if path.name.startswith("SHA256SUMS")}
     assert moving
     assert hashed
