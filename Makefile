@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 # Python compiles what is imported, less than half of what is installed. pip would compile all of it, in one process.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
+# Of a lock file, which names whatever its packages need, two processes of pip install half of the packages each.
+HALF := $(PIP) --no-deps --require-hashes -r
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
 .PHONY: demo showcase explore test test-deep prove faults ui bench pictures docs docs-check lint lock clean
@@ -89,8 +91,10 @@ $(INSTALLED): requirements-pip.lock requirements.lock pyproject.toml
 		|| { echo "$(PYTHON) cannot make a virtual environment (Debian keeps venv in the package python3-venv)"; exit 1; }
 	@echo "Setting up $(VENV) ..."
 	@$(PIP) --require-hashes -r requirements-pip.lock
-	@$(PIP) --require-hashes -r requirements.lock
+	@awk '/^[^ ]/ { turn = !turn } { print > ("$(VENV)/" turn ".lock") }' requirements.lock
+	@$(HALF) $(VENV)/0.lock & $(HALF) $(VENV)/1.lock; ended=$$?; wait $$! && exit $$ended
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip check -q --disable-pip-version-check
 	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@touch $@
 
