@@ -182,6 +182,9 @@ def follow_pages(project: Path, environment: dict[str, str]) -> None:
     office.follows("verify", 1, "copied")
     office.follows("plan")
     office.follows("plan", 1)
+    # A tenth of the sample is launched and asked in the same way.
+    sample = project / "orchestration" / "defs" / "survey" / "dataset" / "defs.yaml"
+    sample.write_text(re.sub(r"households: \d+", "households: 880", sample.read_text("utf-8")), "utf-8")
     office.types("stirred launch survey/tables_employment")
     asked, *_ = blocks("ask-a-table", "text")
     command, source, heads, *_ = asked.splitlines()

@@ -81,8 +81,8 @@ def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(
     assert town.ledger == before
     assert town.published() == source
     signed = SimpleNamespace(published=town.release.published, public_key=public_key(town.context.custody))
-    assert Environment._is_published(cast(Any, signed), "town", "places", before)
-    assert not Environment._is_published(cast(Any, signed), "town", "places", [])
+    assert Environment._describe_published(cast(Any, signed), "town", "places", before)["published"]
+    assert not Environment._describe_published(cast(Any, signed), "town", "places", [])["published"]
     folder = town.release.published / "town" / "places"
     of_block = {block: {tuple(place)} for block, place in read_blocks(town).items()}
     for line in (town.root / "districts.csv").read_text().splitlines()[1:]:
