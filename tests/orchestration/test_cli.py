@@ -191,14 +191,22 @@ def test_in_a_cluster_a_launch_loads_no_declarations_but_asks_the_code_location(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Told apart from: a command that makes definitions itself, or has Dagster's make them, beside those that the code
-    location has; it takes twice the time. The code location and the run are left out."""
+    location has, or lets Dagster's connect to the database for each event; it takes twice the time. The code location
+    and the run are left out."""
     for name in ("STIRRED_HOME", "STIRRED_PUBLISHED", "STIRRED_LAKE_CONFIDENTIAL", "STIRRED_LAKE_PUBLIC"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("STIRRED_DEPLOYMENT", "cluster")
     monkeypatch.setenv("STIRRED_LEDGER", "file")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-    given = list[list[str]]()
-    monkeypatch.setattr(launch, "_run_dagster", lambda arguments, log: (log.touch(), given.append(arguments)))
+    given, instance = list[list[str]](), Mock()
+    monkeypatch.setattr(dg.DagsterInstance, "get", staticmethod(lambda: instance))
+
+    def run_dagster(arguments: list[str], log: Path) -> None:
+        assert dg.DagsterInstance.get() is instance
+        log.touch()
+        given.append(arguments)
+
+    monkeypatch.setattr(launch, "_run_dagster", run_dagster)
     monkeypatch.setattr(launch, "_follow", lambda *_: [SimpleNamespace(run_id="run", is_success=True)])
     monkeypatch.setattr(runs, "open_instance", lambda: nullcontext(dg.DagsterInstance.ephemeral()))
     monkeypatch.setattr(runs, "_list_planned", lambda steps: [["two_states", "swapped", "publication"]])
@@ -206,6 +214,9 @@ def test_in_a_cluster_a_launch_loads_no_declarations_but_asks_the_code_location(
     (tmp_path / "STIRRED_PUBLISHED" / "two_states" / "swapped").mkdir(parents=True)
     launched = CliRunner().invoke(main, ["launch", "two_states/swapped"])
     assert launched.exit_code == 0, launched.output
+    instance.optimize_for_webserver.assert_called_once()
+    assert dg.DagsterInstance.get() is instance
+    instance.optimize_for_webserver.assert_called_once()
     (arguments,) = given
     options = dict(zip(arguments[2::2], arguments[3::2], strict=True))
     assert (arguments[:2], options.keys()) == (["job", "launch"], {"-w", "-j", "--tags"})
