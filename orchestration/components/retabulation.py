@@ -35,13 +35,14 @@ class Retabulation(UnchargedComponent):
         declaration: RetabulationDeclaration = self.declaration
         dataset, component = self.find_source(datasets, others)
         method = component.method(component.release(dataset, published))
-        if method.microdata is None or not method.microdata.tables:
+        microdata = method.microdata
+        if microdata is None or not microdata.tables:
             raise DeclarationError(
                 f"retabulation {self.named}: of: {declaration.of} publishes no microdata that name their block"
             )
         source, address = method.release, read_published_address()
         release = Declared(
-            declaration, dataset, None, published, source, method.microdata, root, publisher=publisher, address=address
+            declaration, dataset, None, published, source, microdata, root, publisher=publisher, address=address
         )
         release.require_no_records(datasets.values())
         return release

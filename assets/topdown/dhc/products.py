@@ -206,17 +206,18 @@ def table_of(release: DHCRelease, name: str) -> Table:
     return release.public(f"table_{name.lower()}")
 
 
-def describe_table(name: str) -> tuple[str, str, list[str], str]:
+@cache
+def describe_table(name: str) -> tuple[str, str, tuple[str, ...], str]:
     """The title of a table, its universe, the labels of its cells, and the histogram that it counts."""
     if name in MEDIAN_AGES:
         iteration = name[3:]
         of = f" ({ITERATIONS[iteration]})" if iteration else ""
-        return f"Median age by sex{of}", "Persons", ["Both sexes", "Male", "Female"], PERSONS.name
+        return f"Median age by sex{of}", "Persons", ("Both sexes", "Male", "Female"), PERSONS.name
     if name in P_L_TABLES:
         table = REDISTRICTING[f"P{int(name[1:]) - 7}"]
-        return table.title, table.universe, [cell.label for cell in table.cells], PERSONS.name
+        return table.title, table.universe, tuple(cell.label for cell in table.cells), PERSONS.name
     own = DHC_TABLES[name]
-    return own.title, own.universe, [cell.label for cell in own.cells], own.schema.name
+    return own.title, own.universe, tuple(cell.label for cell in own.cells), own.schema.name
 
 
 def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
