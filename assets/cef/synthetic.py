@@ -93,8 +93,8 @@ class SyntheticPopulation(Parameters):
         ge=0,
         le=100,
         strict=True,
-        description="The percentage of blocks that have the shares of race and ethnicity of another kind of tract, "
-        "chosen for each block separately. By default all blocks of a tract have the same shares.",
+        description="The percentage of blocks that draw their shares of race and ethnicity separately, from those of "
+        "the six kinds of tracts. By default all blocks of a tract have the same shares.",
     )
 
     @model_validator(mode="after")

@@ -100,7 +100,7 @@ class Coarsening(UnperturbedCounts[CoarseningRelease]):
         return [tables_gate(self.table_recipes)]
 
     def _check_places(self, session: Session, context: Context) -> list[str]:
-        """Every published place, and every rest of one, has at least the declared number of records."""
+        """Every published place, and every rest of unpublished places, has at least the declared number of records."""
         design = context.release.design
         levels = [design.geography[: level + 1] for level in range(len(design.geography))]
         small = sum(self._count_small(session, columns, design.place_threshold) for columns in levels)

@@ -192,7 +192,11 @@ class Column(Part):
     model_config = ConfigDict(json_schema_extra=_allow_unquoted_null)
 
     type: ColumnType = Field(description="integer, string, boolean, date or decimal.")
-    role: Role = Field(Role.CHARACTERISTIC, description="key, unit, donor, geography or characteristic.")
+    role: Role = Field(
+        Role.CHARACTERISTIC,
+        description="key identifies the record; unit, the unit of a person; donor, the record whose answers were "
+        "copied. geography is a variable of places, and characteristic any other variable.",
+    )
     title: str = Field(
         "", description="The column's name in words; by default, the name with spaces in place of underscores."
     )
@@ -202,13 +206,13 @@ class Column(Part):
     )
     within: ColumnName | SkipJsonSchema[None] = Field(
         None,
-        description="For a geography column: another one of the table, which has the same value wherever this one has, "
-        "such as the region of a district.",
+        description="For a geography column: the column of the larger places in which its places lie, such as the "
+        "region of each district.",
     )
     nesting: _GivenNesting | SkipJsonSchema[None] = Field(
         None,
-        description="With within: for each code of a larger place, the codes that lie in it, each once. Hypercubes "
-        "then have no impossible combinations, and have counts by the larger place too.",
+        description="If `within` is declared: for each larger place, the codes of this column that lie in it, each "
+        "code once. Hypercubes then have no impossible combinations, and have counts by the larger place too.",
     )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
@@ -225,16 +229,16 @@ class Column(Part):
         None, description="Categories of an integer or string, each with the list of its codes in the source."
     )
     everything_else: str | SkipJsonSchema[None] = Field(
-        None, min_length=1, description="With merge: the category of all codes that are in no list."
+        None, min_length=1, description="The category of all codes that are in no list of `merge`."
     )
-    top_coded: bool = Field(False, description="Whether values greater than maximum are taken as maximum.")
-    bottom_coded: bool = Field(False, description="Whether values less than minimum are taken as minimum.")
+    top_coded: bool = Field(False, description="Whether values greater than `maximum` are taken as `maximum`.")
+    bottom_coded: bool = Field(False, description="Whether values less than `minimum` are taken as `minimum`.")
     rounded: bool = Field(
         False,
         description="Whether a decimal is rounded to 4 digits after the point as it is read, halves away from 0; it "
         "may then have an exponent, as in 1e+05.",
     )
-    nullable: bool = Field(False, description="Whether the column may be empty; with null, it may.")
+    nullable: bool = Field(False, description="Whether the column may be empty. A column with `null` always may.")
     null: _Written = Field(
         (), description="Codes of the source that stand for no value, such as NA or 9999999, as they are written there."
     )
@@ -244,8 +248,8 @@ class Column(Part):
     )
     depends_on_persons: bool | SkipJsonSchema[None] = Field(
         None,
-        description="In units: whether a change of one person can change the value for the others in the unit. By "
-        "default it can, except in a geography column.",
+        description="In units: whether a change of one person can change the value, and so the records of the unit's "
+        "other persons. By default it can, except in a geography column.",
     )
 
     @model_validator(mode="before")
@@ -597,7 +601,7 @@ class RecordTable(Part):
         default=None, description="How CSV files of the table are written, where that differs from the default."
     )
     codebook: SourcePath | SkipJsonSchema[None] = Field(
-        default=None, description="With reader ddi, the DDI codebook that says where the variables are in a line."
+        default=None, description="For reader ddi: the DDI codebook that says where the variables are in a line."
     )
     record_type: str | SkipJsonSchema[None] = Field(
         default=None,

@@ -214,7 +214,7 @@ class DatasetDeclaration(Declaration):
     public: bool = Field(
         False,
         description="Whether the records were published before, such as PUMS or PPMF, so that draws from them are not "
-        "charged. The first draw needs an authorization that states this in words.",
+        "charged. The first draw needs an authorization with the reason why they are public.",
     )
     source: str = Field(
         "",
@@ -234,8 +234,8 @@ class DatasetDeclaration(Declaration):
     )
     rectangular: Rectangular | SkipJsonSchema[None] = Field(
         None,
-        description="Says that the file of persons repeats the columns of the household on each row. Units are made of "
-        "them.",
+        description="For a source with one file, of persons, which repeats the columns of the household on each row. "
+        "Stirred makes the table of units from these columns.",
     )
     population: DatasetName = Field(
         "",
@@ -246,13 +246,13 @@ class DatasetDeclaration(Declaration):
         None,
         description="The most that all releases from the population's datasets may lose together; required unless the "
         "dataset is public. ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
-        "1/10000000000}. With by: curve in the last form, the cap is on the privacy curve of all charges together; it "
-        "is then no guarantee if a budget is chosen after a look at noisy results.",
+        "1/10000000000}. If the last form also has `by: curve`, the cap is on the privacy curve of all charges, "
+        "and no guarantee if a budget is chosen after a look at noisy results.",
     )
     copies: Copies = Field(
         1,
-        description="k: the largest number of records that the answers of one person are in, where editing or "
-        "imputation copied answers. It is public. Certificates and the composition state k·ε and k²·ρ beside each "
+        description="k: the largest number of records with answers of one person, if editing or imputation copied "
+        "answers. Everyone can see this number. Certificates and the composition state k·ε and k²·ρ beside each "
         "loss. If the records have a column of role donor, Stirred checks the number against it.",
     )
     charging: Charging | SkipJsonSchema[None] = Field(

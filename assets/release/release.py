@@ -207,7 +207,7 @@ class Release:
         if not self.has_finite_loss and not self.dataset.allows_unbounded_releases:
             self.refuse(
                 "no finite loss bounds it (ε = ∞); such a release is made only of a dataset that is synthetic or "
-                "declares unbounded_releases: allowed"
+                "public, or declares unbounded_releases: allowed"
             )
 
     @property

@@ -117,13 +117,13 @@ class SafeTabHDeclaration(SafeTabDeclaration):
     )
     totals: PublishedTotals | SkipJsonSchema[None] = Field(
         None,
-        description="Instead of detail: a file of such totals, which a dataset without persons needs. Then declare "
-        "states, and lists and max_race_codes if they differ from those of production.",
+        description="Instead of `detail`: a file of such totals, which a dataset without persons needs. Then declare "
+        "`states`, and `lists` and `max_race_codes` if they differ from those of production.",
     )
-    states: list[State] | SkipJsonSchema[None] = Field(None, description="With totals: as in SafeTabP.")
-    lists: SourcePath | SkipJsonSchema[None] = Field(None, description="With totals: as in SafeTabP.")
+    states: list[State] | SkipJsonSchema[None] = Field(None, description="With `totals`: as in SafeTabP.")
+    lists: SourcePath | SkipJsonSchema[None] = Field(None, description="With `totals`: as in SafeTabP.")
     max_race_codes: Annotated[int, Field(ge=1, le=8, strict=True)] | SkipJsonSchema[None] = Field(
-        None, description="With totals: as in SafeTabP."
+        None, description="With `totals`: as in SafeTabP."
     )
     budgets: Budgets = Field(
         "production",

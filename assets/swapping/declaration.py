@@ -251,7 +251,7 @@ class SwappingDeclaration(ReleaseDeclaration):
     swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
     risk: Risk | SkipJsonSchema[None] = Field(
         None,
-        description="Instead of swap_rate: rates that depend on a record's match and holding values, or on how many "
+        description="Instead of `swap_rate`: rates that depend on a record's match and holding values, or on how many "
         "records are like it.",
     )
     swap_rate: Annotated[SwapRate | StratumRates, BeforeValidator(_validate_swap_rate)] | SkipJsonSchema[None] = Field(

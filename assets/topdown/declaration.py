@@ -78,7 +78,7 @@ class PrefixDeclaration(Part):
 class AllocationDeclaration(Part):
     """ρ and its division over levels and queries."""
 
-    rho: Rho = Field(description="ρ of all measurements of the histogram together.")
+    rho: Rho = Field(description="ρ of all measurements of persons, or of units, together.")
     levels: dict[Level, Share] = Field(description="For each level, from the root to the finest, its share of ρ.")
     queries: dict[Level, dict[str, Share]] = Field(
         description="For each level, the share of its ρ for each query, such as total, hispanic * cenrace or detailed."
@@ -164,32 +164,32 @@ class TopDownDeclaration(TreeDeclaration):
     )
     total_first: list[Level] | SkipJsonSchema[None] = Field(
         None,
-        description="Only if estimation is own_levels: the levels at which the query named total determines the "
+        description="Only with `estimation: own_levels`: the levels at which the query `total` determines the "
         "number of persons before any other query is used; by default all that measure it except the finest, as in "
         "the 2020 Census.",
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
         description="full: every place is estimated from all measurements, and units after persons, within bounds that "
-        "make them agree. own_levels: every level from its own measurements. Charges and draws are "
+        "make them agree. own_levels: every place from the measurements of its own level alone. Charges and draws are "
         "the same.",
     )
     types_first: Level | SkipJsonSchema[None] = Field(
         None,
-        description="With full estimation: the lowest level at which the counts by type of group quarters, and by race "
-        "alone or in combination, are fixed before single cells; by default the level below the root.",
+        description="With `estimation: full`: the lowest level at which the counts by type of group quarters, and by "
+        "race alone or in combination, are fixed before single cells; by default the level below the root.",
     )
     lean_on_housing_units: bool = Field(
         False,
         strict=True,
-        description="With full estimation: the estimates of the finest level also use the exact number of housing "
+        description="With `estimation: full`: the estimates of the finest level also use the exact number of housing "
         "units, through a model whose variance is estimated from the noisy measurements of each state and published.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[Product], AfterValidator(require_distinct_products)] = Field(
         default_factory=list,
-        description="What is published besides the spine: tables P1 to P5 and H1, microdata (persons, units), "
-        "noisy_measurements, and the statistics that are exact; if empty, everything.",
+        description="What is published: tables P1 to P5 and H1, microdata (persons, units), noisy_measurements, and "
+        "the statistics that are exact; if empty, everything. The list of places, `spine`, is always published.",
     )
 
     replicates: int = Field(

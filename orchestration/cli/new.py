@@ -111,7 +111,11 @@ def dataset(
 @new.command()
 @click.argument("dataset", type=DATASET)
 @click.option("--name", help="The release's name; by default, its kind.")
-@click.option("--kind", type=click.Choice([*_USUAL_NAMES, *_EXAMPLES]), help="The mechanism.")
+@click.option(
+    "--kind",
+    type=click.Choice([*_USUAL_NAMES, *_EXAMPLES]),
+    help="The mechanism; by default swapping, and required for a census in the production layout.",
+)
 def release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
     from assets.cef.census import CensusDeclaration

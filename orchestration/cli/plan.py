@@ -16,7 +16,7 @@ from orchestration.cli.releases import RELEASE
     "margins",
     metavar="LINE=NUMBER",
     multiple=True,
-    help="The 90% margin of error to reach for a line; repeatable.",
+    help="The 90% margin of error to reach for a line, also in SafeTab; repeatable.",
 )
 @click.option("--total", help="The charge to reach, ρ or ε as declared: all budgets are multiplied by one number.")
 @click.option(
@@ -33,8 +33,8 @@ from orchestration.cli.releases import RELEASE
 @click.option(
     "--largest-stratum",
     type=int,
-    help="In swapping: b, the size of the largest stratum whose records differ, if no edition with the same invariants "
-    "is published.",
+    help="In swapping: a guess of b, the size of the largest stratum whose records differ. Needed for ε until an "
+    "edition with the same invariants is published.",
 )
 @click.option(
     "--records",

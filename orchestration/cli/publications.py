@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("release", type=RELEASE)
 @click.option("--by", default="", help="The variables to tabulate by, separated by commas.")
-@click.option("--where", multiple=True, help="Categories that count: 'age in (00-14, 15-24)' or state=10; repeatable.")
+@click.option(
+    "--where",
+    multiple=True,
+    help="Count only these categories, such as 'age in (00-14, 15-24)' or state=10; repeatable.",
+)
 @click.option(
     "--per",
     type=RELEASE,
@@ -255,10 +259,10 @@ def _open_published(deployment: "Deployment", names: "Sequence[str]", asked: str
     help="For the Census Bureau's files: the published population of a state, such as 44=1097379; "
     "repeat it for each state.",
 )
-@click.option("--own-levels", is_flag=True, help="Each level from its own measurements, instead of full information.")
-@click.option("--types-first", metavar="LEVEL", help="With full information: like the release's field types_first.")
+@click.option("--own-levels", is_flag=True, help="Each level from its own measurements, not also from those below.")
+@click.option("--types-first", metavar="LEVEL", help="Without --own-levels: like the release's field types_first.")
 @click.option(
-    "--lean-on-housing-units", is_flag=True, help="With full information: like the release's field of this name."
+    "--lean-on-housing-units", is_flag=True, help="Without --own-levels: like the release's field of this name."
 )
 def estimate(
     folder: Path,
@@ -300,7 +304,8 @@ def export() -> None:
 @click.argument("release", type=RELEASE)
 @click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="The file; by default, it is printed.")
 def registry(release: str, to: Path | None) -> None:
-    """Write a record of the published RELEASE for the Privacy Deployments Registry, with the points of NIST SP 800-226.
+    """Write a record of the published RELEASE for the Privacy Deployments Registry. It covers the points that NIST SP
+    800-226 asks of a guarantee.
 
     All of it but the placeholders, which the command lists, comes from the certificate.
     """
@@ -403,7 +408,13 @@ def audit(to: Path | None, as_json: bool) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder of GeoJSON files, for maps.",
 )
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Answer requests for this host too; repeatable.")
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A host name under which a proxy on this machine passes requests on; repeatable.",
+)
 def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[str, ...]) -> None:
     """Open a local page on budgets, plans, published tables and the audit. It reads only public data.
 

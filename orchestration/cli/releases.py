@@ -63,7 +63,7 @@ def _list_attributes() -> Iterator[Mapping[str, Any]]:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script with which SHELL completes commands, options and releases.
+    """Print the script that completes commands, options and releases in a shell.
 
     For bash, put `source <(stirred completion bash)` into ~/.bashrc.
     """

@@ -66,12 +66,13 @@ def move_ledger() -> None:
 
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--begun", is_flag=True, help="Only list all runs that have begun and not ended.")
+@click.option("--begun", is_flag=True, help="Without RUN: list all runs that have begun and not ended instead.")
 @click.option(
     "--lost", is_flag=True, help="End the named runs as failed, so that a cluster's queue launches them again."
 )
 def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
-    """End runs whose process was killed, and free their slots in the queue of runs that write; without RUN, list them.
+    """End runs whose process was killed, and free their slots in the queue of runs that write. Without RUN, list the
+    runs that hold a slot.
 
     On one machine, the next run ends those whose process is gone. A run that hangs, or that ran on another machine,
     cannot be told from a slow one, so a person must name it.

@@ -9,7 +9,7 @@ from orchestration.components.release import ReleaseComponent
 
 @dataclass
 class Coarsening(ReleaseComponent):
-    """Records in places and combinations of values that have enough records, without noise. The loss is infinite."""
+    """Records changed, without noise, until places and combinations have enough of them. The loss is infinite."""
 
     declared_by = CoarseningDeclaration
     release_type = CoarseningRelease

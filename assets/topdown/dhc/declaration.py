@@ -132,7 +132,7 @@ class DHCDeclaration(TreeDeclaration):
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
-        description="full: every place is estimated from the answers at and below it. own_levels: every level from its "
+        description="full: every place is estimated from the answers at and below it. own_levels: every place from its "
         "own answers. The charge is the same; the draw is not, because other answers are read.",
     )
     householders_among_persons: bool = Field(
@@ -153,8 +153,9 @@ class DHCDeclaration(TreeDeclaration):
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[str], AfterValidator(_require_products)] = Field(
         default_factory=list,
-        description="What is published besides the spine: tables such as P12 or P12A, microdata (persons, units), "
-        "noisy_measurements and the exact facilities; if empty, everything.",
+        description="What is published: tables such as P12 or P12A, microdata (persons, units), "
+        "noisy_measurements and the exact facilities; if empty, everything. The list of places, `spine`, is always "
+        "published.",
     )
 
     replicates: int = Field(
