@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -32,12 +33,17 @@ from assets.release.release import Release
 from assets.release.statement import RECORDED, Parameter, Sha256
 from assets.texts import FORMULA_SIGNS, SIGNED_NUMBER, is_formula
 from resources.chain import NOT_CHARGED
+from resources.machine import count_cores
+from resources.processes import Stopped, in_threads
 from resources.statements import SQL, Fragment, Table, quote, quote_literal
 from resources.warehouse import ROWS_HASHED, Session, read_lists, read_texts
 
 _DISTINCT = SQL("publication/distinct", "SELECT count(*) FROM (SELECT DISTINCT {{ columns | ids }} FROM {{ table }})")
 _GROUPS = SQL("publication/groups", "SELECT DISTINCT {{ columns | ids }} FROM {{ table }} ORDER BY ALL LIMIT $most")
 _NO_ROWS = SQL("publication/no_rows", "SELECT {{ columns | ids }} FROM {{ table }} LIMIT 0")
+
+_WRITERS = 4
+"""So many tables at most are written at a time: of each, a group of rows is in memory."""
 
 _MANY_COLUMNS = 30
 
@@ -126,19 +132,22 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
     for published in tables:
         _require_declared_columns(session, published)
     rows = {published.name: session.count(published.table) for published in tables}
-    # One thread packs lists, while DuckDB writes the other tables. If that fails, the thread cannot read on.
+
+    def write(published: PublishedTable, _: Stopped) -> list[DataFile]:
+        with session.open_sibling() as own:
+            return list(_write_rows(own, folder, published, rows[published.name]))
+
+    # One thread packs lists, while others write the other tables. If that fails, the thread cannot read on.
     with ThreadPoolExecutor(1) as packing, session.open_sibling() as reading:
         packed = {
             published.name: packing.submit(_write_lists, reading, folder, published, rows[published.name])
             for published in tables
             if published.has_lists
         }
-        written = {
-            published.name: list(_write_rows(session, folder, published, rows[published.name]))
-            for published in tables
-            if not published.has_lists
-        }
-        written |= {name: [files.result()] for name, files in packed.items()}
+        plain = [published for published in tables if not published.has_lists]
+        with closing(in_threads(write, plain, min(count_cores(), _WRITERS))) as files:
+            written = {published.name: own for published, own in zip(plain, files, strict=True)}
+        written |= {name: [file.result()] for name, file in packed.items()}
     return tuple(file for published in tables for file in written[published.name])
 
 

@@ -4,9 +4,10 @@
 is expanded to microdata in the layout of the 2020 Census, and tabulated.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from functools import cache
+from itertools import groupby
 from math import prod
 from typing import Any, TypeVar
 
@@ -42,7 +43,7 @@ from mechanisms.topdown.dhc.tables import (
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import Counts, Schema
 from resources.processes import Stopped, in_threads
-from resources.statements import Fragment, Table
+from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
 
 Numbers = NDArray[np.int64]
@@ -57,7 +58,11 @@ ESTIMATE_COLUMNS = {
 }
 
 _PLACE_NAMES = pa.schema({"geoid": pa.string(), "name": pa.string()})
+_COLUMNS = SQL("dhc/columns", "SELECT {{ columns | ids }} FROM {{ source }}")
 _TENTHS = pa.decimal128(4, 1)
+
+_CELLS_TOGETHER = 250
+"""Tables that are counted together have at most so many cells, or are a single one: about as many as the widest has."""
 
 
 def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
@@ -223,8 +228,14 @@ def describe_table(name: str) -> tuple[str, str, tuple[str, ...], str]:
 def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
     of_places, runs = release.dataset.place_names, list_runs(session, release)
     named = pa.table({"geoid": list(of_places), "name": list(of_places.values())}, schema=_PLACE_NAMES)
-    shared = {"names": session.register("place_names", named), "spine": release.public(SPINE)}
+    places = session.arrow(
+        "dhc/places", names=session.register("place_names", named), spine=release.public(SPINE)
+    ).combine_chunks()
+    tree = read_tree(session, release)
+    begin = np.cumsum([0, *map(tree.places, release.levels)]).tolist()
     of_table = {table_of(release, name): name for name in table_names(release)}
+    together = {name: names for names in _group_tables(of_table.values()) for name in names}
+    staged: tuple[Sequence[str], Fragment] | None = None
 
     def read_run(*run: Any) -> Counts:
         with session.open_sibling() as own:
@@ -232,23 +243,48 @@ def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
 
     read = keep_few(read_run, runs, release)
 
-    def count(name: str) -> Iterator[pa.Table]:
-        histogram = describe_table(name)[3]
+    def count(names: Sequence[str]) -> Iterator[pa.Table]:
+        histogram = describe_table(names[0])[3]
 
         def count_run(run: tuple[int, str, int, int], stopped: Stopped) -> pa.Table:
             depth, level, first, last = run
-            cells = count_cells(name, read(histogram, level, first, last), last - first)
-            columns = dict(zip(cell_names(name), cells, strict=True))
-            return pa.table({"depth": pa.repeat(depth, last - first), "number": np.arange(first, last), **columns})
+            own, counts = places.slice(begin[depth] + first, last - first), read(histogram, level, first, last)
+            columns = dict(zip(own.column_names, own.columns, strict=True))
+            for name, figures in count_figures(names, counts, last - first).items():
+                columns |= zip(cell_names(name), to_columns(name, figures), strict=True)
+            return pa.table(columns)
 
         with closing(in_threads(count_run, runs, release.processes)) as tables:
             yield from tables
 
     def make(table: Table) -> Recipe:
-        pieces, counted = session.register_in_turn("counted", count(of_table[table]))
-        return "dhc/table", pieces, shared | {"counted": counted}
+        nonlocal staged
+        name = of_table[table]
+        names = together[name]
+        if staged is None or staged[0] != names:
+            pieces, counted = session.register_in_turn("counted", count(names))
+            if len(names) == 1:
+                return "warehouse/all", pieces, {"source": counted}
+            staged = names, session.stage("counted_together", "warehouse/all", pieces, source=counted)
+        columns = [*places.column_names, *cell_names(name)]
+        return _COLUMNS, {}, {"columns": columns, "source": staged[1]}
 
     return LazyRecipes(list(of_table), make)
+
+
+def _group_tables(names: Iterable[str]) -> list[list[str]]:
+    """Tables one after the other that are counted in one reading of their histogram: as many as have few cells."""
+    groups = list[list[str]]()
+    for _, of_histogram in groupby(names, lambda name: describe_table(name)[3]):
+        room = 0
+        for name in of_histogram:
+            cells = len(cell_names(name))
+            if room < cells:
+                groups.append([])
+                room = _CELLS_TOGETHER
+            groups[-1].append(name)
+            room -= cells
+    return groups
 
 
 def cell_names(name: str) -> list[str]:

@@ -1,4 +1,4 @@
--- A table of all places, with their names.
+-- The columns of places in the tables, in the order of levels and numbers.
 WITH named AS (
     -- A code that stands for places of two levels would give one of them the name of the other.
     SELECT names.geoid, any_value(names.name) AS name
@@ -7,8 +7,7 @@ WITH named AS (
     GROUP BY names.geoid
     HAVING count(*) = 1
 )
-SELECT place.depth, place.level, place.geoid, named.name, counted.* EXCLUDE (depth, number)
+SELECT place.depth, place.level, place.geoid, named.name
 FROM {{ spine }} AS place
-JOIN {{ counted }} AS counted ON counted.depth = place.depth AND counted.number = place.number
 LEFT JOIN named ON named.geoid = place.geoid
 ORDER BY place.depth, place.number
