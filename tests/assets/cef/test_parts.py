@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from assets.cef import parts as reading
+from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.cef.ingestion import ingest
 from assets.cef.parts import unite_parts
 from assets.cef.validation import SourceError
@@ -15,6 +16,7 @@ from assets.publication.withdrawal import withdraw
 from assets.release.contents import find_content_problems, read_contents, read_sketch_name
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
+from orchestration.components import TopDown
 from orchestration.explorer.launcher import list_left_out
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -37,6 +39,13 @@ from tests.deployments import (
 from tests.lake import make_lake
 from tests.postgres import Server
 from tests.templates import MASTER_KEY
+from tests.topdown_deployments import (
+    census,
+    topdown_dataset,
+    topdown_declaration,
+    topdown_deployment,
+    with_quarters,
+)
 
 KEYS = ("n", "S")
 TABLES: dict[str, Any] = {
@@ -137,6 +146,28 @@ def test_what_is_made_of_partitions_is_what_is_made_of_one_file(
         job = parted.definitions.get_repository_def().get_job(name)
         keys = {key.path[-1] for key in job.asset_layer.executable_asset_keys}
         assert (job.partitions_def, keys & {"cef", "cef_of_parts"}) == (None, {"cef"})
+
+
+@pytest.mark.prove
+def test_redistricting_data_of_a_census_in_partitions_are_those_of_one_file(tmp_path: Path) -> None:
+    """In the layout with most rules, and with places and joins of persons with units that each level reads. Told apart
+    from: draws that depend on the order of records, or that see only one partition."""
+    rows, root = with_quarters(census()), tmp_path / "parted"
+    root.mkdir()
+    for key in KEYS:
+        for name, each in rows.items():
+            own = [row for row in each if (int(row["MAFID"]) % 2 == 0) == (key == "n")]
+            write_csv(root / f"{name}_{key}.csv", own)
+    tables = {
+        "units": census_units(str(root / "units_{part}.csv"), str(root / "geo_{part}.csv"), group_quarters_types=True),
+        "persons": census_persons(str(root / "persons_{part}.csv")),
+    }
+    declared = CensusDeclaration.model_validate({**dict(topdown_dataset(root)), **tables, "partitions": KEYS})
+    whole, parted = topdown_deployment(tmp_path / "town"), deploy(root, declared, TopDown(topdown_declaration()))
+    for deployment in (whole, parted):
+        deployment.run("cef", *deployment.context.method.stages, "publication")
+    assert [entry.draw_id for entry in parted.ledger] == [entry.draw_id for entry in whole.ledger]
+    assert data_files(parted) == data_files(whole) != {}
 
 
 @pytest.mark.prove
