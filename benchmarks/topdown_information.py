@@ -8,7 +8,8 @@ run gives the same figures. All runs in memory, by the code of the replicates.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -79,6 +80,12 @@ MEASURES: Mapping[str, NDArray[np.bool_]] = {
 def compare(census: ReplicateTask, draws: int = DRAWS) -> pd.DataFrame:
     """The mean absolute errors and biases of estimates, by measure, kind of error and level."""
     levels = [words(level) for level in census.design.levels]
+    return measure_draws(census, draws).mean(axis=1).unstack("level")[levels]
+
+
+def measure_draws(census: ReplicateTask, draws: int) -> pd.DataFrame:
+    """As `compare`, with the level among the rows, and a column for each draw."""
+    levels = [words(level) for level in census.design.levels]
     measures = [(PERSONS, name, Sums(counted)) for name, counted in MEASURES.items()]
     measures.append((UNITS, OCCUPIED, Sums(np.array([[True, False]]))))
     exact = {each.name: roll_up(census.counts[each.name], census.parents, each.size) for each in (PERSONS, UNITS)}
@@ -94,7 +101,7 @@ def compare(census: ReplicateTask, draws: int = DRAWS) -> pd.DataFrame:
                 errors[name, "error", level].append(float(np.abs(difference).mean()))
                 errors[name, "bias", level].append(float(difference.mean()))
     index = pd.MultiIndex.from_tuples(errors, names=["measure", "kind", "level"])
-    return pd.Series([float(np.mean(each)) for each in errors.values()], index).unstack("level")[levels]
+    return pd.DataFrame(list(errors.values()), index)
 
 
 def count_contradictions(census: ReplicateTask, draws: int = DRAWS) -> list[int]:
@@ -109,14 +116,21 @@ def count_contradictions(census: ReplicateTask, draws: int = DRAWS) -> list[int]
     return found
 
 
+PARTS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
+    "information from below": lambda: patch.object(TopDownDesign, "is_types_first", return_value=False),
+    "and types held": lambda: patch.object(estimation, "_estimate_within_parts", side_effect=NotSolvedError),
+    "and races held": nullcontext,
+}
+"""Full estimation without counts that are held near the root, with those by type of group quarters alone, and whole."""
+
+
 def compare_parts(census: ReplicateTask, draws: int = DRAWS) -> Mapping[str, pd.DataFrame]:
-    """As `compare`, with parts of full estimation: without counts that are held near the root, and with the counts by
-    type of group quarters alone."""
-    with patch.object(TopDownDesign, "is_types_first", return_value=False):
-        upward = compare(census, draws)
-    with patch.object(estimation, "_estimate_within_parts", side_effect=NotSolvedError):
-        types = compare(census, draws)
-    return {"information from below": upward, "and types held": types, "and races held": compare(census, draws)}
+    """As `compare`, with parts of full estimation."""
+    found = {}
+    for name, only in PARTS.items():
+        with only():
+            found[name] = compare(census, draws)
+    return found
 
 
 def estimate_linearly(census: ReplicateTask, draw: int) -> tuple[Census, list[Information], list[Information]]:
