@@ -2,10 +2,11 @@
 
 python -m tests.faults.rehearsal --workers 2 --states 4 --households 600
 
-The cluster is that of `tests.deploy.cluster`, whose queue has as many runs at once as there are workers. While states
-are made, a run is killed, the database restarts, and the S3 server is gone, once each, unless `--undisturbed` is given.
-Nobody does anything about it. The published files must be those of one run without partitions on files, after one
-charge. The figures are printed as JSON; `docs/how-to/partitions.md` shows some.
+The cluster is that of `tests.deploy.cluster`, whose queue has as many runs at once as there are workers. A run is
+killed while it draws a state, and another one while it makes the levels of a state. While these are made, the database
+restarts, and the S3 server is gone, once each. With `--undisturbed`, none of this happens. Nobody does anything about
+it. The published files must be those of one run without partitions on files, after one charge. The figures are printed
+as JSON; `docs/how-to/partitions.md` shows some.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 from threading import Event, Thread
@@ -27,12 +29,14 @@ from typing import Any
 import dagster as dg
 import psycopg
 
-from assets.topdown.declaration import OF_LEVELS as STATES
+from assets.topdown.declaration import OF_LEVELS, OF_MEASUREMENTS
+from assets.topdown.release import MEASUREMENTS_OF_STATES
 from mechanisms.states import STATES as CODES
 from orchestration.launch import BEFORE, PUBLICATION_OF
 from tests.deploy.cluster import (
     Cluster,
     begin_launch,
+    begun,
     contents,
     eventually,
     process_of,
@@ -45,7 +49,16 @@ from tests.faults.cluster import FAULTS
 
 RELEASE = "two_states/redistricting"
 
-CAUSED = ("the run is killed", "the database restarts", "the S3 server is gone")
+KILLED = "the run is killed"
+
+CAUSED = (
+    (KILLED, OF_MEASUREMENTS, MEASUREMENTS_OF_STATES),
+    (KILLED, OF_LEVELS, ""),
+    ("the database restarts", OF_LEVELS, ""),
+    ("the S3 server is gone", OF_LEVELS, ""),
+)
+"""Each fault in turn, the round of partitions in which it happens, and the stage that has begun then, if one is
+named."""
 
 PATIENCE = 7200
 """Seconds after which a launch that has not ended counts as wrong."""
@@ -127,27 +140,35 @@ class Watch:
         self._seconds[kind, f"{folder.name} {stat[19]}"] = (int(stat[11]) + int(stat[12])) / _TICKS
 
 
-def rehearse(cluster: Cluster, states: Sequence[str], caused: Sequence[str] = CAUSED) -> dict[str, Any]:
+def rehearse(
+    cluster: Cluster, states: Sequence[str], caused: Sequence[tuple[str, str, str]] = CAUSED
+) -> dict[str, Any]:
     """Launch the release, cause the faults, and compare what is published with one run without partitions.
 
-    Raises AssertionError if a byte differs, if there is not exactly one charge, or if the launch fails; and
-    TimeoutError or subprocess.TimeoutExpired if it goes on for longer than `PATIENCE`.
+    Raises AssertionError if a byte differs, if there is not exactly one charge, if a run had ended when it was to be
+    killed, or if the launch fails; and TimeoutError or subprocess.TimeoutExpired if it goes on for longer than
+    `PATIENCE`.
     """
     declare_states(cluster, states)
     start_all(cluster)
-    log_path, begun = cluster.root / "launched", time.monotonic()
+    log_path, began, killed = cluster.root / "launched", time.monotonic(), list[str]()
     with Watch(cluster) as watch, log_path.open("wb") as log, ExitStack() as ended:
         launched = begin_launch(cluster, log, RELEASE)
         ended.callback(launched.kill)
-        for fault in caused:
+        for fault, of_round, stage in caused:
             # Connections of an instance may be lost.
             with cluster.instance() as instance:
-                run = eventually(lambda: find_state(instance) or launched.poll() is not None, PATIENCE)
+                find = partial(find_state, instance, f"{of_round}__{RELEASE}", stage, killed)
+                run = eventually(lambda find=find: find() or launched.poll() is not None, PATIENCE)
                 assert launched.poll() is None, log_path.read_text()
                 worker = process_of(instance, run)
             FAULTS[fault](cluster, cluster.root, worker)
+            killed += [run] * (fault == KILLED)
         assert launched.wait(PATIENCE) == 0, log_path.read_text()
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - began
+    with cluster.instance() as instance:
+        statuses = [instance.get_run_by_id(run).status.value for run in killed]
+    assert statuses == ["FAILURE"] * len(killed)
     charged = rows(cluster, "owner", "SELECT kind FROM stirred.entries ORDER BY sequence")
     assert charged == [("reserve",), ("settle",)]
     found, expected = contents(cluster.published), contents(publish_without_partitions(cluster))
@@ -169,23 +190,27 @@ def rehearse(cluster: Cluster, states: Sequence[str], caused: Sequence[str] = CA
     }
 
 
-def find_state(instance: dg.DagsterInstance) -> str:
-    """A run of a state whose process runs; empty if there is none."""
-    for run in releases(instance, f"{STATES}__{RELEASE}"):
+def find_state(instance: dg.DagsterInstance, job: str, stage: str, killed: Sequence[str]) -> str:
+    """A run of a state by this job whose process runs and has begun the stage, if one is named; empty if there is
+    none."""
+    step = f"{RELEASE.replace('/', '__')}__{stage}" if stage else ""
+    for number, run in enumerate(releases(instance, job), 1):
         with suppress(ValueError):
-            if run.status.value == "STARTED" and Path(f"/proc/{process_of(instance, run.run_id)}").exists():
+            runs = run.status.value == "STARTED" and Path(f"/proc/{process_of(instance, run.run_id)}").exists()
+            if runs and run.run_id not in killed and begun(instance, number, step, job):
                 return run.run_id
     return ""
 
 
 def time_jobs(cluster: Cluster) -> dict[str, Any]:
-    """The seconds of each job, from the first of its runs to the last, and of the runs of states."""
+    """The seconds of each job, from the first of its runs to the last, and of the runs of each state."""
     name = RELEASE.replace("/", "__")
+    rounds = {"measurements": f"{OF_MEASUREMENTS}__{name}", "states": f"{OF_LEVELS}__{name}"}
     jobs = {
         "before states": name,
-        "measurements of all states": f"measurements__{name}",
-        "levels above": f"{BEFORE}_{STATES}__{name}",
-        "all states": f"{STATES}__{name}",
+        "all measurements": rounds["measurements"],
+        "levels above": f"{BEFORE}_{OF_LEVELS}__{name}",
+        "all states": rounds["states"],
         "publication": f"{PUBLICATION_OF}__{name}",
     }
     figures: dict[str, Any] = {}
@@ -194,13 +219,11 @@ def time_jobs(cluster: Cluster) -> dict[str, Any]:
             records = instance.get_run_records(dg.RunsFilter(job_name=job))
             times = [(each.start_time, each.end_time) for each in records if each.start_time and each.end_time]
             figures[f"seconds of {words}"] = round(max(end for _, end in times) - min(start for start, _ in times), 1)
-            if job.startswith(STATES):
+            for which, _ in [each for each in rounds.items() if each[1] == job]:
                 made = [each for each in records if each.dagster_run.is_success]
-                figures["runs of states"] = Counter(each.dagster_run.status.value for each in records)
-                figures["seconds of a state, median and most"] = [
-                    round(pick([(each.end_time or 0) - (each.start_time or 0) for each in made]), 1)
-                    for pick in (median, max)
-                ]
+                took = [(each.end_time or 0) - (each.start_time or 0) for each in made]
+                figures[f"runs of {which}"] = Counter(each.dagster_run.status.value for each in records)
+                figures[f"seconds of a run of {which}, median and most"] = [round(median(took), 1), round(max(took), 1)]
     return figures
 
 
