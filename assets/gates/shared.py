@@ -22,6 +22,7 @@ from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.stages import guard_step
+from mechanisms.refusal import RefusedError
 from resources.chain import finished_draws
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -111,6 +112,23 @@ def build_gates(method: Method[Any, Any, Any]) -> list[dg.AssetChecksDefinition]
     """
     own = [gate for gate in all_gates(method) if gate.stage not in DATASET_STAGES]
     return [_build_check(method, stage, list(gates)) for stage, gates in groupby(own, key=lambda gate: gate.stage)]
+
+
+def keep_part_verdicts(
+    method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger, part: str
+) -> None:
+    """In the run that has made a part of a release: find which rules hold in it, and keep these verdicts for the run
+    that joins all parts. That run finds the problems, if there are any.
+
+    Raises WarehouseError if a zone cannot be read.
+    """
+    if not method.keeps_verdicts:
+        return
+    verdicts = find_verdicts(method, custody)
+    with ReleaseContext(method, warehouse, custody, ledger, {}, verdicts).snapshot() as context:
+        for gate in all_gates(method):
+            with suppress(RefusedError):
+                gate.holds_in(context, verdicts, part, set())
 
 
 def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.AssetChecksDefinition:
@@ -288,7 +306,7 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
         again, verdicts = settled.output_version if settled else None, context.verdicts
         # The draw id covers the exact counts; whether those stored are the same, `counts_as_charged` says.
         if not (verdicts and verdicts.holds("replay", draw.draw_id, entry.commitment, again)):
-            again = method.version_of(draw, method.make(session, draw, key, context.custody))
+            again = method.repeat(session, draw, key, context.custody, verdicts, entry.commitment)
             if verdicts:
                 verdicts.keep("replay", draw.draw_id, entry.commitment, again)
         return [] if again == method.stored_version(session, draw) else ["the repeated draw gives another output"]

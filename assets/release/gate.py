@@ -115,18 +115,36 @@ class _NotedContext(ReleaseContext[R]):
 
 
 @dataclass(frozen=True)
+class ByPart(Generic[R]):
+    """How a rule is found to hold part by part, where parts of a release are made in runs of their own.
+
+    Attributes:
+        list_parts: the parts.
+        holds_in: whether the rule holds in one part, from tables that do not change when other parts are made.
+        joins: whether the rule holds if it holds in all parts.
+    """
+
+    list_parts: Callable[[ReleaseContext[R]], Sequence[str]]
+    holds_in: Callable[[ReleaseContext[R], str], bool]
+    joins: Callable[[ReleaseContext[R]], bool]
+
+
+@dataclass(frozen=True)
 class Gate(Generic[R]):
     """A rule that a release must satisfy; otherwise its publication is blocked.
 
     Attributes:
         words: the rule as a sentence, for the check's page and the certificate.
         problems: returns its violations, in words with counts and without values.
+        by_part: how the rule is found to hold with the verdicts that the runs of parts keep, if they keep any. It may
+            only hold where there are no problems, and need not hold there.
     """
 
     name: str
     stage: str
     words: str
     problems: Callable[[ReleaseContext[R]], list[str]]
+    by_part: ByPart[R] | None = None
 
     def evaluate(self, context: ReleaseContext[R]) -> list[str]:
         """The violations of the rule; that it cannot be evaluated on the stored tables is one too. With a kept verdict
@@ -148,22 +166,57 @@ class Gate(Generic[R]):
         kept = verdicts.list_reads(name)
         if kept and (content := _identify(context, kept)) and verdicts.holds(name, content):
             return []
-        noted = _NotedContext(
-            context.method,
-            context.warehouse.noting(reads),
-            cast(Custody, _NotedCustody(context.custody, reads)),
-            context.ledger,
-            context.nodes,
-            verdicts,
-            outer=context,
-            reads=reads,
-        )
-        began = time.monotonic()
-        problems = self.problems(noted)
+        noted, began = _note(context, reads), time.monotonic()
+        problems = [] if self._holds_by_part(context, verdicts, reads) else self.problems(noted)
         is_kept = not problems and _OTHER not in reads and time.monotonic() - began >= SHORTEST_KEPT
         if is_kept and (content := _identify(context, sorted(reads))):
             verdicts.keep(name, content, reads=sorted(reads))
         return problems
+
+    def _holds_by_part(self, context: ReleaseContext[R], verdicts: Verdicts, reads: set[Read]) -> bool:
+        """Whether the rule holds, as far as its parts tell. What is read is noted, and what was read for kept verdicts
+        on parts."""
+        if self.by_part is None:
+            return False
+        noted = _note(context, reads)
+        try:
+            for part in self.by_part.list_parts(noted):
+                if not self.holds_in(context, verdicts, part, reads):
+                    return False
+            return self.by_part.joins(noted)
+        except RefusedError:
+            # Whoever asks for the problems is told.
+            return False
+
+    def holds_in(self, context: ReleaseContext[R], verdicts: Verdicts, part: str, reads: set[Read]) -> bool:
+        """Whether the rule holds in a part. With a kept verdict on the same content, it is not asked; a new verdict is
+        kept. What is read, or was read for the kept one, is noted."""
+        if self.by_part is None:
+            return False
+        name, of_part, own = f"{self.stage}: {self.name}", verdicts.of_part(part), set[Read]()
+        kept = of_part.list_reads(name)
+        if kept and (content := _identify(context, kept)) and of_part.holds(name, content):
+            reads.update(kept)
+            return True
+        holds = self.by_part.holds_in(_note(context, own), part)
+        reads |= own
+        if holds and _OTHER not in own and (content := _identify(context, sorted(own))):
+            of_part.keep(name, content, reads=sorted(own))
+        return holds
+
+
+def _note(context: ReleaseContext[R], reads: set[Read]) -> ReleaseContext[R]:
+    """A context that notes what is read."""
+    return _NotedContext(
+        context.method,
+        context.warehouse.noting(reads),
+        cast(Custody, _NotedCustody(context.custody, reads)),
+        context.ledger,
+        context.nodes,
+        context.verdicts,
+        outer=context,
+        reads=reads,
+    )
 
 
 def _identify(context: ReleaseContext[Any], reads: Sequence[Read]) -> str:
@@ -191,6 +244,7 @@ def session_gate(
     stage: str,
     check: Callable[[Session, ReleaseContext[R]], Iterable[str]],
     reads: Sequence[Zone] = (Zone.PUBLIC,),
+    by_part: ByPart[R] | None = None,
 ) -> Gate[R]:
     """A gate whose check, in a session that reads some zones, claims its rule (`read_claim`)."""
 
@@ -198,7 +252,7 @@ def session_gate(
         with context.warehouse.session(reads=reads) as session:
             return list(check(session, context))
 
-    return Gate(name, stage, read_claim(check), find_problems)
+    return Gate(name, stage, read_claim(check), find_problems, by_part)
 
 
 def read_claim(check: Callable[..., Iterable[str]]) -> str:

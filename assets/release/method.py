@@ -38,6 +38,7 @@ from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.seal import require_sealed
 from assets.release.statement import Accuracy, Parameter, Statement
+from assets.release.verdicts import Verdicts
 from assets.release.withheld import WithheldRecords
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import Specification
@@ -331,6 +332,13 @@ class Method(ABC, Generic[R, I, O]):
     @abstractmethod
     def version_of(self, draw: Draw[I], output: O) -> str:
         """The content hash of an output of `make`."""
+
+    def repeat(
+        self, session: Session, draw: Draw[I], key: bytes, custody: Custody, verdicts: Verdicts | None, commitment: str
+    ) -> str:
+        """The content hash of the output that the draw gives again. Parts of which verdicts are kept that they were
+        repeated, with the key of this commitment, need not be made."""
+        return self.version_of(draw, self.make(session, draw, key, custody))
 
     @abstractmethod
     def write(self, session: Session, draw: Draw[I], output: O) -> str:

@@ -2,7 +2,8 @@
 
 That a gate found no problem follows from what it read, from the code, and from the declaration of the release. The
 verdict is an HMAC of all of them under the custody, so that whoever lacks the key cannot make one for other contents,
-and a damaged or missing record only costs time. Verdicts are in a file of the custody for each release.
+and a damaged or missing record only costs time. Verdicts are in a file of the custody for each release, and for each
+part of a release that has a run of its own.
 """
 
 import hmac
@@ -38,10 +39,17 @@ class Verdicts:
     Nothing is kept if `code` is None, or if the file cannot be written.
     """
 
-    def __init__(self, custody: Custody, schema: str, declared: Sequence[str], code: str | None) -> None:
-        self._custody, self._schema = custody, schema
+    def __init__(
+        self, custody: Custody, schema: str, declared: Sequence[str], code: str | None, part: str = ""
+    ) -> None:
+        self._custody, self._schema, self._part = custody, schema, part
+        self._declared, self._code = declared, code
         self._follows_from = None if code is None else [*declared, code]
-        self._path = Path(custody.folder) / VERDICTS / schema
+        self._path = Path(custody.folder) / VERDICTS / (f"{schema}.{part}" if part else schema)
+
+    def of_part(self, part: str) -> "Verdicts":
+        """The kept verdicts on one part of the release. Runs of several parts may keep theirs at the same time."""
+        return Verdicts(self._custody, self._schema, self._declared, self._code, part)
 
     def list_reads(self, name: str) -> list[Read]:
         """What was read for a verdict, as it was noted; nothing if there is none."""
@@ -64,6 +72,7 @@ class Verdicts:
 
     def _seal(self, name: str, basis: Sequence[str | None]) -> str:
         facts = {"verdict": name, "release": self._schema, "follows from": self._follows_from, "basis": list(basis)}
+        facts |= {"part": self._part} if self._part else {}
         return self._custody.seal(facts)
 
     def _load(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import dagster as dg
 
 from assets.conventions import StageKind, preview, table_schema
 from assets.gates.shared import differing_table
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import ByPart, Gate, ReleaseContext
 from assets.release.release import Release
 from assets.release.stage import COLUMN_SCHEMA, Recipes, build_stage
 from resources.statements import Table, Zone
@@ -62,7 +62,12 @@ def build_tables(
 
 
 def recipes_gate(
-    name: str, stage: str, words: str, recipes: Callable[[Session], Recipes], reads: Sequence[Zone] = (Zone.PUBLIC,)
+    name: str,
+    stage: str,
+    words: str,
+    recipes: Callable[[Session], Recipes],
+    reads: Sequence[Zone] = (Zone.PUBLIC,),
+    by_part: ByPart[Any] | None = None,
 ) -> Gate[Any]:
     """A gate on stored tables, each of which equals the result of its recipe in a session that reads some zones."""
 
@@ -74,10 +79,12 @@ def recipes_gate(
                 for problem in differing_table(session, table, recipe)
             ]
 
-    return Gate(name, stage, words, find_differences)
+    return Gate(name, stage, words, find_differences, by_part)
 
 
-def tables_gate(recipes: Callable[[Session], Recipes], stage: str = TABLES) -> Gate[Any]:
+def tables_gate(
+    recipes: Callable[[Session], Recipes], stage: str = TABLES, by_part: ByPart[Any] | None = None
+) -> Gate[Any]:
     """The gate `<stage>_as_made` on the tables of a stage."""
     words = "Every stored table is what its recipe makes from its sources."
-    return recipes_gate(f"{stage}_as_made", stage, words, recipes)
+    return recipes_gate(f"{stage}_as_made", stage, words, recipes, by_part=by_part)

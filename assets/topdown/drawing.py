@@ -85,12 +85,20 @@ class Drawing:
     account: SumsAccount | None = None
     custody: Custody | None = None
 
-    def compute_version(self) -> str:
-        """The version of the measurements; makes them unless that is done, and keeps nothing but hashes."""
+    def compute_version(self, known: Mapping[str, str] = {}) -> str:
+        """The version of the measurements; makes them unless that is done, or the SHA-256 of the answers of a stream is
+        known by its label, and keeps nothing but hashes."""
         if self.version:
             return self.version
         streams = read_streams(self.session, self.release)
-        return hash_parts(streams, (drawn.digests for drawn in self._draw(streams, None)))
+        drawn = self._draw([stream for stream in streams if stream.label not in known], None)
+        return hash_parts(streams, [known, *(each.digests for each in drawn)])
+
+    def repeat_state(self, state: str) -> dict[str, str]:
+        """By label, the SHA-256 of the answers of the streams of one state."""
+        streams = [stream for stream in read_streams(self.session, self.release) if stream.state == state]
+        parts = self._draw(streams, None, state)
+        return {label: digest for part in parts for label, digest in part.digests.items()}
 
     def in_parts(self, draw_id: str, folder: Path, custody: Custody, taken: Mapping[str, str] = {}) -> "Drawing":
         """All measurements in parts, except those of the streams that are taken from others, by label."""

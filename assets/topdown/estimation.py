@@ -314,7 +314,7 @@ def find_wrong_levels(
         known[scope] = stored
     for level in release.levels:
         is_known = all(scope in known for scope in list_scopes(release, states) if scope.level == level)
-        if is_known and not _is_united(session, release, level, states):
+        if is_known and not is_united(session, release, level, states):
             wrong.append(Scope(level))
     if differing:
         parts = list_made_of(session, custody, release, differing, states)
@@ -406,7 +406,7 @@ def hash_estimates(session: Session, custody: Custody, release: TopDownRelease) 
     states = read_states(session, release)
     scopes = [scope for scope in list_scopes(release, states) if scope.level == release.finest]
     stored = [read_estimation(session, custody, release, scope) for scope in scopes]
-    if not all(stored) or not _is_united(session, release, release.finest, states):
+    if not all(stored) or not is_united(session, release, release.finest, states):
         return None
     return hash_facts([[account.made_of, account.content] for account in stored if account])
 
@@ -416,7 +416,7 @@ def _tables_of(release: TopDownRelease, level: str, states: Sequence[str]) -> li
     return [scope.table(release) for scope in list_scopes(release, states) if scope.level == level]
 
 
-def _is_united(session: Session, release: TopDownRelease, level: str, states: Sequence[str]) -> bool:
+def is_united(session: Session, release: TopDownRelease, level: str, states: Sequence[str]) -> bool:
     """Whether what is read as the estimates of a level are the tables of its scopes, which must be stored."""
     view, tables = release.public(release.estimates(level)), _tables_of(release, level, states)
     names = {"tables": tables, "columns": _ESTIMATES.names}

@@ -3,7 +3,7 @@
 Those on estimates are evaluated at every level, by SQL alone, and share no code with the estimation.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any
@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
-from assets.release.gate import Gate, ReleaseContext, session_gate
+from assets.release.gate import ByPart, Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE
 from assets.tabulation.asset import tables_gate
-from assets.topdown.estimation import find_wrong_levels
+from assets.topdown.estimation import find_wrong_levels, is_united
 from assets.topdown.histograms import count_impossible
 from assets.topdown.intervals import are_intervals_as_made
 from assets.topdown.invariants import invariants_recipe, require_feasible
 from assets.topdown.measurements import hash_streams, read_streams
-from assets.topdown.records import find_stale_states
+from assets.topdown.records import estimates_of_states, find_finest, find_stale_states
 from assets.topdown.release import (
     HISTOGRAMS,
     INTERVALS,
@@ -33,11 +33,12 @@ from assets.topdown.release import (
     TopDownRelease,
 )
 from assets.topdown.replicates import TopDownReplication, replicates_gate
-from assets.topdown.spine import pluralize, read_states, read_tree, spine_recipe, stage_ancestry
+from assets.topdown.spine import find_ranges, pluralize, read_states, read_tree, spine_recipe, stage_ancestry
 from assets.topdown.tables import (
     redistricting_table,
     redistricting_tables,
     register_codes,
+    state_recipes,
     tables_recipe,
     unite_tables,
 )
@@ -47,7 +48,7 @@ from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MOST_PERSON
 from mechanisms.topdown.feasibility import InfeasibleError
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.schema import OCCUPIED, PERSONS, UNITS, Schema
-from resources.statements import Zone
+from resources.statements import Table, Zone
 from resources.warehouse import Session
 
 Context = ReleaseContext[TopDownRelease]
@@ -75,8 +76,16 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
         session_gate("whole_numbers", estimated, _check_whole_numbers),
         session_gate("structural_zeros", estimated, _check_structural_zeros),
         session_gate("inequalities", estimated, _check_inequalities),
-        session_gate("microdata_of_estimates", MICRODATA, _check_microdata),
-        tables_gate(lambda session: tables_recipe(session, release)),
+        session_gate(
+            "microdata_of_estimates",
+            MICRODATA,
+            _check_microdata,
+            by_part=_by_state(release, _are_records_of_state, _are_records_joined),
+        ),
+        tables_gate(
+            lambda session: tables_recipe(session, release),
+            by_part=_by_state(release, _are_tables_of_state, _are_tables_joined),
+        ),
         session_gate("tables_agree", "tables", _check_tables),
     ]
     if release.partitioned:
@@ -95,6 +104,28 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
             tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
         ]
     return gates
+
+
+def _by_state(
+    release: TopDownRelease,
+    holds_in: Callable[[Session, TopDownRelease, str], bool],
+    joins: Callable[[Session, TopDownRelease], bool],
+) -> ByPart[TopDownRelease] | None:
+    """How a rule on public tables is found to hold state by state; None if states have no runs of their own."""
+
+    def list_states(context: Context) -> list[str]:
+        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return read_states(session, context.release)
+
+    def holds_in_state(context: Context, state: str) -> bool:
+        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return holds_in(session, context.release, state)
+
+    def joins_states(context: Context) -> bool:
+        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return joins(session, context.release)
+
+    return ByPart(list_states, holds_in_state, joins_states) if release.partitioned else None
 
 
 def check_spine(session: Session, context: ReleaseContext[Any]) -> Iterable[str]:
@@ -278,7 +309,53 @@ def _bounded_levels(
 def _check_microdata(session: Session, context: Context) -> Iterable[str]:
     """The microdata have exactly the counts estimated for the finest level, in the order of places and cells."""
     for schema in SCHEMAS.values():
-        yield from _find_record_problems(session, context.release, schema)
+        yield from _find_problems_of_all(session, context.release, schema)
+
+
+def _find_problems_of_all(session: Session, release: TopDownRelease, schema: Schema) -> Iterator[str]:
+    estimates = release.public(release.estimates(release.finest))
+    return _find_record_problems(session, release, schema, release.public(schema.name), estimates)
+
+
+def _are_records_of_state(session: Session, release: TopDownRelease, state: str) -> bool:
+    """Whether the records of one state have exactly the counts estimated for its places, and are numbered after those
+    of the states before it."""
+    _, (*_, (first, last)) = find_ranges(session, release, state)
+    number, estimates = read_states(session, release).index(state), find_finest(release, state).table(release)
+    for name in release.recorded_by_state:
+        values = {"histogram": name, "first": first, "last": last}
+        (elsewhere,) = session.row("topdown/estimated_elsewhere", values, estimates=estimates)
+        records = release.public(release.of_state(name, state))
+        due = _count_by_state(session, release, SCHEMAS[name])
+        before = sum(count for other, count in due.items() if other < number)
+        if elsewhere or any(_find_record_problems(session, release, SCHEMAS[name], records, estimates, before)):
+            return False
+    return True
+
+
+def _are_records_joined(session: Session, release: TopDownRelease) -> bool:
+    """Whether all records are those of the states, which have as many as their numbers allow for, and of the places of
+    the finest level, if these are estimated by state."""
+    states = read_states(session, release)
+    for schema in SCHEMAS.values():
+        if schema.name not in release.recorded_by_state:
+            if any(_find_problems_of_all(session, release, schema)):
+                return False
+            continue
+        tables = [release.public(release.of_state(schema.name, state)) for state in states]
+        due = _count_by_state(session, release, schema)
+        names = {"tables": tables, "columns": list(session.columns(tables[0]))}
+        if [session.count(table) for table in tables] != [due.get(number, 0) for number in range(len(states))]:
+            return False
+        if not session.is_view_of(release.public(schema.name), "warehouse/united", **names):
+            return False
+    return is_united(session, release, release.finest, states)
+
+
+def _count_by_state(session: Session, release: TopDownRelease, schema: Schema) -> dict[int, int]:
+    """By number of the state, how many records the estimates of the states count."""
+    values = {"histogram": schema.name, "places": 1}
+    return dict(session.rows("topdown/records_due", values, estimates=estimates_of_states(release)))
 
 
 def _check_states(session: Session, context: Context) -> Iterator[str]:
@@ -295,8 +372,37 @@ def _check_tables_of_states(session: Session, context: Context) -> Iterator[str]
     release = context.release
     if tables := [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]:
         yield from _find_strange_rows(session, release, [table.name.lower() for table in tables])
-        for name, recipe in unite_tables(session, release, tables).items():
-            yield from differing_table(session, redistricting_table(release, name), recipe)
+        yield from _find_other_rows(session, release, tables)
+
+
+def _find_other_rows(session: Session, release: TopDownRelease, tables: Sequence[RedistrictingTable]) -> list[str]:
+    """The problems if complete tables do not have exactly the rows of the states' tables, and those above them."""
+
+    def compare() -> list[str]:
+        recipes = unite_tables(session, release, tables)
+        return [
+            problem
+            for name, recipe in recipes.items()
+            for problem in differing_table(session, redistricting_table(release, name), recipe)
+        ]
+
+    return session.compute_once(("other rows", release.schema), compare)
+
+
+def _are_tables_of_state(session: Session, release: TopDownRelease, state: str) -> bool:
+    """Whether the tables of one state are what its records make."""
+    recipes = state_recipes(session, release, state)
+    return not any(problem for table, recipe in recipes.items() for problem in differing_table(session, table, recipe))
+
+
+def _are_tables_joined(session: Session, release: TopDownRelease) -> bool:
+    """Whether the complete tables have the rows of the states' tables; the rows above the states, whose estimates are
+    the sums of those below them by another gate; and all other tables are as made."""
+    by_state = [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]
+    recipes = tables_recipe(session, release, without=by_state)
+    return not _find_other_rows(session, release, by_state) and not any(
+        problem for table, recipe in recipes.items() for problem in differing_table(session, table, recipe)
+    )
 
 
 def _find_strange_rows(
@@ -320,12 +426,14 @@ def _find_strange_rows(
         yield from (f"{table}: other columns than all states have" for table in tables if session.columns(table) != due)
 
 
-def _find_record_problems(session: Session, release: TopDownRelease, schema: Schema) -> Iterator[str]:
-    """Group by group of consecutive places, whose records are consecutive too, so that memory is bounded."""
-    records, histogram = release.public(schema.name), {"histogram": schema.name}
-    tables = {"estimates": release.public(release.estimates(release.finest)), "records": records}
+def _find_record_problems(
+    session: Session, release: TopDownRelease, schema: Schema, records: Table, estimates: Table, before: int = 0
+) -> Iterator[str]:
+    """Group by group of consecutive places, whose records are consecutive too, so that memory is bounded. The records
+    are numbered after those that come before them."""
+    histogram, tables = {"histogram": schema.name}, {"estimates": estimates, "records": records}
     codes = register_codes(session, schema)
-    differing = before = stored = numbered = nowhere = 0
+    differing = stored = numbered = nowhere = 0
     for piece, due in session.rows("topdown/records_due", histogram | {"places": PLACES_AT_A_TIME}, **tables):
         if piece is None:
             nowhere = due

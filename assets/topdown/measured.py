@@ -10,7 +10,7 @@ state is missing or stale. So an altered table is found by the gate `settled`, a
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -22,6 +22,7 @@ from assets.conventions import StageKind, list_some, public_table_metadata, shor
 from assets.measurement.method import ExactCounts, GridError
 from assets.release.account import read_account, store_account
 from assets.release.draw import Draw, Inputs, StaleInputError
+from assets.release.gate import find_verdicts
 from assets.release.method import CHARGE, DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
@@ -41,6 +42,9 @@ from resources.warehouse import Session, Warehouse
 
 CHARGED = "charged_states"
 """The table of what the draw that was charged is made of, for each state."""
+
+REPEATED = "replay"
+"""The name of the kept verdict that repeating the draw of a state gives its stored answers."""
 
 _PLACES_AT_A_TIME = 2**17
 
@@ -88,6 +92,8 @@ def build_measured(method: TopDown) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         state = context.partition_key
         made = measure_state(method, release.adapt(warehouse), custody, ledger, state)
+        if release.can_replay:
+            keep_repeated(method, release.adapt(warehouse), custody, ledger, state)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             shown = public_table_metadata(session, measurements_table(release, state))
         version = sha256(made.answers.encode()).hexdigest()
@@ -131,16 +137,7 @@ def measure_state(method: TopDown, warehouse: Warehouse, custody: Custody, ledge
     release = method.release
     with warehouse.private_folder() as folder:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            charged = _read_charged(session, custody, release, state)
-            if (
-                charged is None
-                or charged.declared != _hash_declared(method)
-                or charged.content != _hash_state(session, custody, release, state)
-            ):
-                raise StaleInputError(
-                    f"{release.schema}: the places or counts of {state}, or the declaration, have changed since the "
-                    f"charge; materialize {CHARGE} again"
-                )
+            charged = _require_charged(session, custody, method, state)
             draw = Draw(charged.draw_id, release.specification, Inputs({}))
             require_charge(method, draw, ledger.read())
             stored = _read_measured(session, custody, release, state)
@@ -163,6 +160,42 @@ def measure_state(method: TopDown, warehouse: Warehouse, custody: Custody, ledge
     return made
 
 
+def keep_repeated(method: TopDown, warehouse: Warehouse, custody: Custody, ledger: Ledger, state: str) -> None:
+    """Repeat the draw of a state. If that gives the stored answers, keep this verdict for the gate `replay`, which then
+    repeats the others alone.
+
+    Raises UnchargedDrawError, CustodyError and StaleInputError as `measure_state`.
+    """
+    release, verdicts = method.release, find_verdicts(method, custody).of_part(state)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        made = _read_measured(session, custody, release, state)
+        entry = ledger.read().find_reservation(made.draw_id) if made else None
+        if made is None or entry is None or verdicts.holds(REPEATED, made.draw_id, entry.commitment, made.answers):
+            return
+        charged = _require_charged(session, custody, method, state)
+        draw = Draw(charged.draw_id, release.specification, Inputs({}))
+        again = Drawing(release, session, open_charged_key(method, draw, custody, ledger)).repeat_state(state)
+        if json.loads(made.answers) == again:
+            verdicts.keep(REPEATED, draw.draw_id, entry.commitment, made.answers)
+
+
+def find_repeated(
+    session: Session,
+    custody: Custody,
+    release: TopDownRelease,
+    draw_id: str,
+    holds: Callable[[str, str], bool],
+) -> dict[str, str]:
+    """By label, the SHA-256 of the answers of those streams of a draw for which `holds` knows, from a state's code and
+    account of its answers, that repeating the draw gives them."""
+    repeated = dict[str, str]()
+    for state in read_states(session, release):
+        made = _read_measured(session, custody, release, state)
+        if made and made.draw_id == draw_id and holds(state, made.answers):
+            repeated |= json.loads(made.answers)
+    return repeated
+
+
 def take_states(session: Session, custody: Custody, release: TopDownRelease, draw_id: str) -> Mapping[str, str]:
     """By label, the SHA-256 of the answers of each stream that a state's run has drawn.
 
@@ -181,6 +214,22 @@ def take_states(session: Session, custody: Custody, release: TopDownRelease, dra
             f"({list_some(missing)}); materialize these partitions of {MEASUREMENTS_OF_STATES} first"
         )
     return taken
+
+
+def _require_charged(session: Session, custody: Custody, method: TopDown, state: str) -> Charged:
+    """What a state's part of the draw is made of. Raises StaleInputError if something of it has changed since the
+    charge."""
+    charged = _read_charged(session, custody, method.release, state)
+    if (
+        charged is None
+        or charged.declared != _hash_declared(method)
+        or charged.content != _hash_state(session, custody, method.release, state)
+    ):
+        raise StaleInputError(
+            f"{method.release.schema}: the places or counts of {state}, or the declaration, have changed since the "
+            f"charge; materialize {CHARGE} again"
+        )
+    return charged
 
 
 def _hash_declared(method: TopDown) -> str:

@@ -17,6 +17,7 @@ from assets.release.method import CHARGE, Fact, Partitions, release_hook, sessio
 from assets.release.microdata import Microdata
 from assets.release.seal import compute_content
 from assets.release.statement import Accuracy, Parameter
+from assets.release.verdicts import Verdicts
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
 from assets.topdown.drawing import Drawing, find_wrong_noise
@@ -26,7 +27,7 @@ from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.intervals import build_intervals
 from assets.topdown.invariants import build_invariants, require_feasible
-from assets.topdown.measured import build_measured, keep_charged, take_states
+from assets.topdown.measured import REPEATED, build_measured, find_repeated, keep_charged, take_states
 from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured, store_measurements
 from assets.topdown.partitions import state_partitions
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
@@ -130,7 +131,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             build_invariants(release),
             *([build_measured(self)] if release.partitioned else []),
             *build_estimates(release),
-            *build_microdata(release),
+            *build_microdata(self),
             build_redistricting(release),
             build_accuracy(release),
             *(build_intervals(release) if release.design.full else []),
@@ -162,6 +163,22 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     def version_of(self, draw: Draw[Inputs], output: Drawing) -> str:
         return output.compute_version()
+
+    def repeat(
+        self,
+        session: Session,
+        draw: Draw[Inputs],
+        key: bytes,
+        custody: Custody,
+        verdicts: Verdicts | None,
+        commitment: str,
+    ) -> str:
+        def holds(state: str, answers: str) -> bool:
+            return verdicts is not None and verdicts.of_part(state).holds(REPEATED, draw.draw_id, commitment, answers)
+
+        drawing, partitioned = self.make(session, draw, key, custody), self.release.partitioned
+        known = find_repeated(session, custody, self.release, draw.draw_id, holds) if partitioned else {}
+        return drawing.compute_version(known)
 
     def write(self, session: Session, draw: Draw[Inputs], output: Drawing) -> str:
         store_measurements(session, self.release, output.files)

@@ -16,9 +16,10 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import StageKind, list_some, preview, table_schema
+from assets.gates.shared import keep_part_verdicts
 from assets.release.account import read_account, store_account
 from assets.release.draw import StaleInputError
-from assets.release.method import DRAW
+from assets.release.method import DRAW, Method
 from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
 from assets.topdown.estimation import Estimation, read_level_account
 from assets.topdown.partitions import state_partitions
@@ -29,6 +30,7 @@ from assets.topdown.tables import INPUT_CODES, RECORD_COLUMNS, state_recipes
 from mechanisms.topdown.design import SCHEMAS, level_of_states, words
 from mechanisms.topdown.schema import PERSONS, Schema
 from resources.custody import Custody
+from resources.ledger import Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
@@ -40,10 +42,11 @@ class _Recorded:
     made_of: str
 
 
-def build_microdata(release: TopDownRelease) -> list[dg.AssetsDefinition]:
+def build_microdata(method: Method[TopDownRelease, Any, Any]) -> list[dg.AssetsDefinition]:
     """The asset `microdata`, and with partitions the asset `records` before it."""
+    release = method.release
     if release.partitioned:
-        return [_build_records(release), _build_united(release)]
+        return [_build_records(method), _build_united(release)]
     return [
         build_stage(
             release,
@@ -60,7 +63,9 @@ def build_microdata(release: TopDownRelease) -> list[dg.AssetsDefinition]:
     ]
 
 
-def _build_records(release: TopDownRelease) -> dg.AssetsDefinition:
+def _build_records(method: Method[TopDownRelease, Any, Any]) -> dg.AssetsDefinition:
+    release = method.release
+
     @release_stage(
         release,
         RECORDS,
@@ -69,12 +74,15 @@ def _build_records(release: TopDownRelease) -> dg.AssetsDefinition:
         [release.estimates(release.finest)],
         **state_partitions(release).options,
     )
-    def records(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+    def records(
+        context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
+    ) -> dg.MaterializeResult:
         state = context.partition_key
         with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
             draw_id, made_of = store_records(session, custody, release, state)
             tables = [release.public(release.of_state(name, state)) for name in release.made_by_state]
             shown = _describe(session, tables)
+        keep_part_verdicts(method, release.adapt(warehouse), custody, ledger, state)
         return dg.MaterializeResult(data_version=dg.DataVersion(made_of), metadata={**shown, DRAW: draw_id})
 
     return records
@@ -120,7 +128,7 @@ def store_records(session: Session, custody: Custody, release: TopDownRelease, s
 
     Raises StaleInputError if there are no estimates of the state.
     """
-    finest = _find_finest(release, state)
+    finest = find_finest(release, state)
     estimated = read_level_account(session, custody, release, finest)
     if estimated is None:
         raise StaleInputError(
@@ -175,7 +183,7 @@ def _is_current(session: Session, custody: Custody, release: TopDownRelease, sta
     recorded = read_account(session, custody, _named(release, state), _Recorded)
     if not all(map(session.columns, tables)) or recorded is None:
         return False
-    estimated = read_level_account(session, custody, release, _find_finest(release, state))
+    estimated = read_level_account(session, custody, release, find_finest(release, state))
     return estimated is not None and recorded.made_of == _made_of(release, estimated)
 
 
@@ -188,8 +196,14 @@ def _made_of(release: TopDownRelease, estimated: Estimation) -> str:
     return hash_facts([estimated.made_of, estimated.content, *release.dataset.place_names.items()])
 
 
-def _find_finest(release: TopDownRelease, state: str) -> Scope:
+def find_finest(release: TopDownRelease, state: str) -> Scope:
+    """The estimates that the records of a state are made of."""
     return Scope(release.finest, state, PERSONS.name if release.design.full else "")
+
+
+def estimates_of_states(release: TopDownRelease) -> Table:
+    """The table of the estimates of the states that `find_finest` lie below, which count the records of each."""
+    return Scope(level_of_states(release.levels), "", find_finest(release, "").histogram).table(release)
 
 
 def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
@@ -198,8 +212,8 @@ def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
 
 
 def _state_recipes(session: Session, release: TopDownRelease, state: str) -> dict[Table, Recipe]:
-    estimates = _find_finest(release, state).table(release)
-    above = Scope(level_of_states(release.levels), "", _find_finest(release, state).histogram).table(release)
+    estimates = find_finest(release, state).table(release)
+    above = estimates_of_states(release)
     recipes: dict[Table, Recipe] = {}
     for histogram in release.recorded_by_state:
         source, values, names = _records_recipe(release, SCHEMAS[histogram])

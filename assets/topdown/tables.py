@@ -112,9 +112,11 @@ def redistricting_table(release: TopDownRelease, name: str) -> Table:
     return release.public(name.lower())
 
 
-def tables_recipe(session: Session, release: TopDownRelease, *, apart: bool = False) -> dict[Table, Recipe]:
-    """The recipe of every table of the asset, from microdata, spine, invariants and design; or if they are `apart`,
-    from the stored tables of each state, and above the states from the estimates.
+def tables_recipe(
+    session: Session, release: TopDownRelease, *, apart: bool = False, without: Sequence[RedistrictingTable] = ()
+) -> dict[Table, Recipe]:
+    """The recipe of every table of the asset but those that are left out, from microdata, spine, invariants and design;
+    or if they are `apart`, from the stored tables of each state, and above the states from the estimates.
 
     The recipes read staged counts by cell, and work only in the same session.
     """
@@ -125,7 +127,7 @@ def tables_recipe(session: Session, release: TopDownRelease, *, apart: bool = Fa
     for name in exact_products(release):
         names = {"invariants": release.public(INVARIANTS), "by_type": name == GROUP_QUARTERS}
         made[exact_table(release, name)] = ("topdown/exact", {"invariant": name}, names)
-    published = redistricting_tables(release)
+    published = [table for table in redistricting_tables(release) if table not in without]
     by_state = [table for table in published if apart and table.name in release.tabulated_by_state]
     whole, spine = [table for table in published if table not in by_state], release.public(SPINE)
     recipes = unite_tables(session, release, by_state) if by_state else {}

@@ -297,7 +297,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the costly evaluations from now on."""
     found: list[str] = []
     again, noise = Drawing.compute_version, TopDownMethod.check_noise
-    monkeypatch.setattr(Drawing, "compute_version", lambda self: found.append("replay") or again(self))
+    monkeypatch.setattr(Drawing, "compute_version", lambda self, *known: found.append("replay") or again(self, *known))
     monkeypatch.setattr(
         TopDownMethod, "check_noise", lambda self, session: found.append("noise_as_declared") or noise(self, session)
     )

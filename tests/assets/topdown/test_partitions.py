@@ -1,7 +1,8 @@
 """Estimates made state by state, each state in a run of its own: the same as in one run, and refused if incomplete."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,13 @@ import pytest
 from assets.confidentiality import find_leaks
 from assets.gates.shared import all_gates
 from assets.release.draw import StaleInputError
+from assets.release.gate import find_verdicts
 from assets.release.release import DeclarationError
+from assets.release.verdicts import VERDICTS
+from assets.topdown import gates
+from assets.topdown.drawing import Drawing
 from assets.topdown.estimation import estimate_level, unite_states
+from assets.topdown.measurements import Stream
 from assets.topdown.reading import list_scopes
 from assets.topdown.records import store_records, unite_records
 from assets.topdown.release import TopDownRelease
@@ -262,6 +268,45 @@ def test_the_sensor_launches_states_and_then_the_publication(parted: Parted) -> 
     assert launched["the release's job again"] == [(MEASURED, state, f"{again}/{state}") for state in states]
 
 
+def asked(deployment: Deployment[Any], monkeypatch: pytest.MonkeyPatch) -> tuple[set[str], set[tuple[str, str]]]:
+    """The gates that fail where no verdict on the whole release is kept, and which rules they ask in which states."""
+    found, draw = set[tuple[str, str]](), Drawing._draw
+
+    def note(name: str) -> Callable[[Any, TopDownRelease, str], bool]:
+        ask = getattr(gates, name)
+        return lambda session, release, state: found.add((name, state)) or ask(session, release, state)
+
+    def note_drawn(drawing: Drawing, streams: Sequence[Stream], *more: Any) -> Any:
+        found.update(("_draw", stream.state) for stream in streams if stream.state)
+        return draw(drawing, streams, *more)
+
+    method, custody = deployment.context.method, deployment.context.custody
+    (Path(custody.folder) / VERDICTS / deployment.release.schema).unlink(missing_ok=True)
+    with monkeypatch.context() as patch, deployment.context.snapshot() as held:
+        for name in ("_are_records_of_state", "_are_tables_of_state"):
+            patch.setattr(gates, name, note(name))
+        patch.setattr(Drawing, "_draw", note_drawn)
+        context = replace(held, verdicts=find_verdicts(method, custody))
+        failed = {gate.name for gate in all_gates(method) if gate.evaluate(context)}
+    return failed, found
+
+
+@pytest.mark.deep
+def test_what_a_state_s_run_has_found_is_asked_again_only_where_its_tables_were_altered(
+    parted: Parted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: verdicts of which the content is not looked at, or that are taken for those of another state;
+    and gates that ask every state again."""
+    deployment = parted.deployment
+    assert asked(deployment, monkeypatch) == (set(), set())
+    first, other, *_ = states_of(deployment)
+    folder = Path(deployment.context.custody.folder) / VERDICTS
+    of_first, of_other = (folder / f"{deployment.release.schema}.{state}" for state in (first, other))
+    shutil.copy(of_first, of_other)
+    rules = {"_are_records_of_state", "_are_tables_of_state", "_draw"}
+    assert asked(deployment, monkeypatch) == (set(), {(rule, other) for rule in rules})
+
+
 @pytest.mark.deep
 def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> None:
     """A missing state, tables of another state, altered tables, records and estimates."""
@@ -278,6 +323,7 @@ def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> No
     assert "2 parts of the estimates are missing" in missing or f"County in {parted.first}" in missing
     assert "states that the spine does not have (level_block__zz)" in parted.refused["surplus"]
     assert parted.surplus == set()
+    assert "replay" in parted.failed["settled"]
     for gate, failed in parted.failed.items():
         assert gate in failed
     assert not parted.published
@@ -288,19 +334,19 @@ def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> No
         for name in ("p1", "persons"):
             for old, now in ((first, "aside"), (other, first), ("aside", other)):
                 connection.execute(f'ALTER TABLE "{name}__{old}" RENAME TO "{name}__{now}"')
-    gates = [gate for gate in all_gates(deployment.context.method) if gate.name in OF_STATES]
-    strange = [problem for gate in gates for problem in gate.evaluate(deployment.context)]
+    of_states = [gate for gate in all_gates(deployment.context.method) if gate.name in OF_STATES]
+    strange = [problem for gate in of_states for problem in gate.evaluate(deployment.context)]
     assert sum("rows in the table of another state" in problem for problem in strange) == len(strange) == 2
     with deployment.opened() as connection:
         # Of other types, with which all states together have those that they had before.
         for name, column in (("h1", "H0010001"), ("units", "record")):
             connection.execute(f'ALTER TABLE "{name}__{first}" ALTER "{column}" TYPE SMALLINT')
-    strange = [problem for gate in gates for problem in gate.evaluate(deployment.context)]
+    strange = [problem for gate in of_states for problem in gate.evaluate(deployment.context)]
     assert sum("other columns than all states have" in problem for problem in strange) == len(strange) - 2 == 2
     with deployment.opened() as connection:
         connection.execute(f'UPDATE "records__{parted.first}_made" SET made_of = reverse(made_of)')
         connection.execute(f"UPDATE \"p1__{parted.first}\" SET level = '0' WHERE level = 'State'")
-    assert {gate.name for gate in gates if gate.evaluate(deployment.context)} == OF_STATES
+    assert {gate.name for gate in of_states if gate.evaluate(deployment.context)} == OF_STATES
 
 
 @pytest.mark.prove

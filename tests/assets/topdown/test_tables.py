@@ -17,6 +17,7 @@ from frictionless import validate
 from assets.publication.package import data_package, write_data_files
 from assets.release.stage import create_tables
 from assets.topdown.gates import topdown_gates
+from assets.topdown.method import TopDownMethod
 from assets.topdown.published import published_tables
 from assets.topdown.records import build_microdata, microdata_recipes
 from assets.topdown.release import TABLES, TopDownRelease
@@ -463,7 +464,11 @@ def _materialized(made: Products, build: Callable[[TopDownRelease], dg.AssetsDef
 @pytest.mark.deep
 def test_the_assets_write_and_show_the_tables_and_their_version_follows_the_content(tmp_path: Path) -> None:
     made, histograms = filled(tmp_path)
-    for stage, build in (("microdata", lambda release: build_microdata(release)[0]), ("tables", build_redistricting)):
+
+    def build_records(release: TopDownRelease) -> dg.AssetsDefinition:
+        return build_microdata(TopDownMethod(release))[0]
+
+    for stage, build in (("microdata", build_records), ("tables", build_redistricting)):
         results = [_materialized(made, build) for _ in range(2)]
         (event,) = results[0].get_asset_materialization_events()
         assert event.asset_key == made.release.key(stage)
