@@ -411,7 +411,8 @@ class Session:
         with self.translate_errors(_COLUMNS):
             try:
                 described = self._connection.execute(render(_COLUMNS, {"table": table})).fetchall()
-            except duckdb.CatalogException:
+            except (duckdb.CatalogException, duckdb.BinderException):
+                # There is none, or it is a view of what is not there any more.
                 return {}
         return {name: kind for name, kind, *_ in described}
 

@@ -90,8 +90,7 @@ def _build_parts(declaration: DatasetDeclaration, root: Path) -> dg.AssetsDefini
         dg.AssetKey([declaration.name, CEF_OF_PARTS]),
         declaration.name,
         StageKind.CEF,
-        "The records of one partition of the CEF, read from its files and checked. It is public how many partitions "
-        "there are, and nothing of their records.",
+        "The records of one partition of the CEF, read from its files and checked. Nothing of one partition is public.",
         code_version=code_version(declaration),
         kinds={"duckdb", "pandera"},
         partitions_def=keys,
@@ -99,8 +98,9 @@ def _build_parts(declaration: DatasetDeclaration, root: Path) -> dg.AssetsDefini
     )
     def parts(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         part = declaration.parts[context.partition_key]
-        version, is_new = read_source(warehouse, custody, part, root, code_version(declaration))
-        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"read": is_new})
+        read_source(warehouse, custody, part, root, code_version(declaration))
+        # Without a version, which would show whether the records of this partition have changed.
+        return dg.MaterializeResult()
 
     return parts
 

@@ -31,8 +31,8 @@ from assets.cef.validation import (
     unit_findings,
 )
 from assets.release.columns import Column, RecordTable
-from assets.release.contents import CefVersions, drop_parts, hash_cef, hash_files
-from assets.release.dataset import CEF_TABLES, DROPPED, OF_PART, DatasetDeclaration
+from assets.release.contents import CefVersions, drop_surplus, hash_cef, hash_files
+from assets.release.dataset import DROPPED, DatasetDeclaration
 from assets.release.dialect import USUAL, Dialect
 from assets.release.names import LONGEST_COLUMN
 from assets.release.recodes import Bands, Coding, Merge
@@ -106,7 +106,7 @@ def ingest(
             sources[name] = read
     addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
     with session.transaction():
-        drop_parts(session, Zone.CONFIDENTIAL, declaration)
+        drop_surplus(session, declaration)
         for name, is_view in session.tables(Zone.CONFIDENTIAL, declaration.name).items():
             if is_view:
                 # An earlier declaration had partitions.
@@ -136,17 +136,13 @@ def ingest(
         if not findings:
             try:
                 sketch = sketch_records(session, of_people, version_key)
-                headers = hash_headers(session, of_people, version_key) if OF_PART in declaration.name else ""
+                headers = hash_headers(session, of_people, version_key) if declaration.is_part else ""
             except SourceError as error:
                 findings += _find_changes(sources) or error.findings
         if files is not None and hash_files(declaration, root, version_key) != files:
             findings += [Finding(path.name, CHANGED) for path in source_paths(declaration, root)]
         if findings:
             raise SourceError(findings)
-        for name in CEF_TABLES:
-            # An earlier declaration of the dataset may have had it.
-            if name not in declaration.tables:
-                session.drop(Table(Zone.CONFIDENTIAL, declaration.name, name))
         versions = hash_cef(session, declaration, version_key) if session.shared else None
     # Of a rectangular file, not every rule was asked: some follow from how its units are made.
     asked = declaration.rectangular is None and (len(declaration.files) > 1 or declaration.structure is None)

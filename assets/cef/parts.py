@@ -3,11 +3,13 @@
 A partition is a dataset by itself: it has files, tables, versions, a seal and a sketch of its own, and it satisfies all
 rules of the declaration. The CEF is a view over the tables of all partitions. What none of them can know is checked
 when they are put together: that no key is in two of them, and no place in several larger ones. The content version of
-the CEF is that of the same records in one file, and so is the sketch. Both are made of those of the partitions, whose
-records are not read again.
+the CEF is that of the same records in one file, and it is made of those of the partitions. So is the sketch, unless the
+files have so many columns that a sketch looks at some of them alone (`mechanisms.people.merge`).
 """
 
+import hmac
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 
 from assets.cef.ingestion import ingest
@@ -17,19 +19,19 @@ from assets.cef.validation import Finding, SourceError, crossing_findings
 from assets.release.contents import (
     CefVersions,
     PartContents,
-    drop_parts,
+    drop_surplus,
     find_unchanged_version,
+    hash_cef_of_parts,
     hash_files,
     hash_source,
-    keep_sums,
     list_united,
     publish_contents,
     read_part,
-    with_recodes,
 )
-from assets.release.dataset import OF_PART, DatasetDeclaration
+from assets.release.dataset import DatasetDeclaration
+from resources.chain import canonicalize
 from resources.custody import Custody
-from resources.statements import Table, Zone
+from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 
 
@@ -47,8 +49,6 @@ def read_source(
     size = measure_source(declaration, root)
     with warehouse.session(writes=Zone.CONFIDENTIAL, source_bytes=size) as session:
         versions = ingest(session, declaration, root, key, files)
-        if OF_PART in declaration.name:
-            keep_sums(session, custody, declaration)
     publish_contents(warehouse, custody, declaration, versions, files, read_from)
     return versions.content, True
 
@@ -59,45 +59,56 @@ def unite_parts(
     """Put the partitions together, after reading those that are missing, or were read from another source. Return as
     `read_source`.
 
-    Raises SourceError with all rules that the source violates; the views stay as they were.
+    Raises SourceError with all rules that the source violates, and SealError if a partition changes meanwhile; the
+    views stay as they were.
     """
-    contents = {
-        key: read_source(warehouse, custody, part, root, code_version)[0] for key, part in declaration.parts.items()
-    }
-    read_from = hash_source(declaration, code_version, contents, custody.version_key())
+    for part in declaration.parts.values():
+        read_source(warehouse, custody, part, root, code_version)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        read_from = _hash_sources(_read_parts(session, custody, declaration), custody, declaration, code_version)
     version = find_unchanged_version(warehouse, custody, declaration, read_from)
     if version is not None:
         return version, False
-    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-        parts = {key: read_part(session, custody, part) for key, part in declaration.parts.items()}
-        with session.transaction():
-            drop_parts(session, Zone.CONFIDENTIAL, declaration)
-            for table in declaration.cef_tables():
-                session.drop(table)
-                session.create_view(table, "warehouse/united", **list_united(declaration, table))
-            findings = [*_find_other_headers(declaration, parts), *crossing_findings(session, declaration)]
-            if findings:
-                raise SourceError(findings)
-        versions = _combine(session, custody, declaration, parts)
-    files = {f"{name} {key}": version for key, part in parts.items() for name, version in part.files.items()}
-    read = {key: part.content for key, part in parts.items()}
-    publish_contents(warehouse, custody, declaration, versions, files, read_from, read)
-    return versions.content, True
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+        parts = _read_parts(session, custody, declaration)
+        drop_surplus(session, declaration)
+        for table in declaration.cef_tables():
+            session.drop(table)
+            session.create_view(table, "warehouse/united", **list_united(declaration, table))
+        findings = [*_find_other_headers(parts), *crossing_findings(session, declaration)]
+        if findings:
+            raise SourceError(findings)
+        content = hash_cef_of_parts(session, custody, declaration)
+    sketch = merge_sketches([part.sketch for part in parts.values()])
+    versions = CefVersions(content, sketch=sketch, is_checked=all(part.is_checked for part in parts.values()))
+    files = _hash_files(parts, custody)
+    read_from = _hash_sources(parts, custody, declaration, code_version)
+    publish_contents(warehouse, custody, declaration, versions, files, read_from)
+    return content, True
 
 
-def _find_other_headers(declaration: DatasetDeclaration, parts: Mapping[str, PartContents]) -> list[Finding]:
+def _read_parts(session: Session, custody: Custody, declaration: DatasetDeclaration) -> dict[str, PartContents]:
+    return {key: read_part(session, custody, part) for key, part in declaration.parts.items()}
+
+
+def _hash_sources(
+    parts: Mapping[str, PartContents], custody: Custody, declaration: DatasetDeclaration, code_version: str
+) -> str:
+    sources = {key: part.source for key, part in parts.items()}
+    return hash_source(declaration, code_version, sources, custody.version_key())
+
+
+def _hash_files(parts: Mapping[str, PartContents], custody: Custody) -> dict[str, str]:
+    """By table as of one file, an HMAC of the files of all partitions. It does not show which of them has changed."""
+    names = {name for part in parts.values() for name in part.files}
+    of_parts = {name: {key: part.files.get(name, "") for key, part in parts.items()} for name in sorted(names)}
+    return {
+        name: hmac.new(custody.version_key(), canonicalize(versions), sha256).hexdigest()
+        for name, versions in of_parts.items()
+    }
+
+
+def _find_other_headers(parts: Mapping[str, PartContents]) -> list[Finding]:
     first, *others = parts
     rule = f"its files have other columns, or in another order, than those of {first}"
     return [Finding(f"partition {key}", rule) for key in others if parts[key].headers != parts[first].headers]
-
-
-def _combine(
-    session: Session, custody: Custody, declaration: DatasetDeclaration, parts: Mapping[str, PartContents]
-) -> CefVersions:
-    sums: dict[Table, list[int]] = {
-        table: [sum(numbers) for numbers in zip(*(part.sums[table.name] for part in parts.values()), strict=True)]
-        for table in declaration.cef_tables()
-    }
-    content = session.version_of_sums(sums, with_recodes(custody.version_key(), declaration.recodes()))
-    sketch = merge_sketches([part.sketch for part in parts.values()])
-    return CefVersions(content, sketch=sketch, is_checked=all(part.is_checked for part in parts.values()))

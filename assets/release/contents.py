@@ -7,6 +7,9 @@ kept: of the whole source, so that an unchanged source is not read again; and of
 takes less time to compute than its content version. Beside them is by which code the CEF was found to satisfy its rules
 when it was read, so that the same code need not check the same records again.
 
+Of a partition, all this is beside its records in the confidential zone, with its sketch: readers of the public zone
+learn that a dataset has changed, but not in which partition.
+
 A file that was written anew has other versions. For it, a sketch of the records is kept in the custody under a name
 that is published here (`mechanisms.people`).
 """
@@ -18,12 +21,11 @@ from datetime import timedelta
 from hashlib import file_digest, sha256
 from importlib.metadata import version as installed
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
-from assets.release.dataset import CEF, CEF_TABLES, OF_PART, DatasetDeclaration
+from assets.release.dataset import CEF, CEF_TABLES, DROPPED, OF_PART, DatasetDeclaration
 from assets.release.seal import SealError, require_sealed, seal_stage
 from assets.release.verdicts import hash_code
 from resources.chain import RESERVE, canonicalize
@@ -35,9 +37,8 @@ from resources.warehouse import Session, Warehouse
 
 CONTENTS = "cef_contents"
 _CEF, _SOURCE, _ORDERED, _SKETCH, _CHECKED = "cef", "source", "ordered", "sketch", "checked"
-_HEADERS, _PART = "headers", "part"
-_SUMS = "content_sums"
-"""The table of a partition with the sums that its content version is made of, beside its records."""
+_HEADERS, _SUMS = "headers", "sums"
+"""Of partitions: the version of their files' headers, and by table, the sums that the content version is made of."""
 
 _UNPUBLISHED = timedelta(days=1)
 """The age from which a sketch whose name is not published is no longer one that a process is about to publish."""
@@ -50,7 +51,8 @@ class CefVersions:
     Attributes:
         sketch: of the records in its source files (`mechanisms.people`); empty if they are built in.
         is_checked: whether these tables were found to satisfy every rule of `assets.cef.validation`.
-        headers: of the source files; empty if they are built in.
+        headers: of the source files of a partition; otherwise empty.
+        sums: by table, those that the content version is made of (`Session.content_sums`).
     """
 
     content: str
@@ -58,6 +60,7 @@ class CefVersions:
     sketch: bytes = field(default=b"", repr=False)
     is_checked: bool = False
     headers: str = ""
+    sums: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)
 
 
 def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
@@ -99,26 +102,24 @@ def publish_contents(
     versions: CefVersions,
     files: Mapping[str, str],
     source: str = "",
-    parts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write the keyed versions of the CEF and of its source to the public zone, sealed.
+    """Write the keyed versions of the CEF and of its source to the public zone, sealed; those of a partition to the
+    confidential zone.
 
     The stored CEF is not read for it, because it may be another one by now: its versions were computed when no other
-    process could have written it (`ingest`). If `source` (`hash_source`) is empty, the source is read again. `parts`
-    are the content versions of the partitions, by key.
+    process could have written it (`ingest`). If `source` (`hash_source`) is empty, the source is read again.
     """
     table = _table(dataset)
     published = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
-    published |= {f"{_PART} {key}": version for key, version in parts.items()}
-    if OF_PART in dataset.name:
-        published[_HEADERS] = versions.headers
-    if versions.sketch:
+    if dataset.is_part:
+        published |= {_HEADERS: versions.headers, _SKETCH: versions.sketch.hex()}
+        published |= {f"{_SUMS} {name}": " ".join(map(str, sums)) for name, sums in versions.sums.items()}
+    elif versions.sketch:
         published[_SKETCH] = custody.keep_sketch(versions.sketch, published)
     if versions.is_checked and (check := _identify_check(custody, dataset)):
         published[_CHECKED] = check
     columns = {"content": list(published), "version": list(published.values())}
-    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        drop_parts(session, Zone.PUBLIC, dataset)
+    with warehouse.session(writes=table.zone) as session, session.transaction():
         session.create(table, "warehouse/all", source=session.register("contents", pa.table(columns)))
         seal_stage(session, custody, dataset.name, CEF, [table])
 
@@ -126,7 +127,7 @@ def publish_contents(
 def read_contents(session: Session, custody: Custody, dataset: DatasetDeclaration) -> tuple[str, ...]:
     """The keyed versions of the CEF and of its files of records. Raises SealError if they are missing or altered."""
     published = _published(session, custody, dataset)
-    return tuple(sorted(published[name] for name in published if name.partition(" ")[0] in {_CEF, *dataset.tables}))
+    return tuple(sorted(published[name] for name in published if name in {_CEF, *dataset.tables}))
 
 
 def read_sketch_name(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
@@ -161,14 +162,13 @@ def find_unchanged_version(
 ) -> str | None:
     """The keyed version of the stored CEF if it was read from the source as it is now (`hash_source`), or None."""
     try:
-        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        with warehouse.session(reads=dict.fromkeys([Zone.CONFIDENTIAL, _table(dataset).zone])) as session:
             published = _published(session, custody, dataset)
             if published.get(_SOURCE) != source or find_content_problems(session, custody, dataset):
                 return None
-            if not dataset.reader.built_in and custody.open_sketch(published.get(_SKETCH, "")) is None:
+            if not dataset.reader.built_in and _open_sketch(custody, dataset, published) is None:
                 return None
-            left = [name for name in CEF_TABLES if name not in dataset.tables]
-            if any(session.columns(Table(Zone.CONFIDENTIAL, dataset.name, name)) for name in left):
+            if _list_surplus(session, dataset):
                 return None
             return published[_CEF]
     except (NothingWrittenError, SealError):
@@ -232,7 +232,9 @@ def _identify_check(custody: Custody, dataset: DatasetDeclaration) -> str | None
 def hash_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVersions:
     """The keyed versions of the stored CEF: of its tables and of the recodes that it was made with."""
     tables, keyed = dataset.cef_tables(), with_recodes(key, dataset.recodes())
-    return CefVersions(session.content_version(tables, keyed), session.ordered_version(tables, keyed))
+    sums = {table: session.content_sums(table, keyed) for table in tables}
+    content, ordered = session.version_of_sums(sums, keyed), session.ordered_version(tables, keyed)
+    return CefVersions(content, ordered, sums={table.name: own for table, own in sums.items()})
 
 
 def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
@@ -255,38 +257,55 @@ def _published(session: Session, custody: Custody, dataset: DatasetDeclaration) 
 
 
 def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
-    stored = [table for each in (dataset, *dataset.parts.values()) for table in each.cef_tables()]
-    if not all(session.columns(table) for table in stored):
+    tables, key = dataset.cef_tables(), with_recodes(custody.version_key(), dataset.recodes())
+    if not all(session.columns(table) for table in tables):
         raise SealError(f"{dataset.name}: the CEF is missing; materialize cef")
+    if dataset.parts:
+        sums = _add_sums(session, custody, dataset)
+        return session.version_of_sums(sums, key) if sums else session.content_version(tables, key)
     try:
         published = _published(session, custody, dataset)
     except SealError:
         published = {}
-    tables, key = dataset.cef_tables(), with_recodes(custody.version_key(), dataset.recodes())
-    if dataset.parts and published:
-        as_united = all(
-            session.is_view_of(table, "warehouse/united", **list_united(dataset, table)) for table in tables
-        ) and all(
-            published.get(f"{_PART} {key}") == _stored_version(session, custody, part)
-            for key, part in dataset.parts.items()
-        )
-        return published[_CEF] if as_united else session.content_version(tables, key)
     if _ORDERED in published and published[_ORDERED] == session.ordered_version(tables, key):
         return published[_CEF]
     return session.content_version(tables, key)
 
 
+def _add_sums(session: Session, custody: Custody, dataset: DatasetDeclaration) -> dict[Table, list[int]]:
+    """By table, the sums that the content version of a CEF in partitions is made of; nothing if its tables are not the
+    views that put the partitions together, or the records of one are not those that were read from its source."""
+    tables = dataset.cef_tables()
+    if not all(session.is_view_of(table, "warehouse/united", **list_united(dataset, table)) for table in tables):
+        return {}
+    try:
+        parts = [read_part(session, custody, part) for part in dataset.parts.values()]
+    except SealError:
+        return {}
+    return {
+        table: [sum(own) for own in zip(*(part.sums[table.name] for part in parts), strict=True)] for table in tables
+    }
+
+
+def hash_cef_of_parts(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
+    """The keyed content version of a CEF in partitions, made of theirs. Raises SealError if one of them is altered."""
+    sums = _add_sums(session, custody, dataset)
+    if not sums:
+        raise SealError(f"{dataset.name}: the records of a partition have changed; materialize cef again")
+    return session.version_of_sums(sums, with_recodes(custody.version_key(), dataset.recodes()))
+
+
 @dataclass(frozen=True)
 class PartContents:
-    """What was published of a partition as it is stored: its content version, those of its files, and of their headers;
-    and its sketch.
+    """What is kept beside the records of a partition: the versions of its source (`hash_source`), of its files and of
+    their headers, and its sketch.
 
     Attributes:
         sums: by table, those that its content version is made of.
         is_checked: whether this code has found that it satisfies every rule of the declaration.
     """
 
-    content: str
+    source: str
     files: Mapping[str, str]
     headers: str
     sketch: bytes = field(repr=False)
@@ -294,36 +313,19 @@ class PartContents:
     is_checked: bool
 
 
-def keep_sums(session: Session, custody: Custody, part: DatasetDeclaration) -> None:
-    """Keep the sums that the content version of a partition is made of beside its records, so that they need not be
-    hashed again when all partitions are put together."""
-    key = with_recodes(custody.version_key(), part.recodes())
-    sums = {table.name: session.content_sums(table, key) for table in part.cef_tables()}
-    rows = [{"table_name": name, "sums": " ".join(map(str, numbers))} for name, numbers in sums.items()]
-    session.create(_sums_table(part), "warehouse/all", source=session.register("sums", pa.Table.from_pylist(rows)))
-
-
 def read_part(session: Session, custody: Custody, part: DatasetDeclaration) -> PartContents:
-    """What was published of a partition. The sums are only taken from beside the records if the version follows from
-    them. Raises SealError if it is missing or altered."""
-    published, key = _published(session, custody, part), with_recodes(custody.version_key(), part.recodes())
-    kept = {}
-    if list(session.columns(_sums_table(part)).values()) == ["VARCHAR", "VARCHAR"]:
-        rows = session.rows("warehouse/all", source=_sums_table(part))
-        kept = {name: tuple(map(int, str(numbers).split())) for name, numbers in rows}
-    tables = part.cef_tables()
-    if set(kept) != {table.name for table in tables} or published[_CEF] != session.version_of_sums(
-        {table: kept[table.name] for table in tables}, key
-    ):
-        kept = {table.name: session.content_sums(table, key) for table in tables}
-    sketch = custody.open_sketch(published.get(_SKETCH, ""))
+    """What is kept beside the records of a partition. Raises SealError if it is missing or altered, or if the records
+    are not those that were read from its source."""
+    if problems := find_content_problems(session, custody, part):
+        raise SealError(problems[0])
+    kept = _published(session, custody, part)
     return PartContents(
-        published[_CEF],
-        {name: version for name, version in published.items() if name.partition(".")[0] in part.tables},
-        published.get(_HEADERS, ""),
-        sketch or b"",
-        kept,
-        published.get(_CHECKED, "") == _identify_check(custody, part),
+        kept[_SOURCE],
+        {name: version for name, version in kept.items() if name.partition(".")[0] in part.tables},
+        kept[_HEADERS],
+        bytes.fromhex(kept[_SKETCH]),
+        {table.name: tuple(map(int, kept[f"{_SUMS} {table.name}"].split())) for table in part.cef_tables()},
+        kept.get(_CHECKED, "") == _identify_check(custody, part),
     )
 
 
@@ -334,21 +336,33 @@ def list_united(dataset: DatasetDeclaration, table: Table) -> dict[str, Any]:
     return {"tables": tables, "columns": list(dataset.tables[name].stored)}
 
 
-def drop_parts(session: Session, zone: Zone, dataset: DatasetDeclaration) -> None:
-    """Drop the tables of partitions that a dataset does not have, or no more."""
-    due = {part.name for part in dataset.parts.values()}
-    for schema in session.schemas(zone):
-        if schema.startswith(f"{dataset.name}{OF_PART}") and schema not in due:
-            for name in session.tables(zone, schema):
-                session.drop(Table(zone, schema, name))
+def drop_surplus(session: Session, dataset: DatasetDeclaration) -> None:
+    """Drop the confidential tables that an earlier declaration of a dataset had: other kinds of records, partitions."""
+    for table in _list_surplus(session, dataset):
+        session.drop(table)
 
 
-def _sums_table(part: DatasetDeclaration) -> Table:
-    return Table(Zone.CONFIDENTIAL, part.name, _SUMS)
+def _list_surplus(session: Session, dataset: DatasetDeclaration) -> list[Table]:
+    others = {name for name in CEF_TABLES if name not in dataset.tables} | ({DROPPED} if dataset.parts else set())
+    # DuckDB ignores upper and lower case.
+    due = {part.name.lower() for part in dataset.parts.values()}
+    prefix = f"{dataset.name}{OF_PART}"
+    of_parts = (name for name in session.schemas(Zone.CONFIDENTIAL) if name.startswith(prefix))
+    return [
+        Table(Zone.CONFIDENTIAL, schema, name)
+        for schema in (dataset.name, *(schema for schema in of_parts if schema.lower() not in due))
+        for name in session.tables(Zone.CONFIDENTIAL, schema)
+        if schema != dataset.name or name in others
+    ]
+
+
+def _open_sketch(custody: Custody, dataset: DatasetDeclaration, published: Mapping[str, str]) -> bytes | None:
+    kept = published.get(_SKETCH, "")
+    return bytes.fromhex(kept) if dataset.is_part else custody.open_sketch(kept)
 
 
 def _table(dataset: DatasetDeclaration) -> Table:
-    return Table(Zone.PUBLIC, dataset.name, CONTENTS)
+    return Table(Zone.CONFIDENTIAL if dataset.is_part else Zone.PUBLIC, dataset.name, CONTENTS)
 
 
 def _hash_file(path: Path, key: bytes) -> str | None:

@@ -436,6 +436,11 @@ class DatasetDeclaration(Declaration):
         return {"units": self.units} | ({"persons": self.persons} if self.persons else {})
 
     @property
+    def is_part(self) -> bool:
+        """Whether it is a partition of a dataset (`parts`)."""
+        return OF_PART in self.name
+
+    @property
     def parts(self) -> dict[str, Self]:
         """By key, the dataset that each partition is by itself, with files and tables of its own; none by default."""
         return {key: self._describe_part(key) for key in self.partitions or ()}

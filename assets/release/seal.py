@@ -38,21 +38,21 @@ MadeOf = Mapping[str, Any] | None
 def seal_stage(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> None:
-    """Seal the public tables of a stage, in the transaction in which they were written."""
+    """Seal the tables of a stage, of one zone, in the transaction in which they were written."""
     content = session.content_version(tables, custody.seal_key())
     noted = {}
     if any(session.count(table) >= LARGE for table in tables):
         in_order = session.ordered_version(tables, custody.seal_key())
         noted = {"content": content, "in_order": _seal_order(custody, tables, content, in_order)}
     label = pa.Table.from_pylist([{"seal": _compute_seal(custody, tables, content, made_of, noted), **noted}])
-    session.create(_label(schema, stage), "warehouse/all", source=session.register("seal", label))
+    session.create(_label(schema, stage, tables), "warehouse/all", source=session.register("seal", label))
 
 
 def is_sealed(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> bool:
     """Whether all tables exist, and they and the row of their seal are exactly what the stage wrote."""
-    label = _read_label(session, schema, stage)
+    label = _read_label(session, schema, stage, tables)
     if not label or not all(session.columns(table) for table in tables):
         return False
     content = _find_content(session, custody, tables, label)
@@ -65,7 +65,7 @@ def is_sealed(
 def compute_content(session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table]) -> str:
     """The content version of tables as they are stored, under the custody's key of seals: the one that the stage noted
     if it sealed these rows in this order, or else computed."""
-    return _find_content(session, custody, tables, _read_label(session, schema, stage))
+    return _find_content(session, custody, tables, _read_label(session, schema, stage, tables))
 
 
 def _find_content(session: Session, custody: Custody, tables: Sequence[Table], label: Mapping[str, Any]) -> str:
@@ -77,9 +77,9 @@ def _find_content(session: Session, custody: Custody, tables: Sequence[Table], l
     return session.content_version(tables, custody.seal_key())
 
 
-def _read_label(session: Session, schema: str, stage: str) -> dict[str, Any]:
+def _read_label(session: Session, schema: str, stage: str, tables: Sequence[Table]) -> dict[str, Any]:
     """What is noted of the tables of a stage, by column; nothing if it is not a single row of these columns."""
-    label = _label(schema, stage)
+    label = _label(schema, stage, tables)
     columns = session.columns(label)
     rows = session.rows("warehouse/all", source=label) if columns in _COLUMNS else []
     return dict(zip(columns, rows[0], strict=True)) if len(rows) == 1 else {}
@@ -110,5 +110,7 @@ def _seal_order(custody: Custody, tables: Sequence[Table], content: str, in_orde
     return custody.seal({"tables": [str(table) for table in tables], "content": content, "in_order": in_order})
 
 
-def _label(schema: str, stage: str) -> Table:
-    return Table(Zone.PUBLIC, schema, f"{stage}_seal")
+def _label(schema: str, stage: str, tables: Sequence[Table]) -> Table:
+    """The table of a seal, in the zone of what it seals."""
+    zone = tables[0].zone if tables else Zone.PUBLIC
+    return Table(zone, schema, f"{stage}_seal")

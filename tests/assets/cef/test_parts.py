@@ -127,7 +127,8 @@ def test_what_is_made_of_partitions_is_what_is_made_of_one_file(
     tmp_path: Path, plain: Deployment[Any], read: list[str]
 ) -> None:
     """Told apart from: content versions that depend on the order of partitions or on their tables' names; a sketch of
-    one of them, or of those of all beside each other; a CEF that reads again what a run has read."""
+    one of them, or of those of all beside each other; a CEF that reads again what a run has read; a public zone that
+    shows which partition has changed."""
     parted = parted_deployment(tmp_path / "village")
     read_one(parted, "S")
     assert read == ["village__parts__S"]
@@ -138,7 +139,9 @@ def test_what_is_made_of_partitions_is_what_is_made_of_one_file(
     (contents, sketch), (of_one, sketch_of_one) = read_published(parted), read_published(plain)
     assert sketch == sketch_of_one is not None
     assert len(set(contents) & set(of_one)) == 1, "the content of the CEF; the files differ"
-    assert len(contents) == 1 + len(TABLES) * len(KEYS)
+    assert len(contents) == len(of_one) == 1 + len(TABLES)
+    with parted.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert [schema for schema in session.schemas(Zone.PUBLIC) if "parts" in schema] == []
     parted.run("cef")
     assert len(read) == 2
     assert parted.failed_checks() == set()
@@ -208,7 +211,6 @@ ALTERED = {
 }
 
 
-@pytest.mark.parametrize("what", ALTERED)
 def find_problems(deployment: Deployment[Any]) -> list[str]:
     """Those that the check `as_read` and every charge find."""
     context = deployment.context
@@ -243,6 +245,60 @@ def test_a_partition_read_from_another_source_is_not_charged_before_all_are_put_
     declare(tmp_path / "village", {"S": households(9)})
     read_one(parted, "S")
     assert len(find_problems(parted)) == 1
+
+
+@pytest.mark.parametrize("what", ["altered", "read anew"])
+def test_partitions_that_change_while_they_are_put_together_are_refused(
+    parted: Deployment[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """After each was compared with its source. Told apart from: a CEF whose versions are those of altered records, or
+    of new records with the sketch of those before."""
+    root, declared = tmp_path / "village", declare(tmp_path / "village", in_parts(households()))
+    warehouse, custody = parted.context.warehouse, parted.context.custody
+
+    def change(_: Warehouse, __: Custody, part: DatasetDeclaration, *given: Any) -> tuple[str, bool]:
+        if part.name.endswith("S"):
+            if what == "read anew":
+                declare(root, {"S": households(9)})
+                with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+                    ingest(session, part, root, custody.version_key(), None)
+            else:
+                with parted.opened("confidential") as connection:
+                    connection.execute(ALTERED["records"])
+        return "", True
+
+    monkeypatch.setattr(reading, "read_source", change)
+    with pytest.raises(SealError, match="village__parts__S: the stored records are not those"):
+        unite_parts(warehouse, custody, declared, root, "another")
+    assert len(find_problems(parted)) == 1
+
+
+def test_a_key_may_change_between_upper_and_lower_case(parted: Deployment[Any], tmp_path: Path) -> None:
+    """DuckDB has one schema for both. Told apart from: the removal of what has just been read."""
+    rows = in_parts(households())
+    again = parted_deployment(tmp_path / "village", {"N": rows["n"], "S": rows["S"]})
+    again.run("cef", "invariants", "charge")
+    assert find_problems(again) == []
+
+
+def test_tables_of_earlier_declarations_are_dropped(parted: Deployment[Any], tmp_path: Path) -> None:
+    """Told apart from: persons that stay after their declaration went, and a partition that only its own run has read
+    before the partitions were taken back."""
+    root = tmp_path / "village"
+    alone = declare(root, in_parts(households()), persons=None)
+    custody, warehouse = parted.context.custody, parted.context.warehouse
+    for declared, rest in ((alone, {"units"}), (alone.model_copy(update={"partitions": None}), {"units"})):
+        unite = unite_parts if declared.partitions else reading.read_source
+        if not declared.partitions:
+            write_csv(root / "units_{part}.csv", households())
+        for is_new in (True, False):
+            assert unite(warehouse, custody, declared, root, "1")[1] == is_new
+        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            assert set(session.tables(Zone.CONFIDENTIAL, "village")) == rest
+    reading.read_source(warehouse, custody, alone.parts["S"], root, "1")
+    assert reading.read_source(warehouse, custody, declared, root, "1")[1]
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.tables(Zone.CONFIDENTIAL, "village__parts__S") == {}
 
 
 def test_what_no_partition_knows_is_found_when_they_are_put_together(tmp_path: Path) -> None:
