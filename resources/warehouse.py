@@ -461,7 +461,7 @@ class Session:
             key: at least 32 bytes, which make the result an HMAC that cannot be tested against guessed data; None for
                 tables that anyone may see. Anything that depends on confidential content needs a key.
         """
-        return self.version_of_sums({table: self.content_sums(table, key) for table in tables}, key)
+        return self.version_of_sums([(table, self.content_sums(table, key)) for table in tables], key)
 
     def content_sums(self, table: Table, key: bytes | None = None) -> tuple[int, ...]:
         """The sums that the content version of a table is made of: those of its parts added up. With a key, whoever has
@@ -470,11 +470,11 @@ class Session:
         columns = list(self.columns(table))
         return self.compute_once(("sums", table, salt), partial(self._sum_digests, table, columns, salt))
 
-    def version_of_sums(self, sums: Mapping[Table, Sequence[int]], key: bytes | None = None) -> str:
+    def version_of_sums(self, sums: Iterable[tuple[Table, Sequence[int]]], key: bytes | None = None) -> str:
         """The content version of tables that have these sums."""
         content = [
             [table.name, list(self.columns(table).items()), [str(number) for number in of_table]]
-            for table, of_table in sums.items()
+            for table, of_table in sums
         ]
         return _hash(content, key)
 

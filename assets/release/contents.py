@@ -233,7 +233,7 @@ def hash_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVe
     """The keyed versions of the stored CEF: of its tables and of the recodes that it was made with."""
     tables, keyed = dataset.cef_tables(), with_recodes(key, dataset.recodes())
     sums = {table: session.content_sums(table, keyed) for table in tables}
-    content, ordered = session.version_of_sums(sums, keyed), session.ordered_version(tables, keyed)
+    content, ordered = session.version_of_sums(sums.items(), keyed), session.ordered_version(tables, keyed)
     return CefVersions(content, ordered, sums={table.name: own for table, own in sums.items()})
 
 
@@ -262,7 +262,7 @@ def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclarat
         raise SealError(f"{dataset.name}: the CEF is missing; materialize cef")
     if dataset.parts:
         sums = _add_sums(session, custody, dataset)
-        return session.version_of_sums(sums, key) if sums else session.content_version(tables, key)
+        return session.version_of_sums(sums.items(), key) if sums else session.content_version(tables, key)
     try:
         published = _published(session, custody, dataset)
     except SealError:
@@ -292,7 +292,7 @@ def hash_cef_of_parts(session: Session, custody: Custody, dataset: DatasetDeclar
     sums = _add_sums(session, custody, dataset)
     if not sums:
         raise SealError(f"{dataset.name}: the records of a partition have changed; materialize cef again")
-    return session.version_of_sums(sums, with_recodes(custody.version_key(), dataset.recodes()))
+    return session.version_of_sums(sums.items(), with_recodes(custody.version_key(), dataset.recodes()))
 
 
 @dataclass(frozen=True)

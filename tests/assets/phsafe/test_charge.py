@@ -269,7 +269,8 @@ def test_one_record_changed_is_a_draw_and_a_charge_of_its_own(drawn: Drawn, tmp_
     """Were the noise the same for both, the difference of two publications would be the change itself.
 
     It is another one for every run and level, not only where the record counts: were one cell's kept, the difference
-    of the others would not matter. Equal values are then chance: at σ = 12 and more (PH1_denom: σ = 6), 1 in 40.
+    of the others would not matter. Equal values are then chance: at σ = 12 and more (PH1_denom: σ = 6), 1 in 42. So
+    half of the 16 or 28 values of a level are, once in 10⁹ draws, and all three of the levels with fewer, in 37,000.
     """
     again = drawn.taken_on(tmp_path, files=another_race())
     before = noise(drawn.deployment)
@@ -281,7 +282,9 @@ def test_one_record_changed_is_a_draw_and_a_charge_of_its_own(drawn: Drawn, tmp_
     assert reserved.commitment != drawn.ledger[0].commitment
     after = noise(again)
     assert before.keys() == after.keys() == LINES.keys()
-    assert all((before[line] != after[line]).mean() > 0.7 for line in LINES if len(before[line]) > 1)
+    differs = {line: before[line] != after[line] for line in LINES}
+    assert all(each.mean() > 0.5 for each in differs.values() if len(each) > 2)
+    assert any(each.any() for each in differs.values() if len(each) <= 2)
 
 
 @pytest.mark.deep
