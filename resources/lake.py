@@ -97,8 +97,7 @@ class LakeZone(Storage):
         Raises TransientError if its server cannot be reached, and WarehouseError if the catalog cannot be opened or
         created; if it is open to other roles than its owner, or if it is confidential, to its server's log; if it
         computes what it shows; if it belongs to files elsewhere, or to files of the confidential zone that are not
-        encrypted; or if users other than the owner have
-        any access to a folder of files.
+        encrypted; or if users other than the owner have any access to a folder of files.
         """
         if not self.on_network:
             self._keep_folder(create=not read_only)

@@ -107,10 +107,6 @@ def ingest(
     addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
     with session.transaction():
         drop_surplus(session, declaration)
-        for name, is_view in session.tables(Zone.CONFIDENTIAL, declaration.name).items():
-            if is_view:
-                # An earlier declaration had partitions.
-                session.drop(Table(Zone.CONFIDENTIAL, declaration.name, name))
         for name, records in declaration.files.items():
             if name in sources:
                 try:

@@ -27,12 +27,14 @@ from assets.release.contents import (
     list_united,
     publish_contents,
     read_part,
+    read_source_version,
+    with_recodes,
 )
 from assets.release.dataset import DatasetDeclaration
 from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.statements import Zone
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import Warehouse
 
 
 def read_source(
@@ -64,13 +66,16 @@ def unite_parts(
     """
     for part in declaration.parts.values():
         read_source(warehouse, custody, part, root, code_version)
+    key = custody.version_key()
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        read_from = _hash_sources(_read_parts(session, custody, declaration), custody, declaration, code_version)
-    version = find_unchanged_version(warehouse, custody, declaration, read_from)
+        sources = {name: read_source_version(session, custody, part) for name, part in declaration.parts.items()}
+    version = find_unchanged_version(
+        warehouse, custody, declaration, hash_source(declaration, code_version, sources, key)
+    )
     if version is not None:
         return version, False
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-        parts = _read_parts(session, custody, declaration)
+        parts = {name: read_part(session, custody, part) for name, part in declaration.parts.items()}
         drop_surplus(session, declaration)
         for table in declaration.cef_tables():
             session.drop(table)
@@ -78,34 +83,21 @@ def unite_parts(
         findings = [*_find_other_headers(parts), *crossing_findings(session, declaration)]
         if findings:
             raise SourceError(findings)
-        content = hash_cef_of_parts(session, custody, declaration)
+        keyed = with_recodes(key, declaration.recodes())
+        content = hash_cef_of_parts(session, declaration, list(parts.values()), keyed)
     sketch = merge_sketches([part.sketch for part in parts.values()])
     versions = CefVersions(content, sketch=sketch, is_checked=all(part.is_checked for part in parts.values()))
-    files = _hash_files(parts, custody)
-    read_from = _hash_sources(parts, custody, declaration, code_version)
-    publish_contents(warehouse, custody, declaration, versions, files, read_from)
+    # Those that were put together, which a run may have read from another source since.
+    read_from = hash_source(declaration, code_version, {name: part.source for name, part in parts.items()}, key)
+    publish_contents(warehouse, custody, declaration, versions, _hash_files(parts, key), read_from)
     return content, True
 
 
-def _read_parts(session: Session, custody: Custody, declaration: DatasetDeclaration) -> dict[str, PartContents]:
-    return {key: read_part(session, custody, part) for key, part in declaration.parts.items()}
-
-
-def _hash_sources(
-    parts: Mapping[str, PartContents], custody: Custody, declaration: DatasetDeclaration, code_version: str
-) -> str:
-    sources = {key: part.source for key, part in parts.items()}
-    return hash_source(declaration, code_version, sources, custody.version_key())
-
-
-def _hash_files(parts: Mapping[str, PartContents], custody: Custody) -> dict[str, str]:
+def _hash_files(parts: Mapping[str, PartContents], key: bytes) -> dict[str, str]:
     """By table as of one file, an HMAC of the files of all partitions. It does not show which of them has changed."""
     names = {name for part in parts.values() for name in part.files}
-    of_parts = {name: {key: part.files.get(name, "") for key, part in parts.items()} for name in sorted(names)}
-    return {
-        name: hmac.new(custody.version_key(), canonicalize(versions), sha256).hexdigest()
-        for name, versions in of_parts.items()
-    }
+    of_parts = {name: {part: parts[part].files.get(name, "") for part in parts} for name in sorted(names)}
+    return {name: hmac.new(key, canonicalize(versions), sha256).hexdigest() for name, versions in of_parts.items()}
 
 
 def _find_other_headers(parts: Mapping[str, PartContents]) -> list[Finding]:

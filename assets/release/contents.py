@@ -261,8 +261,8 @@ def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclarat
     if not all(session.columns(table) for table in tables):
         raise SealError(f"{dataset.name}: the CEF is missing; materialize cef")
     if dataset.parts:
-        sums = _add_sums(session, custody, dataset)
-        return session.version_of_sums(sums.items(), key) if sums else session.content_version(tables, key)
+        parts = _read_united(session, custody, dataset)
+        return hash_cef_of_parts(session, dataset, parts, key) if parts else session.content_version(tables, key)
     try:
         published = _published(session, custody, dataset)
     except SealError:
@@ -272,27 +272,27 @@ def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclarat
     return session.content_version(tables, key)
 
 
-def _add_sums(session: Session, custody: Custody, dataset: DatasetDeclaration) -> dict[Table, list[int]]:
-    """By table, the sums that the content version of a CEF in partitions is made of; nothing if its tables are not the
-    views that put the partitions together, or the records of one are not those that were read from its source."""
+def _read_united(session: Session, custody: Custody, dataset: DatasetDeclaration) -> list["PartContents"]:
+    """What is kept of each partition; nothing if the tables of the CEF are not the views that put the partitions
+    together, or the records of one are not those that were read from its source."""
     tables = dataset.cef_tables()
     if not all(session.is_view_of(table, "warehouse/united", **list_united(dataset, table)) for table in tables):
-        return {}
+        return []
     try:
-        parts = [read_part(session, custody, part) for part in dataset.parts.values()]
+        return [read_part(session, custody, part) for part in dataset.parts.values()]
     except SealError:
-        return {}
-    return {
-        table: [sum(own) for own in zip(*(part.sums[table.name] for part in parts), strict=True)] for table in tables
-    }
+        return []
 
 
-def hash_cef_of_parts(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
-    """The keyed content version of a CEF in partitions, made of theirs. Raises SealError if one of them is altered."""
-    sums = _add_sums(session, custody, dataset)
-    if not sums:
-        raise SealError(f"{dataset.name}: the records of a partition have changed; materialize cef again")
-    return session.version_of_sums(sums.items(), with_recodes(custody.version_key(), dataset.recodes()))
+def hash_cef_of_parts(
+    session: Session, dataset: DatasetDeclaration, parts: Sequence["PartContents"], key: bytes
+) -> str:
+    """The content version of a CEF that puts these partitions together, under a key of `with_recodes`."""
+    added = [
+        (table, [sum(own) for own in zip(*(part.sums[table.name] for part in parts), strict=True)])
+        for table in dataset.cef_tables()
+    ]
+    return session.version_of_sums(added, key)
 
 
 @dataclass(frozen=True)
@@ -329,6 +329,11 @@ def read_part(session: Session, custody: Custody, part: DatasetDeclaration) -> P
     )
 
 
+def read_source_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
+    """The version of the source (`hash_source`) that a CEF was read from. Raises SealError as `read_contents`."""
+    return _published(session, custody, dataset)[_SOURCE]
+
+
 def list_united(dataset: DatasetDeclaration, table: Table) -> dict[str, Any]:
     """The identifiers of the view that puts together a table of all partitions."""
     (name,) = (name for name, own in zip(dataset.tables, dataset.cef_tables(), strict=True) if own == table)
@@ -337,7 +342,8 @@ def list_united(dataset: DatasetDeclaration, table: Table) -> dict[str, Any]:
 
 
 def drop_surplus(session: Session, dataset: DatasetDeclaration) -> None:
-    """Drop the confidential tables that an earlier declaration of a dataset had: other kinds of records, partitions."""
+    """Drop the confidential tables that an earlier declaration of a dataset had: other kinds of records, partitions,
+    and the views over these."""
     for table in _list_surplus(session, dataset):
         session.drop(table)
 
@@ -351,8 +357,8 @@ def _list_surplus(session: Session, dataset: DatasetDeclaration) -> list[Table]:
     return [
         Table(Zone.CONFIDENTIAL, schema, name)
         for schema in (dataset.name, *(schema for schema in of_parts if schema.lower() not in due))
-        for name in session.tables(Zone.CONFIDENTIAL, schema)
-        if schema != dataset.name or name in others
+        for name, is_view in session.tables(Zone.CONFIDENTIAL, schema).items()
+        if schema != dataset.name or name in others or (is_view and not dataset.parts)
     ]
 
 
