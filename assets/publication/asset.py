@@ -327,7 +327,8 @@ def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> 
     with ExitStack() as opened:
         # What the gates read stays as it is until the files are written, so the files have the content that passed.
         try:
-            snapshot = opened.enter_context(context.snapshot(release.folder.parent))
+            private = opened.enter_context(context.warehouse.private_folder())
+            snapshot = opened.enter_context(context.snapshot(private))
         except WarehouseError as error:
             # The gates say by name what is wrong.
             require_gates(context)
@@ -335,7 +336,7 @@ def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> 
         passed = require_gates(snapshot)
         try:
             place_file(release.published / PUBLIC_KEY, signature.pem(key))
-            certificate, checksums = _place(snapshot, passed, key, stamp, certify_by or certify)
+            certificate, checksums = _place(snapshot, passed, key, stamp, certify_by or certify, private)
         except OSError as error:
             problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
             words = f"{release.schema} is not published: {problem}. An earlier publication stays complete."
@@ -352,16 +353,19 @@ def _place(
     key: Ed25519PublicKey,
     stamp: TimeStamp | None,
     certify_by: Certify,
+    private: Path,
 ) -> tuple[Any, str]:
-    """Write the files of the release and put them in place; return the certificate and the hash of the checksums."""
+    """Write the files of the release in a private folder, sign them, and put them in place; return the certificate and
+    the hash of the checksums."""
     release = context.release
     tables = context.method.tables()
     with (
-        context.warehouse.session(reads=[Zone.PUBLIC], folder=release.folder.parent) as session,
+        context.warehouse.session(reads=[Zone.PUBLIC], folder=private) as session,
         place_folder(
             release.folder,
+            private,
             lambda present: _edition_name(context, present, key, certificate),
-            lambda arriving: _review_editions(context, arriving, key),
+            lambda arriving: _review_arriving(context, arriving, key, checksums),
         ) as folder,
     ):
         files, models = write_data_files(session, folder, tables), context.method.models(session, context.custody)
@@ -491,15 +495,27 @@ def _estimation(labels: Sequence[str], parameters: Mapping[str, Any]) -> tuple[s
     )
 
 
-def _review_editions(context: ReleaseContext[Any], folder: Path, key: Ed25519PublicKey) -> None:
-    """Refuse a new publication with an earlier edition that this deployment did not sign; leave out withdrawn ones.
+def _review_arriving(context: ReleaseContext[Any], folder: Path, key: Ed25519PublicKey, checksums: str) -> None:
+    """Refuse a new publication whose files are not those that were just signed, or with an earlier edition that this
+    deployment did not sign; leave out withdrawn ones.
 
     A withdrawal that was killed leaves editions, and it may not be completed before a new draw is published.
 
+    Args:
+        checksums: the SHA-256 of the `SHA256SUMS` that was just signed.
+
     Raises:
-        dagster.Failure: if there is one; somebody may have planted it.
+        dagster.Failure: if somebody altered the files, or planted an edition.
     """
     editions, problems = signature.verify(folder, key)
+    if folder not in editions or signature.file_sha256(folder / CHECKSUMS) != checksums:
+        altered = next((problem for problem in problems if not problem.startswith(f"{signature.EDITIONS}/")), CHECKSUMS)
+        raise dg.Failure(
+            f"{context.release.schema} is not published: somebody altered its files while they were put in place "
+            f"({altered}). See who can write to {context.release.folder.parent}, and materialize again. The earlier "
+            "files stay as they were.",
+            allow_retries=False,
+        )
     if problems:
         raise dg.Failure(
             f"{context.release.schema} is not published: among its earlier editions is something else than signed "

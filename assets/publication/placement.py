@@ -3,10 +3,10 @@
 Earlier editions of a publication are in its folder, under `editions/`, and are placed together with it. Their files are
 linked, not copied: they are never written again.
 
-While a publication is moved into place, up to two folders stand next to the target. `.<name>.arriving` is the new
-publication, possibly incomplete, and can always be deleted. `.<name>.leaving` is the old publication, and always
-complete. A killed process may leave them behind; the next process cleans up. Only one process at a time works in the
-parent folder of the target.
+A publication is written and signed in a private folder, so that nobody else can exchange what is signed. While it is
+moved into place, up to two folders stand next to the target. `.<name>.arriving` is the new publication, possibly
+incomplete, and can always be deleted. `.<name>.leaving` is the old publication, and always complete. A killed process
+may leave them behind; the next process cleans up. Only one process at a time works in the parent folder of the target.
 
 A publication is for everyone, so its files and folders get modes that let everyone read them; otherwise only their
 owner could, because a process that opens the warehouse restricts its umask. To restrict access to publications, close a
@@ -16,6 +16,7 @@ Someone may be able to write here who cannot read the keys. No link is therefore
 to a key, whose content would be published or whose mode would be opened.
 """
 
+import errno
 import fcntl
 import filecmp
 import os
@@ -35,7 +36,10 @@ ARRIVING, LEAVING = ".arriving", ".leaving"
 
 @contextmanager
 def place_folder(
-    target: Path, kept_as: Callable[[Path], str | None], verify: Callable[[Path], None] = lambda folder: None
+    target: Path,
+    private: Path,
+    kept_as: Callable[[Path], str | None],
+    verify: Callable[[Path], None] = lambda folder: None,
 ) -> Iterator[Path]:
     """A folder to write a publication into; when the block ends, it is moved to `target`.
 
@@ -49,10 +53,12 @@ def place_folder(
     Args:
         target: the folder of the publication; parents are created as needed. Another entry for a target with the same
             parent waits until this one ends.
+        private: an empty folder that nobody else can write to, where the publication is written. It may be on another
+            disk.
         kept_as: given the folder of the present publication, the name under which it is kept as an earlier edition;
             None if it gives way to another publication of the same edition. It is called before anything is moved, and
             may raise. An edition that is kept already stays as it is.
-        verify: called with the complete new folder before anyone else can read it; it may raise.
+        verify: called with the complete new folder beside the target, where others may have altered it; it may raise.
 
     Raises:
         FileExistsError: if the target exists and is not a folder, or has anything but files and folders in it.
@@ -61,11 +67,12 @@ def place_folder(
     with _lock(target.parent, make=True):
         _recover(target)
         _require_plain(target)
-        arriving = _arriving(target)
+        arriving, folder = _arriving(target), private / target.name
         try:
-            arriving.mkdir()
-            yield arriving
-            if not _same(arriving, target):
+            folder.mkdir()
+            yield folder
+            if not _same(folder, target):
+                _move(folder, arriving)
                 _keep_editions(target, arriving, kept_as)
                 verify(arriving)
                 _open_to_all(arriving)
@@ -285,6 +292,15 @@ def _discard(folder: Path) -> None:
         folder.unlink()
     elif folder.exists():
         shutil.rmtree(folder)
+
+
+def _move(folder: Path, arriving: Path) -> None:
+    try:
+        folder.rename(arriving)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.copytree(folder, arriving)
 
 
 def _replace(arriving: Path, target: Path) -> None:

@@ -1,13 +1,16 @@
 """The target folder always holds a complete publication, the new one or the old one, whatever happens."""
 
+import errno
 import fcntl
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -28,7 +31,7 @@ NEW_AND_BOTH = (
 )
 
 KILLED = """
-import os, signal, sys
+import os, shutil, signal, sys
 from pathlib import Path
 from assets.publication import placement
 
@@ -61,7 +64,10 @@ elif name == "unlink":
     # The only files removed are those of the old publication, one by one.
     os.unlink = killing(os.unlink, int(number))
 
-with placement.place_folder(target, lambda present: "2") as folder:
+private = target.parents[2] / "private"
+shutil.rmtree(private, ignore_errors=True)
+private.mkdir()
+with placement.place_folder(target, private, lambda present: "2") as folder:
     (folder / "table.csv").write_bytes(b"county,count\\nDukes,1025\\n")
     if name == "body":
         kill()
@@ -81,17 +87,24 @@ def _read(folder: Path) -> dict[str, bytes] | None:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def _gives_way(present: Path) -> None:
-    """The new publication is of the edition that the present one is of."""
+@contextmanager
+def _placing(target: Path, kept_as: str | None = None) -> Iterator[Path]:
+    """The folder to write a publication into, private as a warehouse's are. Without `kept_as`, the publication is of
+    the edition that the present one is of."""
+    with (
+        TemporaryDirectory(dir=target.parents[2]) as private,
+        place_folder(target, Path(private), lambda present: kept_as) as folder,
+    ):
+        yield folder
 
 
 def _place(target: Path, files: Mapping[str, bytes], kept_as: str | None = None) -> None:
-    with place_folder(target, lambda present: kept_as) as folder:
+    with _placing(target, kept_as) as folder:
         _write(folder, files)
 
 
 def _fail(target: Path, error: type[BaseException]) -> None:
-    with place_folder(target, _gives_way) as folder:
+    with _placing(target) as folder:
         _write(folder, {"table.csv": b"half"})
         raise error
 
@@ -116,10 +129,9 @@ def target(tmp_path: Path) -> Path:
 
 
 def test_a_publication_is_visible_only_when_it_is_complete(target: Path) -> None:
-    with place_folder(target, _gives_way) as folder:
+    with _placing(target) as folder:
         _write(folder, NEW)
-        assert _read(target) is None
-        assert folder.parent == target.parent
+        assert _beside(target) == [], "whoever can write here cannot exchange a file before it is signed"
     assert _read(target) == NEW
     assert _beside(target) == [target.name]
 
@@ -146,7 +158,7 @@ def test_folders_above_a_publication_keep_their_modes(target: Path) -> None:
 
 def test_a_new_publication_replaces_the_old_one_completely(target: Path) -> None:
     _place(target, OLD)
-    with place_folder(target, _gives_way) as folder:
+    with _placing(target) as folder:
         _write(folder, NEW)
         assert _read(target) == OLD
     assert _read(target) == NEW
@@ -176,7 +188,7 @@ def test_the_same_publication_leaves_the_target_untouched(target: Path) -> None:
 def test_the_smallest_difference_is_published(target: Path, other: dict[str, bytes]) -> None:
     _place(target, OLD)
     stamp = (target / "table.csv").stat()
-    with place_folder(target, _gives_way) as folder:
+    with _placing(target) as folder:
         _write(folder, other)
         os.utime(folder / "table.csv", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert _read(target) == other
@@ -231,7 +243,8 @@ def test_what_may_not_be_kept_stays_in_place(target: Path) -> None:
         raise BrokenError
 
     _place(target, OLD)
-    with pytest.raises(BrokenError), place_folder(target, refuse) as folder:
+    (private := target.parents[2] / "private").mkdir()
+    with pytest.raises(BrokenError), place_folder(target, private, refuse) as folder:
         _write(folder, NEW)
     assert _read(target) == OLD
     assert _beside(target) == [target.name]
@@ -245,6 +258,25 @@ def test_editions_are_kept_where_there_are_no_hard_links(target: Path, monkeypat
     _place(target, FIRST)
     _place(target, OLD, kept_as="1")
     assert _read(target) == OLD_AND_FIRST
+
+
+def test_a_publication_is_brought_from_another_disk(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but folders in one file system can be renamed. Other errors are no reason to copy."""
+    rename, refused = Path.rename, errno.EXDEV
+
+    def rename_beside(path: Path, other: Path) -> Path:
+        if path.parent != other.parent:
+            raise OSError(refused, os.strerror(refused))
+        return rename(path, other)
+
+    monkeypatch.setattr(Path, "rename", rename_beside)
+    _place(target, OLD)
+    assert _read(target) == OLD
+    refused = errno.ENOTEMPTY
+    with pytest.raises(OSError, match="not empty"):
+        _place(target, NEW)
+    assert _read(target) == OLD
+    assert _beside(target) == [target.name]
 
 
 @pytest.mark.parametrize("closed", ["editions", "editions/1"])
@@ -274,7 +306,7 @@ def test_a_removed_publication_is_gone_with_its_editions_and_what_a_kill_left(ta
     assert publications(target.parents[1]) == [("ma1940", "other")]
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_failing_move_leaves_the_target_unchanged(target: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     _place(target, OLD)
     rename, calls = Path.rename, 0
@@ -306,15 +338,15 @@ def test_files_are_durable_before_the_old_publication_is_replaced(
         fsync(descriptor)
 
     def recording_rename(path: Path, other: Path) -> Path:
-        events.append("rename")
+        events.append(f"to {other.name}")
         return rename(path, other)
 
     monkeypatch.setattr(os, "fsync", recording_fsync)
     monkeypatch.setattr(Path, "rename", recording_rename)
     _place(target, NEW)
-    before = events[: events.index("rename")]
-    assert {*NEW, f".{target.name}.arriving"} <= set(before)
-    assert target.parent.name in events[events.index("rename") :]
+    leaves, arrives = (events.index(f"to {name}") for name in (f".{target.name}.leaving", target.name))
+    assert {*NEW, f".{target.name}.arriving"} <= set(events[:leaves])
+    assert target.parent.name in events[arrives:]
     events.clear()
     placement.place_file(target.with_name("key.pem"), b"public")
     assert events == [".key.pem.arriving", target.parent.name]
@@ -362,7 +394,7 @@ def test_a_link_that_is_planted_while_a_publication_is_written_is_not_followed(
     _place(target, OLD)
 
     def place() -> None:
-        with place_folder(target, lambda present: "2") as folder:
+        with _placing(target, "2") as folder:
             _write(folder, NEW)
             (target / planted).parent.mkdir(parents=True, exist_ok=True)
             (target / planted).symlink_to(custody / "master.key" if planted.endswith("key") else custody)
@@ -439,12 +471,12 @@ def test_a_publication_that_is_withdrawn_while_others_are_copied_is_left_out(tar
 
 
 POINTS = deep_but(
-    ["body before", *(f"rename:{number} {when}" for number in range(1, 4) for when in ("before", "after"))],
+    ["body before", *(f"rename:{number} {when}" for number in range(1, 5) for when in ("before", "after"))],
     [
         "body before",
         *(f"link:{number} {when}" for number in range(1, 4) for when in ("before", "after")),
         *(f"fsync:{number} {when}" for number in range(1, 14) for when in ("before", "after")),
-        *(f"rename:{number} {when}" for number in range(1, 4) for when in ("before", "after")),
+        *(f"rename:{number} {when}" for number in range(1, 5) for when in ("before", "after")),
         *(f"unlink:{number} {when}" for number in range(1, 4) for when in ("before", "after")),
     ],
 )
@@ -492,7 +524,7 @@ def test_another_writer_waits_for_a_live_one_and_keeps_its_files(target: Path) -
     entered, leave = threading.Event(), threading.Event()
 
     def write_slowly() -> None:
-        with place_folder(target, _gives_way) as folder:
+        with _placing(target) as folder:
             _write(folder, OLD)
             entered.set()
             leave.wait(10)
@@ -504,7 +536,7 @@ def test_another_writer_waits_for_a_live_one_and_keeps_its_files(target: Path) -
     second.start()
     second.join(0.2)
     assert second.is_alive()
-    assert _read(placement._arriving(target)) == OLD
+    assert _read(target) is None
     leave.set()
     first.join(10)
     second.join(10)

@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 
 from assets.gates.shared import all_gates
-from assets.publication import asset
+from assets.publication import asset, placement
 from assets.publication.asset import publication_problems, publish, require_gates
 from assets.publication.audit import audit
 from assets.publication.placement import remove
@@ -319,6 +319,30 @@ def test_a_planted_edition_stops_another_publication_of_the_same_draw_too(publis
         publish(published.context)
     assert files(folder) == before
     assert (folder / "editions" / "7" / "table.csv").exists()
+
+
+@pytest.mark.parametrize("exchanged", ["a table", "for an earlier publication"])
+def test_files_that_are_exchanged_while_they_are_put_in_place_are_not_published(
+    published: Deployment[Any], monkeypatch: pytest.MonkeyPatch, exchanged: str
+) -> None:
+    """Whoever can write to the folder of publications. Told apart from: signing what lies there, and believing whatever
+    is signed."""
+    folder, move = published.release.folder, placement._move
+
+    def move_and_exchange(source: Path, arriving: Path) -> None:
+        move(source, arriving)
+        if exchanged == "a table":
+            next(arriving.glob("*.csv")).write_text("forged")
+        else:
+            shutil.rmtree(arriving)
+            shutil.copytree(folder, arriving)
+
+    charge_elsewhere(published, "village", 1)
+    before = files(folder)
+    monkeypatch.setattr(placement, "_move", move_and_exchange)
+    with pytest.raises(dg.Failure, match=r"somebody altered its files .*\.csv was altered|SHA256SUMS"):
+        publish(published.context)
+    assert files(folder) == before
 
 
 def test_a_folder_that_cannot_be_written_is_named(published: Deployment[Any]) -> None:
