@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,10 +89,14 @@ def group(release: str) -> str:
     return release.replace("/", "__")
 
 
-def copied_project(folder: Path) -> Path:
-    """A copy of the project, to which a test may add declarations. The compiled kernels are copied too."""
+def copied_project(folder: Path, datasets: Collection[str]) -> Path:
+    """A copy of the project with the declarations of some datasets, to which a test may add others: the server, the
+    pages, and every process of a run load them all. The compiled kernels are copied too."""
     for name in ("assets", "mechanisms", "orchestration", "resources", "sql"):
         shutil.copytree(ROOT / name, folder / name)
+    for dataset in (folder / "orchestration" / "defs").glob("*/dataset"):
+        if dataset.parent.name not in datasets:
+            shutil.rmtree(dataset.parent)
     for name in ("pyproject.toml", "workspace.yaml", "dagster.yaml"):
         shutil.copy(ROOT / name, folder)
     return folder

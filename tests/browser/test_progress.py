@@ -34,7 +34,7 @@ pytestmark = [*IN_A_BROWSER, pytest.mark.deep]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    project = copied_project(tmp_path_factory.mktemp("project"))
+    project = copied_project(tmp_path_factory.mktemp("project"), ())
     for name, text in (("dataset", DATASET), ("redistricting", DECLARED)):
         folder = project / "orchestration" / "defs" / "rhode_island" / name
         folder.mkdir(parents=True)

@@ -38,8 +38,12 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    project, home = copied_project(tmp_path_factory.mktemp("project")), tmp_path_factory.mktemp("deployment")
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    datasets = {"ma1940"}
+    if any(item.get_closest_marker("prove") for item in request.session.items):
+        datasets.add("two_states")
+    project = copied_project(tmp_path_factory.mktemp("project"), datasets)
+    home = tmp_path_factory.mktemp("deployment")
     with (project / "orchestration" / "defs" / "ma1940" / "dataset" / "defs.yaml").open("a") as declaration:
         declaration.write("  charging: ask\n")
     (home / "published").mkdir()
