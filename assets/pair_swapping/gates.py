@@ -22,11 +22,11 @@ Context = ReleaseContext[PairSwappingRelease]
 
 def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingRelease]]:
     """The gates that pair swapping adds. Only a repeated draw shows who was paired."""
-    of_cef = "The coded households are those of the current CEF."
+    of_cef = "The stored households are those of the current CEF."
     both = [Zone.CONFIDENTIAL, Zone.PUBLIC]
     disjoint = (
-        "The draw, repeated, exchanges the places of disjoint pairs of households, each of one state, one number of "
-        "adults and of minors and one tenure, and of two blocks."
+        "The draw, repeated, exchanges the places of disjoint pairs of households. The two of a pair are in the same "
+        "state but different blocks, and have the same numbers of adults and minors and the same tenure."
     )
     share = (
         "The draw, repeated, selects the declared share of the households of each state, rounded down, and every pair "

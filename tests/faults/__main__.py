@@ -340,7 +340,7 @@ def summarize(tries: Path) -> dict[str, dict[str, Any]]:
 WORDS = {
     "steps": "a release's job killed at the start of each of its steps",
     "moments": "a release's job killed at a random moment",
-    "writes": "killed right before each write, sync, rename, link and removal from the charge on",
+    "writes": "from the charge on, a release's job killed right before each write, sync, rename, link and removal",
     "full_disk": "the disk full from each write on",
     "in_sequence": "a sequence: killed as above, then a record, the custody or the declaration changed, the release "
     "withdrawn, or audited; then launched",
