@@ -1,7 +1,7 @@
 """The check of the asset graph for paths by which confidential data could be published.
 
-The rule: every path from a confidential asset to a publication passes through a charged draw or a declared invariant.
-Each asset states its zone with a tag.
+The rule: every path from a confidential asset to a publication passes through a charged draw, a declared invariant, or
+the keyed versions of a charge. Each asset states its zone with a tag.
 """
 
 from collections.abc import Iterable, Mapping

@@ -135,7 +135,7 @@ class CensusDeclaration(DatasetDeclaration):
     place_names: PlaceNames = Field(
         default_factory=dict,
         description="The names of places by code, as releases write it: '10001' for county 001 of state 10. Codes are "
-        "in quotes. Tables for places show the names, but none for a code that stands for places of two levels.",
+        "in quotes. Tables for places show the names, except for codes that places of two levels share.",
     )
     block_group: BlockGroup = Field(
         "first_digit",

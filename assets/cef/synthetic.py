@@ -78,9 +78,9 @@ class SyntheticPopulation(Parameters):
     )
     detailed_codes: bool = Field(
         False,
-        description="Whether persons have the columns QSEX, QRACE1 to QRACE8 and QSPAN, which releases by SafeTab and "
-        "laboratories in tiers T2, T3 and T4-groups need. All other columns of persons stay as they are; some areas "
-        "in AIANNHCE then cross states.",
+        description="Whether persons have the columns QSEX, QRACE1 to QRACE8 and QSPAN, which releases by SafeTab "
+        "need, and laboratories that declare the tier T2, T3 or T4-groups. All other columns of persons stay as they "
+        "are; some areas in AIANNHCE then cross states.",
     )
     dhc: bool = Field(
         False,
@@ -93,8 +93,8 @@ class SyntheticPopulation(Parameters):
         ge=0,
         le=100,
         strict=True,
-        description="The percentage of blocks that draw their shares of race and ethnicity separately, from those of "
-        "the six kinds of tracts. By default all blocks of a tract have the same shares.",
+        description="Each of six kinds of tracts has its own shares of race and ethnicity. By default, all blocks of a "
+        "tract have its kind; this percentage of blocks draw a kind of their own.",
     )
 
     @model_validator(mode="after")

@@ -84,8 +84,8 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
         Gate(
             "confidentiality",
             method.closing_stage,
-            "Every path from confidential data to the publication passes through a charged draw or a declared "
-            "invariant.",
+            "Every path from confidential data to the publication passes through a charged draw, a declared "
+            "invariant, or the keyed versions of a charge.",
             lambda context: find_leaks(context.nodes, context.release.key(PUBLICATION)),
         ),
         Gate(

@@ -246,8 +246,8 @@ class DatasetDeclaration(Declaration):
         None,
         description="The most that all releases from the population's datasets may lose together; required unless the "
         "dataset is public. ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
-        "1/10000000000}. If the last form also has `by: curve`, the cap is on the privacy curve of all charges, "
-        "and no guarantee if a budget is chosen after a look at noisy results.",
+        "1/10000000000}. If the last form also has `by: curve`, it caps the privacy curve of all charges; this is "
+        "no guarantee if a budget is chosen after a look at noisy results.",
     )
     copies: Copies = Field(
         1,

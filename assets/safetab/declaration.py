@@ -77,8 +77,8 @@ class SafeTabPDeclaration(SafeTabDeclaration):
     )
     zero_suppression_chance: Share = Field(
         ZERO_SUPPRESSION_CHANCE,
-        description="Below the states, small totals are left out: those of an empty group with this probability or "
-        "more. 0 leaves out none.",
+        description="Below the states, totals up to a cut-off are left out. The cut-off is such that an empty group is "
+        "left out with at least this probability. 0 leaves out none.",
     )
     max_race_codes: int = Field(8, ge=1, le=8, strict=True, description="How many race codes of a record are read.")
 
