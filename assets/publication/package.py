@@ -173,7 +173,7 @@ def _find_groups(session: Session, published: PublishedTable) -> Sequence["_Grou
     the whole table, or all rows with the same values in all but the last of the first columns. None if there are none,
     or too many, or their values would not come back from Arrow with the same types.
     """
-    first, kinds = _first_columns(published), session.columns(published.source)
+    first, kinds = _first_columns(published), _find_kinds(session, published)
     if not first or not all(_SAME_IN_ARROW.fullmatch(kinds[column.name]) for column in published.columns):
         return None
     if _is_in_order(session, published.table, _WHOLE, first):
@@ -329,7 +329,7 @@ def _write_numbers(
     texts = [column.name for column in key]
     if not groups and session.row(_DISTINCT, table=published.table, columns=texts) != (rows,):
         raise ValueError(f"product {published.name}: its primary key does not tell its rows apart")
-    kinds = session.columns(published.source)
+    kinds = _find_kinds(session, published)
     digits = {name: int(decimal[1]) for name, kind in kinds.items() if (decimal := _DECIMAL.fullmatch(kind))}
     others = [column.name for column in published.columns[len(key) :]]
     place = {name: number for number, name in enumerate(others)}
@@ -338,8 +338,8 @@ def _write_numbers(
     paths = [folder / f"{published.name}.{end}" for end in ("csv", "parquet")]
     written = 0
     with paths[0].open("wb") as lines, pq.ParquetWriter(paths[1], schema, compression="zstd") as writer:
-        header = _join_fields([pa.array([name]) for name in schema.names], published.delimiter, missing)
-        lines.write(f"{header[0]}\n".encode())
+        header = _join_fields([pa.array(schema.names)], published.delimiter, missing).to_pylist()
+        lines.write(f"{published.delimiter.join(header)}\n".encode())
         stored = [*texts, *published.numbers]
         for batch in _read_groups(session, published, groups or [_WHOLE], stored, () if groups else key):
             numbers = np.empty((len(others), batch.num_rows), dtype=np.int64)
@@ -418,7 +418,7 @@ def _parquet_columns(session: Session, published: PublishedTable) -> list[str | 
     DuckDB's cast from a decimal divides its digits by a power of ten, which gives the nearest double if both are exact
     in doubles, and may miss it in the last bit otherwise. Its cast from text never does, and takes much longer.
     """
-    kinds, columns = session.columns(published.source), list[str | Fragment]()
+    kinds, columns = _find_kinds(session, published), list[str | Fragment]()
     for column in published.columns:
         name, decimal = quote(column.name), _DECIMAL.fullmatch(kinds[column.name])
         if column.type != "decimal":
@@ -554,7 +554,7 @@ def data_package(
 
 
 def _require_declared_columns(session: Session, published: PublishedTable) -> None:
-    stored = session.columns(published.source)
+    stored = _find_kinds(session, published)
     declared = {column.name: column.type for column in published.columns}
     if stored.keys() != declared.keys():
         odd = ", ".join(sorted(stored.keys() ^ declared.keys()))
@@ -562,6 +562,12 @@ def _require_declared_columns(session: Session, published: PublishedTable) -> No
     for name, kind in declared.items():
         if stored[name].split("(")[0] not in FIELD_TYPES[kind][1]:
             raise ValueError(f"product {published.name}: column {name} is stored as {stored[name]}, not as {kind}")
+
+
+def _find_kinds(session: Session, published: PublishedTable) -> dict[str, str]:
+    """The DuckDB types of the columns that a table is published with. Of hundreds, it takes long to find them."""
+    name = "columns", published.name, published.table
+    return session.compute_once(name, lambda: session.columns(published.source))
 
 
 def _missing_marker(session: Session, published: PublishedTable) -> str:

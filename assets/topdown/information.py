@@ -278,10 +278,13 @@ def _read_known(
     keys: Sequence[Key],
 ) -> dict[Key, Account]:
     """`read_accounts` of these, from the finest places up, which have all those below them."""
-    known = dict[Key, Account]()
+    known, tables = dict[Key, Account](), dict[Table, dict[Key, Account]]()
     for key in keys:
-        stored = _read_stored(session, custody, release, _find_table(release, key, states))
-        below = _below(release, key, states)
+        table = _find_table(release, key, states)
+        # Sessions that write compute nothing only once.
+        if table not in tables:
+            tables[table] = _read_stored(session, custody, release, table)
+        stored, below = tables[table], _below(release, key, states)
         account = stored.get(key) if all(each in known for each in below) else None
         if account and account.made_of == _made_of(
             release, draw_id, key, account.held, [known[each] for each in below]

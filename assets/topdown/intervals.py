@@ -133,13 +133,11 @@ def _build_intervals(release: TopDownRelease, *, of_states: bool) -> dg.AssetsDe
     )
     def intervals(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         state = context.partition_key if of_states else ""
-        draw_id, version = make_intervals(release.adapt(warehouse), custody, release, state)
-        with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            tables = [_stored_table(release, table, state) if state else table for table in interval_tables(release)]
-            rows = [(table.name, f"{session.count(table):,}") for table in tables]
+        draw_id, version, rows = make_intervals(release.adapt(warehouse), custody, release, state)
+        shown = [(table.name, f"{number:,}") for table, number in rows.items()]
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
-            metadata={DRAW: draw_id, "tables": preview(["table", "rows"], rows)},
+            metadata={DRAW: draw_id, "tables": preview(["table", "rows"], shown)},
         )
 
     return intervals
@@ -187,9 +185,11 @@ def name_error(cell: str) -> str:
     return f"{cell}_linear_standard_error"
 
 
-def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelease, state: str = "") -> tuple[str, str]:
+def make_intervals(
+    warehouse: Warehouse, custody: Custody, release: TopDownRelease, state: str = ""
+) -> tuple[str, str, Mapping[Table, int]]:
     """Make and store the tables; of one state, or of what no state has a run of its own for. Return the id of the draw,
-    and the digest of what they are made of.
+    the digest of what they are made of, and the number of rows of each table.
 
     Raises StaleInputError if the information is not that of the stored measurements, or what other runs make is missing
     or not made of it; and GridError if the end of an interval is 2^31 or more.
@@ -213,11 +213,13 @@ def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelea
                     # With partitions, or after a release that had them, it is a view.
                     session.drop(table)
                 store_parts(session, _stored_table(release, table, state), [path])
-            made = {"made_of": made_of, "content": descent.content}
-            seal_stage(session, custody, release.schema, _sealed(release, state), [], made)
+            sealed = {"made_of": made_of, "content": descent.content}
+            seal_stage(session, custody, release.schema, _sealed(release, state), [], sealed)
             if release.has_intervals_by_state and not state:
                 _unite(session, release)
-    return descent.draw_id, made_of
+            made = [_stored_table(release, table, state) if state else table for table in interval_tables(release)]
+            rows = {table: session.count(table) for table in made}
+    return descent.draw_id, made_of, rows
 
 
 def _sealed(release: TopDownRelease, state: str) -> str:

@@ -292,7 +292,8 @@ class Reading:
         origin = int(part.starts[0])
         parents = part.parent + begin, part.parent + end
         names: tuple[str, ...] = (level,)
-        if above:
+        # Only estimates can fail, and then name a parent.
+        if above and self._direction == "down":
             codes = read_codes(session, release, above.level, *parents).to_pylist()
             names = tuple(f"{pluralize(level)} of {words(above.level)} {code}" for code in codes)
         families = {}
