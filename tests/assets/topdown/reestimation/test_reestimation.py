@@ -23,7 +23,7 @@ from assets.publication.audit import audit
 from assets.publication.listing import make_listing
 from assets.publication.signature import identity, sign
 from assets.publication.withdrawal import withdraw
-from assets.release.release import DeclarationError
+from assets.release.release import DeclarationError, Format
 from assets.topdown.asking import add_up_places
 from assets.topdown.bureau import read_bureau
 from assets.topdown.reestimation.asset import Anew, certify
@@ -33,6 +33,7 @@ from orchestration.components import Reestimation
 from resources.chain import RESERVE, SETTLE
 from resources.statements import Zone
 from stirred.deployment import Publication
+from tests.assets.publication.test_formats import MISSING, read_csv, read_px
 from tests.assets.topdown.test_bureau import made
 from tests.contract.kinds import to_publication
 from tests.deployments import Deployment, refuses_to_publish
@@ -90,6 +91,21 @@ def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdraw
     assert copied.release.folder.exists()
     withdraw(copied.context.ledger, copied.release.published, "town", "redistricting", "Ann")
     assert not copied.release.folder.exists()
+
+
+@pytest.mark.deep
+def test_estimates_are_published_in_other_formats(town: Deployment[Any], tmp_path: Path) -> None:
+    """Told apart from: formats that need a draw of the release's own, or that are missing in the certificate."""
+    shutil.copytree(town.root, tmp_path, dirs_exist_ok=True)
+    copied = reestimation_deployment(tmp_path, estimation="full", formats=[Format.PX.value])
+    copied.run("publication")
+    folder, cubes = copied.release.folder, [table for table in copied.context.method.tables() if table.is_cube]
+    recorded = {each["path"] for each in json.loads((folder / "certificate.json").read_text())["products"]}
+    assert {f"{table.name}.px" for table in cubes} <= recorded
+    (folder / MISSING).write_text(json.dumps(dict.fromkeys((table.name for table in cubes), "")))
+    for table in cubes:
+        if table.name.startswith("h1"):
+            assert read_px(folder, table) == read_csv(folder, table)
 
 
 def test_nothing_uncharged_takes_the_name_of_a_release_that_was_charged(town: Deployment[Any]) -> None:
