@@ -217,7 +217,7 @@ def equal(one: pd.DataFrame, other: pd.DataFrame, columns: pd.DataFrame) -> bool
     return bool((one[names].sort_values(names).to_numpy() == other[names].sort_values(names).to_numpy()).all())
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_synthetic_census_has_the_columns_and_else_only_other_ages_in_some_group_quarters(tmp_path: Path) -> None:
     version, units, persons = made(tmp_path / "dhc", population(6000, dhc=True))
     plain_version, plain_units, plain_persons = made(tmp_path / "plain", population(6000))

@@ -36,6 +36,7 @@ from tests.deployments import (
     small_release,
     write_csv,
 )
+from tests.depth import deep_cases, quick_cases
 from tests.lake import make_lake
 from tests.postgres import Server
 from tests.templates import MASTER_KEY
@@ -123,6 +124,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[Any
     return made
 
 
+@pytest.mark.deep
 def test_what_is_made_of_partitions_is_what_is_made_of_one_file(
     tmp_path: Path, plain: Deployment[Any], read: list[str]
 ) -> None:
@@ -221,6 +223,8 @@ def find_problems(deployment: Deployment[Any]) -> list[str]:
             return [str(error)]
 
 
+@quick_cases(1)
+@deep_cases(2)
 @pytest.mark.parametrize("what", ALTERED)
 def test_an_altered_partition_is_refused_until_it_is_read_again(
     parted: Deployment[Any], read: list[str], what: str
@@ -341,6 +345,7 @@ def test_a_block_in_two_block_groups_is_found_though_each_partition_has_it_in_on
     assert said == {"12": f"units: column TABBLK: block in more than one block group: {len(whole.files['geo'])} rows"}
 
 
+@pytest.mark.deep
 def test_partitions_can_be_declared_and_left_out_at_any_time(tmp_path: Path) -> None:
     """Told apart from: tables that stay where nobody looks, a view where a table is due, and a second charge."""
     root = tmp_path / "village"

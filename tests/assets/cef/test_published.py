@@ -21,7 +21,7 @@ from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.contract.kinds import to_publication
 from tests.deployments import deploy, write_csv
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.table_builder_deployments import hypercubes
 
 PLACES = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK", "TABBLKGRPCE", "AIANNHCE"]
@@ -54,6 +54,7 @@ def read(declaration: DatasetDeclaration, root: Path) -> dict[str, list[dict[str
         return {name: session.arrow("warehouse/all", source=table).to_pylist() for name, table in tables}
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("product", "records", "header", "separator"),

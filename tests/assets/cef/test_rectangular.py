@@ -132,7 +132,7 @@ def test_gates_refuse_a_unit_that_no_person_made(tmp_path: Path) -> None:
         assert cef_problems(session, declaration) == ["units: column YEAR_SERIAL: unit without a person: 1 row"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_release_from_one_file_is_the_release_from_two(tmp_path: Path) -> None:
     """What the draw is made of is the same, so that it is charged once."""
     two = small_deployment(tmp_path, persons=True)

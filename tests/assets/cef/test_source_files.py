@@ -328,7 +328,7 @@ def test_a_parquet_file_is_read_value_by_value(
     assert content(session, declaration) == sorted(meant, key=str)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_field_may_be_longer_than_what_a_thread_reads_and_look_like_rows(
     session: Session, folders: Iterator[Path], tmp_path: Path
 ) -> None:

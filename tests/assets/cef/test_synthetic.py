@@ -26,7 +26,7 @@ from mechanisms.states import STATES
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 VERSION_KEY = bytes(range(32))
 
@@ -57,6 +57,7 @@ def census(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.D
     return units, persons
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("households", "states"),
@@ -71,7 +72,7 @@ def test_a_census_of_any_size_follows_every_rule(tmp_path: Path, households: int
     assert len(persons) == units["FINAL_POP"].sum()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_same_parameters_give_the_same_census_on_any_number_of_threads(tmp_path: Path) -> None:
     versions = {made(tmp_path, population(20_000), threads=threads)[0] for threads in (1, 2, 4)}
     assert len(versions) == 1
@@ -111,7 +112,7 @@ def test_another_seed_gives_another_census_of_the_same_size(tmp_path: Path) -> N
     assert (units["FINAL_POP"].to_numpy() != other_units["FINAL_POP"].to_numpy()).mean() > 0.5
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_households_are_divided_among_states_by_population(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     units, _ = census
     states = units[units["HHT"] != "0"]["TABBLKST"].value_counts(normalize=True)
@@ -312,7 +313,7 @@ def test_impossible_parameters_are_refused(parameters: dict[str, Any], complaint
 # Files in the production layout
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_a_sample_read_back_from_its_files_is_the_same_census(tmp_path: Path, file_format: str) -> None:
     made_from, _, _ = made(tmp_path, population())

@@ -222,12 +222,12 @@ def test_all_else_is_as_without_detailed_codes(tmp_path: Path) -> None:
     assert with_codes == "e6672cf988aae5224dd3ad1559e7afbbac14488c0050b0b8a688f2bbddef6d3b"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_same_parameters_give_the_same_codes_on_any_number_of_threads(tmp_path: Path) -> None:
     assert len({made(tmp_path, 4000, threads=threads)[0] for threads in (1, 4)}) == 1
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_a_sample_with_codes_read_back_is_the_same_census(tmp_path: Path, file_format: str) -> None:
     made_from, _, _ = made(tmp_path, 300, "01")

@@ -122,7 +122,7 @@ def generated(folder: Path) -> DatasetDeclaration:
     return synthetic_survey(parameters(households=30, waves=1), name="panel", cap=1)
 
 
-@deep_cases(2)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "declare",
@@ -200,7 +200,7 @@ def test_the_same_file_in_another_place_is_not_read_again(town: Office) -> None:
 
 
 @pytest.mark.deep
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -240,7 +240,7 @@ def test_another_version_of_the_code_reads_again(town: Office, monkeypatch: pyte
     assert town.materialize()[0]
 
 
-@deep_cases(3)
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     "alteration",

@@ -16,7 +16,7 @@ from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details, make_withdrawal
 from resources.ledger import Ledger, Reading
 from tests.deployments import TO_PUBLICATION, Deployment, households, small_dataset, small_deployment, write_csv
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 BEFORE = ("cef", "invariants")
 
@@ -70,6 +70,7 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
     assert asking.ledger == ()
 
 
+@deep_cases(3)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("given", "says"),

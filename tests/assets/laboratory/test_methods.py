@@ -798,7 +798,7 @@ def find_right(truth: Truth, publication: Publication, attack: Attack = link) ->
     return find(measure_guesses(truth, "link", guesses), ALL, "accuracy")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @deep_cases(1)
 @pytest.mark.parametrize(
     ("tier", "points"),

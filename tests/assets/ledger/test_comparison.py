@@ -33,7 +33,7 @@ from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.swapping.design import Rates, SwappingDesign
 from mechanisms.topdown.design import HOUSING_UNITS, STATISTICS
 from resources.chain import Entry, make_reservation, make_settlement
-from tests.depth import examples, quick_cases
+from tests.depth import deep_cases, examples, quick_cases
 
 DELTA = Fraction(1, 10**10)
 PURE, CONCENTRATED, APPROXIMATE = (kind.output_premetric for kind in (PureLoss, ConcentratedLoss, ApproximateLoss))
@@ -390,6 +390,7 @@ def words_of(figure: Figure) -> str:
     return " ".join(" ".join(label.get_text() for label in texts_of(figure)).split())
 
 
+@deep_cases(1)
 @quick_cases(2)
 def test_every_label_of_the_picture_is_complete_and_none_overlap(drawn: tuple[str, Figure]) -> None:
     _, figure = drawn

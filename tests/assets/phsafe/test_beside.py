@@ -76,7 +76,7 @@ def largest_stratum() -> int:
     return max(strata.values())
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_composition_has_both_side_by_side_with_what_is_left_out_and_why(both: PHSafeDeployment) -> None:
     """ε = ln((b + 1)(1 − p)/p) of the swapping is ε²/2 in zCDP; an S-DHC's ρ is no ε, and bounds no unit."""
     epsilon = PureLoss(Fraction(0), Fraction(9 * (largest_stratum() + 1)))
@@ -135,6 +135,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
     return deployment
 
 
+@pytest.mark.prove
 def test_a_release_that_is_not_private_charges_draws_and_publishes_nothing(exact: PHSafeDeployment) -> None:
     stages = {key.path[-1] for key in exact.definitions.resolve_asset_graph().get_all_asset_keys()}
     assert stages == {

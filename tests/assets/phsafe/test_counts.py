@@ -263,7 +263,7 @@ def test_the_order_of_the_draw_is_the_declarations(session: Session) -> None:
     assert rows == sorted(rows)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_counts_depend_neither_on_the_order_of_rows_nor_on_threads(session: Session, tmp_path: Path) -> None:
     census = random_census(session, units=70_000, persons=130_000, seed=4, keys=35_000)
     truncation = thresholds(2)

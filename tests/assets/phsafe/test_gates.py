@@ -203,6 +203,7 @@ BROKEN = [
 ]
 
 
+@deep_cases(3)
 @quick_cases(2)
 @pytest.mark.parametrize("case", each(BROKEN))
 def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: PHSafeDeployment, case: Broken) -> None:
@@ -363,7 +364,7 @@ def noise_twice_as_wide(noise: DiscreteGaussian, count: int, stream: WordSource)
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("wrong", [pytest.param(no_noise, marks=pytest.mark.deep), noise_twice_as_wide])
 def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
     wrong: Callable[[DiscreteGaussian, int, WordSource], Numbers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -255,8 +255,8 @@ CASES = [
     for case, marks in (
         (production, []),
         (pure, [pytest.mark.deep]),
-        (puerto_rico, [pytest.mark.deep]),
-        (hardly_any_noise, [pytest.mark.deep]),
+        (puerto_rico, [pytest.mark.prove]),
+        (hardly_any_noise, [pytest.mark.prove]),
     )
 ]
 

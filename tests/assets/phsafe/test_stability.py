@@ -252,6 +252,7 @@ WRONG = {
 QUICK = {"does not truncate", "joins with every unit of a repeated key"}
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.deep] * (name not in QUICK)) for name in WRONG])
 def test_the_search_finds_out_a_wrong_program(session: Session, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

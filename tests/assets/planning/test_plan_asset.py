@@ -83,7 +83,7 @@ def _rows(table: dg.TableMetadataValue) -> list[list[str]]:
     return [[str(cell) for cell in record.data.values()] for record in table.records]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_plan_is_shown_beside_what_is_declared_and_changes_nothing_that_is_stored(phsafe: Planner) -> None:
     declared = phsafe.run_page()
     stored = phsafe.stored()
@@ -116,7 +116,7 @@ def test_what_cannot_be_planned_fails_with_one_sentence_and_stores_nothing(phsaf
     assert not phsafe.warehouse.path(Zone.PUBLIC).exists()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_swap_is_planned_with_a_guess_of_b_and_stores_nothing(tmp_path: Path) -> None:
     dataset = small_dataset(tmp_path, cap=5)
     planner = Planner(tmp_path, small_release(dataset), dataset)

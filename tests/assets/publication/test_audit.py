@@ -131,6 +131,7 @@ def test_what_lies_beside_the_publications_is_named_if_it_does_not_follow_from_t
     assert ".more is not part of any publication." in findings(audited(published), "catalog")[0][1]
 
 
+@pytest.mark.prove
 def test_a_folder_that_cannot_be_read_is_named(published: Deployment[Any]) -> None:
     """Told apart from: an audit that ends with an error, and one that takes such a folder for no publication."""
     folder = published.release.published
@@ -239,6 +240,7 @@ def test_what_the_pages_show_is_compared_with_the_ledger(published: Deployment[A
     assert "public.village.composition is not there; materialize it again" in said
 
 
+@pytest.mark.prove
 def test_a_composition_of_a_population_that_is_not_declared_is_compared_too(published: Deployment[Any]) -> None:
     """Told apart from: a comparison of declared populations alone, or of the schemas that DuckDB lists, without its own
     `main`, beside which a forged composition can lie."""
@@ -263,7 +265,7 @@ def test_a_composition_of_a_population_that_is_not_declared_is_compared_too(publ
     assert "hamlet.composition_releases shows the ledger as of entry 2; no declared population brings it up" in said
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_draw_that_is_no_longer_repeated_is_named(published: Deployment[Any]) -> None:
     """Its records are gone: nobody can repeat it, and the audit does not say that everything holds."""
     write_csv(published.root / "units.csv", households(90))
@@ -304,7 +306,7 @@ def test_a_lost_ledger_or_custody_is_a_finding_and_no_crash(published: Deploymen
     assert {"ledger_intact", "files_as_published"} <= failing(audited(published))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_releases_without_a_draw_are_open_and_withdrawn_ones_too(tmp_path: Path) -> None:
     deployment = KINDS["laplace tables"].build(tmp_path / "release", custody="ephemeral")
     record = audited(deployment)

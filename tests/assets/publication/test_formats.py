@@ -181,7 +181,7 @@ def require_same_cells(folder: Path, table: PublishedTable) -> None:
         assert found.keys() == expected.keys(), (name, table.name)
 
 
-@deep_cases(3)
+@deep_cases(1)
 @pytest.mark.parametrize("kind", [pytest.param(name, marks=mark(name)) for name in KINDS])
 def test_every_format_has_every_cell_of_the_csv_for_other_readers(kind: str, tmp_path: Path) -> None:
     """It fails for figures in another order, a total taken for a missing value, or a place without its county."""

@@ -612,6 +612,7 @@ def test_the_lines_of_the_readme_read_every_code_as_text(
     assert "colClasses = c(`state 'code'` = 'character', `kind` = 'character')" in by_r
 
 
+@deep_cases(2)
 @quick_cases(3)
 @pytest.mark.parametrize(
     ("name", "code", "named"),

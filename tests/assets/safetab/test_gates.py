@@ -256,6 +256,7 @@ def test_households_need_the_publication_of_persons_as_it_was_signed(made: Deplo
     assert "t1.parquet" in refusal
 
 
+@pytest.mark.prove
 def test_households_wait_for_the_publication_of_persons(tmp_path: Any) -> None:
     deployment = safetab_deployment(tmp_path, releases="h")
     assert deployment.run_assets(deployment.key("cef"), deployment.key("plan")).success

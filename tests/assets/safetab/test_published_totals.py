@@ -36,7 +36,7 @@ def without_persons(root: Path, totals: Path, **changes: Any) -> Deployment[Any]
     return deploy(root, dataset, SafeTabH(SafeTabHDeclaration.model_validate(declared)))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_file_of_totals_gives_the_groups_and_counts_of_the_release_that_published_it(tmp_path: Path) -> None:
     """Groups, their detail and exact counts are those of the release that reads the publication itself."""
     persons = safetab_deployment(tmp_path / "both")

@@ -58,7 +58,7 @@ def test_a_second_release_that_does_not_fit_leaves_the_first_unchanged(tmp_path:
     assert first.published() == files, "what was charged stays good, whatever was refused since"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_raised_cap_lets_the_same_draw_through(tmp_path: Path) -> None:
     small_deployment(tmp_path, dataset={"cap": 4}).refusal(*TO_PUBLICATION)
     deployment = small_deployment(tmp_path, dataset={"cap": "4.128"})

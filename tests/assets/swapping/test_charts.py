@@ -35,7 +35,7 @@ def test_a_chart_is_a_png_1080_pixels_wide_that_names_no_program_and_no_time() -
         assert not {b"tEXt", b"iTXt", b"zTXt", b"tIME", b"eXIf"} & chunks.keys()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_same_figures_give_the_same_bytes_in_concurrent_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         boxes = set(pool.map(lambda _: draw_boxplots(ERRORS, "Error"), range(4)))
@@ -47,7 +47,7 @@ def test_the_order_in_which_figures_are_given_does_not_matter() -> None:
     assert draw_boxplots(dict(reversed(ERRORS.items())), "Error") == draw_boxplots(ERRORS, "Error")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_other_figures_give_another_picture() -> None:
     pictures = [
         draw_boxplots(ERRORS, "Error"),

@@ -406,7 +406,7 @@ def test_an_ephemeral_key_that_still_exists_stops_the_publication(ephemeral: Dep
     refuses_to_publish(deployment, {"key_gone"}, "")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_domain_narrowed_afterwards_stops_the_publication(escrowed: Deployment, tmp_path: Path) -> None:
     columns = {**UNITS, "size": UNITS["size"] | {"maximum": 3}}
     deployment = taken_on(
@@ -416,7 +416,7 @@ def test_a_domain_narrowed_afterwards_stops_the_publication(escrowed: Deployment
     refuses_to_publish(deployment, {"values_in_domain"}, "")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_an_acceptance_withdrawn_afterwards_stops_the_publication(with_persons: Deployment, tmp_path: Path) -> None:
     deployment = taken_on(with_persons, tmp_path, persons=True, publishes_unique_records="1/2")
     assert deployment.failed_checks() == {"unique_records"}
@@ -469,7 +469,7 @@ def test_persons_belong_to_the_household_they_are_listed_with(
     refuses_to_publish(deployment, failing, "")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_persons_of_two_kinds_exchanged_in_the_invariants_are_noticed(with_persons: Deployment, tmp_path: Path) -> None:
     """Whether a product shows it depends on where the draw has put the two households. The seal always shows it."""
     deployment = taken_on(with_persons, tmp_path, persons=True)
@@ -479,7 +479,7 @@ def test_persons_of_two_kinds_exchanged_in_the_invariants_are_noticed(with_perso
     refuses_to_publish(deployment, failing, "their seal does not match")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_cap_lowered_below_what_is_charged_stops_the_publication(escrowed: Deployment, tmp_path: Path) -> None:
     deployment = taken_on(escrowed, tmp_path, dataset={"cap": 4})
     assert deployment.failed_checks() == {"within_cap"}
@@ -505,7 +505,7 @@ def test_the_label_of_a_draw_has_no_further_column(escrowed: Deployment, tmp_pat
         assert {gate.name for gate in gates if gate.evaluate(context)} == DRAW
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_whole_run_repairs_what_was_altered(escrowed: Deployment, tmp_path: Path) -> None:
     """The stages are made again from the source: no alteration survives, and nothing is charged."""
     deployment = taken_on(escrowed, tmp_path)

@@ -79,7 +79,7 @@ def test_without_changes_bytes_and_versions_are_the_same_and_nothing_is_charged(
     assert again.ledger == published.ledger
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_single_stage_made_again_keeps_its_version(escrowed: Published, tmp_path: Path) -> None:
     """This also holds for the last stage alone, in any order, as from the UI."""
     again = escrowed.taken_on(tmp_path)
@@ -180,7 +180,7 @@ def test_the_same_noise_never_serves_two_versions_of_the_records(escrowed: Publi
     assert len(before ^ after) > 8, "by itself the exchange touches four cells, each replaced at most"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_with_the_old_records_the_old_draw_is_used_again(escrowed: Published, tmp_path: Path) -> None:
     """Two versions of the records have two charges, however often one replaces the other."""
     escrowed.taken_on(tmp_path, *changed_unit()).run(*TO_DRAW)
@@ -192,7 +192,7 @@ def test_with_the_old_records_the_old_draw_is_used_again(escrowed: Published, tm
     assert b'"total_at_publication"' in back.published()["certificate.json"], "which has grown by the other charge"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_product_costs_nothing_and_draws_nothing(escrowed: Published, tmp_path: Path) -> None:
     products = [*PERSON_PRODUCTS[:2], {"name": "tenures", "dimensions": ["tenure"]}]
     again = escrowed.taken_on(tmp_path, products=products)
@@ -207,6 +207,7 @@ def test_another_product_costs_nothing_and_draws_nothing(escrowed: Published, tm
     assert "age_by_county.csv" not in again.published(), "what is no longer declared is no longer published"
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "changes",
@@ -225,7 +226,7 @@ def test_a_change_without_effect_on_outputs_makes_no_new_draw(
 
 
 @quick_cases(1)
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -46,7 +46,7 @@ def test_a_charge_states_what_was_planned_for_its_b(tmp_path: Path, kind: str) -
 
 
 @deep_cases(2)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_plan_takes_b_from_the_published_edition(tmp_path: Path, kind: str) -> None:
     """Except with a second stir, whose strata are others."""

@@ -17,6 +17,7 @@ import pytest
 
 from tests.assets.swapping.processes import points
 from tests.deployments import SHOWN, TO_PUBLICATION, small_deployment
+from tests.depth import deep_cases
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -75,6 +76,7 @@ at_every_point = pytest.mark.parametrize(
 )
 
 
+@deep_cases(1)
 @at_every_point
 def test_a_killed_run_leaves_no_charge_or_one_that_counts(killed: Killed, custody: str, point: str) -> None:
     case = killed(custody, point)

@@ -89,7 +89,7 @@ def test_another_recode_of_what_a_release_reads_is_another_draw_even_if_no_recor
     assert "recodes" not in one.made_of["parameters"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_release_from_recoded_columns_is_published_and_another_recode_is_another_draw(tmp_path: Path) -> None:
     deployment, later = (
         small_deployment(tmp_path, dataset={"units": recoded_units(tmp_path, large_from)}, **DECLARED)

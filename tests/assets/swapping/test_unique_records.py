@@ -361,7 +361,7 @@ def test_a_run_of_a_survey_with_income_publishes_and_charges_nothing(tmp_path: P
     assert deployment.ledger == ()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_survey_whose_unique_records_are_accepted_is_published_and_says_so(tmp_path: Path) -> None:
     deployment = survey_deployment(tmp_path, publishes_unique_records="accepted")
     deployment.reach(*TO_PUBLICATION)

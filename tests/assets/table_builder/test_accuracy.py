@@ -60,7 +60,7 @@ def drawn(design: Hypercube, exact: NDArray[np.int64], draws: int) -> Iterator[t
         yield measured, {table: design.margin(inner, table) for table in design.tables}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("draws", [20, 400])
 def test_fitted_margins_are_nearer_than_measured_ones_on_every_margin(counted: Counted, draws: int) -> None:
     """In mean squared error over the cells of each of the 15 tables.
@@ -80,7 +80,7 @@ def test_fitted_margins_are_nearer_than_measured_ones_on_every_margin(counted: C
     assert [table for table in design.tables if fitted[table] >= measured[table]] == []
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_stated_errors_of_fitted_margins_are_those_of_400_draws(counted: Counted) -> None:
     """Standard errors: the mean squared error of each table's cells is the stated variance, within six standard
     deviations of it. Intervals: those of each table's last cell cover it at least as often as they would, but for a

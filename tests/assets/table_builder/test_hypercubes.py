@@ -275,7 +275,7 @@ IN_REGIONS = TENURE | {
 }
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_hypercube_by_a_place_is_published_and_answers_by_the_larger_one(tmp_path: Path) -> None:
     """Wrong programs: one that publishes a region of which it has no county, one that loses the regions' labels, and
     one that lists places of two levels side by side in the formats that nest them."""
@@ -354,7 +354,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     return made
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_publication_answers_what_its_own_products_say(published: Deployed) -> None:
     folder = published.release.folder
     product_rows = pq.read_table(folder / "owners.parquet").to_pylist()

@@ -439,7 +439,7 @@ def page() -> None:
     show()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_page_answers_as_the_command(published: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = Settings(str(tmp_path), str(published.release.published), str(tmp_path), "", (), 1)
     monkeypatch.setenv(VARIABLE, known.as_text())

@@ -154,6 +154,7 @@ def test_nobody_at_all_has_no_distance_but_errors(tmp_path: Path) -> None:
         assert found[level, "population", POST_PROCESSED].value is not None
 
 
+@pytest.mark.prove
 def test_counts_are_sorted_in_whatever_order_they_are_stored(tmp_path: Path) -> None:
     """Told apart from: counts in the order of storage, and a place and cell that is twice in it, but not in a row."""
     made, truth, _ = filled(tmp_path)
@@ -173,6 +174,7 @@ def test_counts_are_sorted_in_whatever_order_they_are_stored(tmp_path: Path) -> 
         read_counts(session, table, PERSONS.size, histogram="persons")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("lacking", ["number = 2", "true"])
 def test_a_missing_measurement_is_said(tmp_path: Path, lacking: str) -> None:
     """Of one place, or of a level: no answers are not answers of another level."""
@@ -182,6 +184,7 @@ def test_a_missing_measurement_is_said(tmp_path: Path, lacking: str) -> None:
         measured(made)
 
 
+@pytest.mark.prove
 def test_lists_of_another_length_or_type_are_refused(tmp_path: Path) -> None:
     """Told apart from: answers cut by the lengths that queries have, as many of them as there should be; the type of
     what a statement makes of the stored lists."""
@@ -278,6 +281,7 @@ def changed(value: float | None) -> dict[str, dict[str, Sequence[float | None]]]
     return PANELS | {title: PANELS[title] | {"raw": [0.01, value, 140.0]}}
 
 
+@pytest.mark.prove
 def test_the_picture_is_a_png_of_the_deployments_width_and_the_same_for_the_same_figures() -> None:
     picture = accuracy_by_level(LEVELS, PANELS)
     assert struct.unpack(">II", picture[16:24])[0] == 1080

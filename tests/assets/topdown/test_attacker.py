@@ -337,6 +337,7 @@ def test_the_exact_histograms_are_nowhere_in_the_open(deployment: TopDownDeploym
             assert exact_ones.size == 1 or not np.array_equal(answers, exact_ones)
 
 
+@pytest.mark.prove
 def test_accuracy_is_shown_of_synthetic_records_only(deployment: TopDownDeployment, tmp_path: Path) -> None:
     with deployment.opened("confidential") as connection:
         rows = connection.execute("SELECT value FROM confidential.town__redistricting.accuracy").fetchall()

@@ -51,7 +51,7 @@ def test_nothing_but_the_two_kinds_of_tasks_is_sent(task: Any) -> None:
     assert len(sent) == 1
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_only_estimation_and_replicates_reach_a_cluster() -> None:
     """The package is imported by the module of the pool alone, and its functions that send by nothing that draws."""
     senders, importers = set(), set()

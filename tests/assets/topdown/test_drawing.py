@@ -99,7 +99,7 @@ def record_of(deployment: TopDownDeployment) -> Path:
     return Path(deployment.context.custody.folder) / VERDICTS / deployment.release.schema
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_measurements_are_the_same_for_every_number_of_threads(drawn: TopDownDeployment) -> None:
     """The rows, in their order too; `test_release` draws them again independently, one stream after the other."""
     before, settled = stored(drawn), drawn.ledger[-1].output_version
@@ -156,7 +156,7 @@ with Warehouse(folder=sys.argv[1], patience=0.0).session(reads=[Zone.PUBLIC]) as
 """
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_others_can_read_the_public_zone_while_measurements_are_drawn(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,7 +397,7 @@ READING = ["noise_as_declared", "settled", "replay"]
 """Gates of one step that need all measurements."""
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     found, read = evaluated(monkeypatch), TopDownMethod.read_version
     monkeypatch.setattr(
@@ -504,7 +504,7 @@ DAMAGES: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_damaged_or_missing_record_only_costs_time(drawn: TopDownDeployment) -> None:
     record = kept_quick(drawn, [QUICK, "feasible"])
     for damage in DAMAGES.values():

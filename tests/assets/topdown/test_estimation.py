@@ -221,7 +221,7 @@ def crowded() -> Country:
 ALL_IN_BLOCKS = dict.fromkeys((POPULATION, HOUSING_UNITS, GROUP_QUARTERS), "Block")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_population_is_held_in_blocks_together_with_group_quarters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +267,7 @@ def test_the_account_covers_everything_that_limits_follow_from() -> None:
     assert len({each.digest for each in (held, *changed)}) == 1 + len(changed)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_census_with_all_invariants_in_blocks_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From source files to publication; every block has in P1 as many persons as the files have."""
     monkeypatch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
@@ -327,7 +327,7 @@ def test_a_level_that_was_not_finished_leaves_nothing(tmp_path: Path, monkeypatc
         assert estimation.read_estimation(session, custody_of(warehouse), release, Scope("Nation")) == before
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_draw_makes_every_level_again(copied: Estimated, computed: list[str]) -> None:
     release, warehouse, first = copied.release, copied.warehouse, copied.made
     with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -338,7 +338,7 @@ def test_another_draw_makes_every_level_again(copied: Estimated, computed: list[
     assert all(first[level].content != second[level].content for level in release.levels[1:])
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("change", ["invariant", "spine", "method"])
 def test_whatever_estimates_depend_on_makes_them_again(
@@ -389,6 +389,7 @@ def test_a_level_waits_for_the_one_above(tmp_path: Path) -> None:
         estimate_level(warehouse, custody_of(warehouse), release, Scope("State"), silent)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("moment", ["reading", "writing"])
 def test_measurements_that_are_drawn_anew_meanwhile_are_noticed(
@@ -473,7 +474,7 @@ class Deadly:
         return os._exit, (1,)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_process_that_ends_before_its_time_is_an_error() -> None:
     task = workers.Task(0, 1, cast(Any, Deadly()))
     with pytest.raises(WorkerError, match="it was killed, or ran out of memory"):
@@ -488,7 +489,7 @@ def endless() -> None:
             print(*(process.pid for process in multiprocessing.active_children()), flush=True)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
 def test_the_processes_end_with_the_one_that_was_killed() -> None:
     code = "from tests.assets.topdown.test_estimation import endless; endless()"
@@ -510,7 +511,7 @@ def runs(process: int) -> bool:
         return False
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_progress_is_told_as_parents_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     country = village()
     release = release_of(country)
@@ -526,7 +527,7 @@ def test_progress_is_told_as_parents_are_done(tmp_path: Path, monkeypatch: pytes
     assert told == [(done, 5) for done in range(1, 6)]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_assets_tell_how_far_they_are_and_how_good_the_estimates_are(tmp_path: Path) -> None:
     country = village()
     release = release_of(country)

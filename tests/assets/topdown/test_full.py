@@ -209,7 +209,7 @@ def test_exact_counts_with_the_noise_of_the_draw_give_the_estimates_of_the_relea
         assert np.array_equal(counts, stored), name
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_blocks_lean_on_their_housing_units(full: Full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """State by state, in tasks of one family, as a replicate does in memory; everything above the blocks stays. Wrong
     programs: one τ² for the nation, none for a replicate, or τ² from the first task alone; without the option in what
@@ -241,7 +241,7 @@ def test_blocks_lean_on_their_housing_units(full: Full, tmp_path: Path, monkeypa
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 def test_states_and_processes_make_no_difference(full: Full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """State by state in four processes, or all in one. Wrong programs: information or units that depend on how places
     are divided into tasks, parts or runs, or on which task ends first."""
@@ -283,6 +283,7 @@ def alter(full: Full, number: int, more: int) -> None:
         )
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("partitions", [None, "state"])
 def test_an_answer_of_a_block_that_was_altered_is_noticed_above_it(
@@ -557,7 +558,7 @@ def test_a_level_waits_for_information_and_units_for_persons(full: Full, tmp_pat
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("invariants", [{}, {"group_quarters": "Block"}])
 def test_units_that_are_not_held_agree_with_persons(tmp_path: Path, invariants: dict[str, str]) -> None:
     country = lived_in(village(seed=1))

@@ -345,6 +345,7 @@ def cases(names: set[str], chosen: set[str], others: pytest.MarkDecorator) -> li
     ]
 
 
+@deep_cases(3)
 @quick_cases(2)
 @pytest.mark.parametrize("case", cases({case.name for case in BROKEN}, A_CASE_FOR_EVERY_GATE, pytest.mark.prove))
 def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: TopDownDeployment, case: Broken) -> None:
@@ -375,7 +376,7 @@ def test_every_gate_is_a_blocking_check_that_one_of_these_cases_fails(escrowed: 
     assert escrowed.failed_checks() == set()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_products_made_anew_from_altered_measurements_do_not_pass(escrowed: TopDownDeployment) -> None:
     """All tables agree with each other: only the ledger and the draw made again can tell. Told apart from: estimates
     that are kept, because they are of the same draw."""
@@ -504,7 +505,7 @@ def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
     stopped(topdown_deployment(tmp_path, **TWO_LEVELS), "noisy_measurements", {"noise_as_declared"})
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_one_query_left_out_of_the_noise_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The replay makes the same mistake."""
     deployment = topdown_deployment(tmp_path, **TWO_LEVELS)

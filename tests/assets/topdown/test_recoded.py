@@ -28,7 +28,7 @@ RELEASE: dict[str, Any] = {
 }
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_places_of_a_level_can_be_merged_ones(tmp_path: Path) -> None:
     deployment = topdown_deployment(tmp_path, dataset={"recoded_units": {"HALF": HALF}}, **RELEASE)
     release = deployment.release

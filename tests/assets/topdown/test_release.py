@@ -70,8 +70,11 @@ from tests.formats import differing_rows
 from tests.phsafe_deployments import Files, census, changed
 from tests.topdown_deployments import TO_DRAW, TWO_LEVELS, topdown_deployment, with_quarters
 
-DEEP = (other_invariants, by_prefix, nothing_held)
-CASES = [production, *(pytest.param(make, marks=pytest.mark.deep) for make in DEEP)]
+CASES = [
+    production,
+    pytest.param(other_invariants, marks=pytest.mark.deep),
+    *(pytest.param(make, marks=pytest.mark.prove) for make in (by_prefix, nothing_held)),
+]
 Cases = Callable[[Callable[[Path], Case]], Case]
 
 
@@ -115,7 +118,7 @@ def test_these_files_are_published_and_no_others(published: Case) -> None:
     assert set(published.deployment.published()) == files | whole
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_sum_of_places_is_that_of_the_place_they_make_up(of_production: Case, tmp_path: Path) -> None:
     """All blocks of a county are the county: the same linear estimate and standard error, and the invariants exactly.
     Blocks alone, without what was measured above them, would be far off, and so would errors added up as if they were
@@ -197,7 +200,7 @@ def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path, monkeypatch: p
         add_up_places(tmp_path, ["10"])
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_reader_estimates_a_release_anew_from_its_files(of_production: Case) -> None:
     """As the release does, to the last count; and by the other estimation, with which persons and units agree."""
     release = of_production.deployment.release
@@ -802,7 +805,7 @@ def test_made_again_it_has_the_same_bytes_and_the_same_versions_and_costs_nothin
 OF_THE_US = "SELECT answers FROM noisy_measurements WHERE level = 'US' AND query = 'detailed' AND histogram = 'persons'"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_race_of_one_person_is_another_draw_with_a_charge_of_its_own(
     of_production: Case, tmp_path: Path
 ) -> None:

@@ -237,7 +237,7 @@ def test_replicates_satisfy_the_invariants(made: Repeated) -> None:
 # Storing, resuming, discarding
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_killed_run_continues_with_the_replicates_that_are_missing(
     copied: Repeated, numbers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +267,7 @@ def test_a_killed_run_continues_with_the_replicates_that_are_missing(
     assert numbers == []
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_order_of_the_replicates_makes_no_difference(copied: Repeated, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = copied.contents()
     tables = uncertainty(copied)
@@ -282,7 +282,7 @@ def test_the_order_of_the_replicates_makes_no_difference(copied: Repeated, monke
     assert uncertainty(copied) == tables
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_number_of_processes_makes_no_difference(copied: Repeated) -> None:
     whole = copied.contents()
     copied.attacked("DROP TABLE replicates")
@@ -307,7 +307,7 @@ def test_replicates_of_another_draw_are_discarded(copied: Repeated, numbers: lis
     assert copied.problems() == []
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_more_replicates_keep_the_earlier_ones_and_fewer_discard_the_others(
     copied: Repeated, numbers: list[int]
 ) -> None:
@@ -340,7 +340,7 @@ def deep(statement: str, problem: str) -> Any:
     return pytest.param(statement, problem, marks=pytest.mark.deep)
 
 
-@deep_cases(3)
+@deep_cases(1)
 @quick_cases(0)
 @pytest.mark.parametrize(
     ("statement", "problem"),

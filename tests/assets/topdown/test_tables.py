@@ -127,7 +127,7 @@ def test_every_place_of_every_level_has_its_counts_in_every_table_zeros_included
         assert any(not any(counts) for counts in expected.values())
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @deep_cases(1)
 @pytest.mark.parametrize("places", [1, 2, 3, 7])
 def test_tables_that_are_made_in_pieces_are_the_same_in_the_same_order(
@@ -303,7 +303,7 @@ def test_honest_microdata_pass_their_gate_however_many_places_are_compared_at_a_
     assert problems("microdata_of_estimates", made) == []
 
 
-@deep_cases(3)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("table", "statement"),
@@ -367,7 +367,7 @@ def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Product
     assert len(problems("microdata_of_estimates", made)) == 1
 
 
-@deep_cases(3)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("table", "statement"),
@@ -403,7 +403,7 @@ def test_tables_of_other_microdata_are_found(town: tuple[Products, Truth]) -> No
 CHAIN = "level = 'US' OR geoid = '10' OR geoid = (SELECT min(geoid) FROM {} WHERE level = 'Block' AND geoid LIKE '10%')"
 
 
-@deep_cases(5)
+@deep_cases(2)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("table", "statement", "complaint"),
@@ -461,7 +461,7 @@ def _materialized(made: Products, build: Callable[[TopDownRelease], dg.AssetsDef
         return dg.materialize([build(made.release)], resources={"warehouse": made.warehouse}, instance=instance)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_assets_write_and_show_the_tables_and_their_version_follows_the_content(tmp_path: Path) -> None:
     made, histograms = filled(tmp_path)
 

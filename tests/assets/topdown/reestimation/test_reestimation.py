@@ -65,6 +65,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
     return deployment
 
 
+@pytest.mark.deep
 def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdrawn(
     town: Deployment[Any], tmp_path: Path
 ) -> None:
@@ -191,6 +192,7 @@ def test_a_certificate_of_others_says_nothing_that_is_not_repeated_as_it_is(town
             open_measurements(release, custody, town.context.ledger)
 
 
+@pytest.mark.deep
 def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path: Path) -> None:
     """In a deployment without records. Told apart from: a publication that needs a ledger entry, or a database of
     records; other files that pass for the declared ones, or replace an edition, also after a withdrawal;
