@@ -55,7 +55,7 @@ from resources.keyfiles import CustodyError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.deployments import UNITS, households, small_dataset, small_deployment, write_csv
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.orchestration.test_checking import DATASET
 from tests.whole_repository import known
 
@@ -410,6 +410,7 @@ WHERE = {
 }
 
 
+@deep_cases(8)
 @quick_cases(8)
 @pytest.mark.parametrize("template", TEMPLATES)
 @pytest.mark.parametrize("where", [*WHERE, "a title", "a label", "a component of Dagster"])
@@ -493,6 +494,7 @@ CASES = [
 ]
 
 
+@deep_cases(8)
 @quick_cases(5)
 @pytest.mark.parametrize(("reader", "wrong"), CASES)
 def test_what_is_wrong_with_a_source_quotes_no_cell_and_no_name_that_may_be_one(

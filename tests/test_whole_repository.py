@@ -36,7 +36,7 @@ def test_by_default_an_in_process_run_knows_no_repository() -> None:
     assert not run().success
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_an_in_process_run_knows_the_repository_it_is_given() -> None:
     from tests.whole_repository import known
 

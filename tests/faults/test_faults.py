@@ -35,7 +35,7 @@ def components(base: type[ReleaseComponent] = ReleaseComponent) -> Iterator[type
             yield each
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
     """Told apart from: a list of releases that stays as it is when a method, a noise, or a consistency is added; and
     changes before the next launch that cannot be declared, so that they count as wrong."""
@@ -60,7 +60,7 @@ def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
     assert {each.custody.value for each in declared} == {"escrowed", "ephemeral"}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("name", ["hypercube, after a withheld swap", pytest.param("dhc", marks=pytest.mark.fault)])
 def test_a_kill_of_a_younger_kind_of_release_does_no_harm(name: str, tmp_path: Path) -> None:
     """After the draw. `python -m tests.faults` kills at every effect on disk."""

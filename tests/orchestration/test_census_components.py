@@ -139,7 +139,7 @@ def test_a_rule_between_fields_is_refused_on_loading() -> None:
         SyntheticCensus.resolve_from_yaml(MADE_UP.replace("400", "1"))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_both_components_become_the_same_cef_and_releases_find_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,7 @@ def test_a_hierarchical_extract_becomes_a_table_with_the_labels_of_its_codebook(
     assert "State (FIPS code)" in (published / "datapackage.json").read_text()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_proposal_takes_what_the_codebook_says(tmp_path: Path) -> None:
     records = make_records(300, random.Random(6))
     codebook = write_codebook(tmp_path / "usa_00012.xml", RECTANGULAR)

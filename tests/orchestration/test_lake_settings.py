@@ -94,7 +94,7 @@ def test_what_only_a_cluster_has_loads_as_a_code_location_loads_it(tmp_path: Pat
     dg.Definitions.validate_loadable(dg.Definitions.merge(retention_automation(), dg.Definitions(resources=resources)))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_retention_deletes_what_was_replaced_and_says_how_much(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,7 +162,7 @@ def test_a_plan_states_what_a_charge_states_and_its_file_declares_it(name: str) 
     requires_the_same(found, loaded(found, kind))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(max_examples=examples(50))
 @given(st.data())
 def test_declarations_of_phsafe_with_any_budgets_are_planned_as_charged(data: st.DataObject) -> None:
@@ -284,7 +284,7 @@ def test_pair_swapping_has_no_finite_loss_no_lines_and_is_refused_by_most_datase
     assert "no finite loss bounds it" in found.plan.problem
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(max_examples=examples(30))
 @given(st.sampled_from(sorted(KINDS)), st.data())
 def test_a_wanted_margin_is_kept_and_no_smaller_budget_keeps_it(name: str, data: st.DataObject) -> None:
@@ -360,7 +360,7 @@ def test_a_query_of_topdown_gets_the_least_part_that_keeps_its_margin(two_levels
     assert margin_of_error(DiscreteGaussian(1 / (line.budget - unit))) > 3
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(max_examples=examples(50))
 @given(st.sampled_from(sorted(KINDS)), st.fractions(Fraction(1, 4), 8, max_denominator=100))
 def test_a_wanted_total_is_charged_exactly_and_divided_as_before(name: str, total: Fraction) -> None:

@@ -192,7 +192,7 @@ TEXTS = st.one_of(
 )
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(max_examples=examples(100), deadline=None)
 @given(rows=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=30))
 def test_whatever_a_file_contains_its_proposal_can_be_read(rows: list[tuple[str, str]], tmp_path_factory: Any) -> None:

@@ -491,7 +491,7 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     assert (status, "restore the latest" in said.lower()) == (1, True), "an older ledger forgets the withdrawal"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_only_bad_files_are_named_with_field_and_rule(project: Path, tmp_path: Path) -> None:
     bad = changed_project(project, tmp_path, name="half", swap_rate="half")
     status, said = dg_command(bad, "check", "yaml")
@@ -503,7 +503,7 @@ def test_only_bad_files_are_named_with_field_and_rule(project: Path, tmp_path: P
     assert not left_behind(bad)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_every_broken_declaration_is_named_with_its_line(project: Path, tmp_path: Path) -> None:
     """`dg check defs` and the UI stop at the first."""
     status, said = stirred(project, "check")

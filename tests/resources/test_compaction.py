@@ -12,6 +12,7 @@ import pytest
 from resources.statements import Table, Zone
 from resources.storage import DatabaseFile
 from resources.warehouse import Warehouse
+from tests.depth import deep_cases
 
 CANARY = "planted-7c01f2e9-"
 KEPT = Table(Zone.CONFIDENTIAL, "village", "units")
@@ -157,6 +158,7 @@ def compact_and_die(folder: str, at: str) -> None:
     Warehouse(folder=folder, threads=1).compact(Zone.CONFIDENTIAL)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("at", ["copied", "flushed"])
 def test_a_kill_leaves_a_complete_file_and_the_next_compaction_ends_it(warehouse: Warehouse, at: str) -> None:

@@ -16,7 +16,7 @@ from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.resources.test_ledger import HOUSEHOLDS, LN2, specified
 
 EARLIER = Path(__file__).parent.parent / "data" / "earlier_ledger.json"
@@ -101,6 +101,7 @@ QUICK = {
 """Zones and damages of the quick suite; it tries some damages of the ledger too."""
 
 
+@deep_cases(3)
 @quick_cases(4)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_ledger_is_refused_and_not_begun_anew(ledger: Ledger, damage: str) -> None:
@@ -121,6 +122,7 @@ def test_a_damaged_ledger_is_refused_and_not_begun_anew(ledger: Ledger, damage: 
     assert ledger.custody.anchor() == anchor
 
 
+@deep_cases(6)
 @pytest.mark.parametrize(
     ("zone", "damage"),
     [

@@ -719,6 +719,7 @@ def assert_every_one_is_refused(ledger, tampered):
     return tried
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     "entries_by_field",
@@ -739,6 +740,7 @@ def test_an_edit_of_any_field_of_any_entry_shows(written, entries_by_field):
     assert assert_every_one_is_refused(written, edited) > 2 * entries_by_field * len(fields(Entry))
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_a_deletion_of_any_entries_shows_at_the_end_too(written):
     def shortened(intact):
@@ -807,6 +809,7 @@ def test_a_dropped_table_shows(written_in_file):
     assert_refused(written)
 
 
+@deep_cases(3)
 @quick_cases(0)
 @pytest.mark.parametrize(
     "change",

@@ -39,7 +39,7 @@ def stored(store: Warehouse) -> pa.Table:
         return session.arrow("warehouse/all", source=TABLE)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_parts_of_other_processes_are_stored_in_the_order_that_is_given(store: Warehouse) -> None:
     order = [3, 0, 4, 1, 2]
     with store.private_folder() as folder, ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:

@@ -95,7 +95,7 @@ def test_what_is_spilled_cannot_be_read(store):
     assert spill_planted(store) == 0
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_without_encryption_it_could_be_read(store, monkeypatch):
     """The test above can fail."""
     monkeypatch.setitem(warehouse._SETTINGS, "temp_file_encryption", False)

@@ -82,7 +82,7 @@ def test_a_session_cannot_read_a_zone_it_did_not_name(warehouse, hidden):
 BY_QUERY = "CASE WHEN current_query() LIKE 'COPY%' THEN one + 1 ELSE one END"
 
 
-@deep_cases(16)
+@deep_cases(8)
 @quick_cases(2)
 @pytest.mark.parametrize("zone", Zone)
 @pytest.mark.parametrize(
@@ -187,6 +187,7 @@ def test_a_folder_that_others_can_read_write_or_search_is_refused(warehouse):
         assert session.count(UNITS) == 1
 
 
+@deep_cases(3)
 @quick_cases(1)
 @pytest.mark.parametrize("access", ["reads", "writes"])
 @pytest.mark.parametrize("zone", Zone)
@@ -604,6 +605,7 @@ QUICK = [
 """Every failure with two uses, and every use with two failures."""
 
 
+@deep_cases(15)
 @quick_cases(4)
 @pytest.mark.parametrize(("name", "use"), deep_but(QUICK, product(FAILURES, USES)))
 def test_a_session_that_sees_confidential_data_quotes_none_of_it(warehouse, texts, name, use):

@@ -174,7 +174,7 @@ def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyP
     assert sum(line.loss.rho for line in measured.specification.lines) == measured.specification.loss.rho
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_homes_of_a_small_country() -> None:
     """The root has all possible cells, over a million, which takes seconds. Each householder is among the redistricting
     file's persons; told apart from: homes estimated without these, which have others."""

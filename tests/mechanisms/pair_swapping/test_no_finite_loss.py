@@ -97,7 +97,7 @@ def test_a_draw_contradicts_only_neighbors_from_which_it_is_impossible() -> None
     assert (True, True) not in found
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_pairs_do_not_reach_what_their_repetition_reaches() -> None:
     """The reason is not transitivity: a cycle of three is two exchanges, but never one set of disjoint exchanges."""
     start = (0, 1, 2)

@@ -48,6 +48,7 @@ def within(found: list[float]) -> bool:
     return min(found) >= LEAST and max(found) <= MOST
 
 
+@deep_cases(3)
 @quick_cases(1)
 @pytest.mark.parametrize("noise", Noise)
 @pytest.mark.parametrize("quotient", QUOTIENTS, ids=[quotient.name for quotient in QUOTIENTS])
@@ -129,6 +130,7 @@ def rays_within(
     return steps.min(axis=1) <= within
 
 
+@deep_cases(2)
 @quick_cases(1)
 @pytest.mark.parametrize("noise", Noise)
 @pytest.mark.parametrize("least", [0, 1, 2])
@@ -179,6 +181,7 @@ def posterior_mean(pair: tuple[float, float], variances: tuple[float, float], le
     return float(weights @ averages / weights.sum())
 
 
+@deep_cases(6)
 @quick_cases(2)
 @pytest.mark.parametrize("least", [0, 1, 2])
 @pytest.mark.parametrize(

@@ -212,6 +212,7 @@ def ordered(found: Estimates) -> None:
     assert (found.estimate <= found.upper).all()
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("interval", Interval)
 @pytest.mark.parametrize("noise", Noise)

@@ -250,6 +250,7 @@ def kernel(draw: Draw, iteration: Iteration, counts: tuple[int, int], order: flo
     return of_group(draw, measured(below=below), iteration, counts, order)
 
 
+@deep_cases(2)
 @pytest.mark.parametrize(("counts", "below"), deep_but([((1, 0), True)], product(STATES, (True, False))))
 def test_what_is_published_of_a_group_has_exactly_the_specified_distribution(
     counts: tuple[int, int], below: bool
@@ -371,7 +372,7 @@ PERSONS: list[Person] = [
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("order", [1.25, 2.0, GREATEST])
 def test_all_neighboring_tiny_data_sets_lose_at_most_rho_and_at_most_twice_rho(order: float) -> None:
     """Unbounded: one person added to or removed from up to one other; bounded: one of up to two persons changed."""

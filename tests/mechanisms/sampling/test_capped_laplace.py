@@ -20,7 +20,7 @@ from mechanisms.sampling.goodness import bin_draws, find_misfits
 from mechanisms.sampling.inversion import tabulate
 from mechanisms.sampling.noise import LARGEST_CAP, LEAST_PROBABILITY, CappedLaplace, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
-from tests.depth import deep_but
+from tests.depth import deep_but, deep_cases
 from tests.mechanisms.sampling.exact_noise import ToyStream, alarms, reference
 from tests.mechanisms.sampling.test_inversion import is_exact
 
@@ -117,6 +117,7 @@ def test_draws_pass_every_test_of_the_distribution_and_none_is_beyond_the_cap() 
     assert "chi-square" in alarms(DiscreteLaplace(Fraction(2)).sample(1_000_000, RandomStream(KEY, "free")), noise)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("noise", NARROW, ids=str)
 def test_ten_million_draws_pass_every_test_of_the_distribution(noise: CappedLaplace) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mechanisms.sampling.derangements import FINISHED, derange
 from mechanisms.sampling.stream import TOP_WORD, RandomStream
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.mechanisms.sampling.chi_square import alarm, power, sample
 from tests.mechanisms.sampling.word_tree import Finished, walk
 
@@ -53,6 +53,7 @@ def one_word_on(top: int) -> Callable[[tuple[int, Permutation], int], tuple[int,
     return step
 
 
+@deep_cases(2)
 @quick_cases(3)
 @pytest.mark.parametrize(
     ("size", "top"),

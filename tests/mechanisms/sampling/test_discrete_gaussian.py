@@ -15,7 +15,7 @@ from scipy.stats import norm
 from mechanisms.sampling import inversion, rejection
 from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
-from tests.depth import deep_but, quick_cases
+from tests.depth import deep_but, deep_cases, quick_cases
 from tests.mechanisms.sampling.chi_square import power
 from tests.mechanisms.sampling.exact_noise import alarms, outermost, reference, rounded_to_integers
 
@@ -30,6 +30,7 @@ PINNED = {
 }
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("variance", deep_but(QUICK, VARIANCES))
 def test_ten_million_draws_pass_every_test_of_the_distribution(variance: str) -> None:
@@ -44,6 +45,7 @@ def test_forty_million_draws_pass_every_test_of_the_distribution(variance: str) 
     assert alarms(noise.sample(4 * DRAWS, RandomStream(KEY, "deep")), noise) == set()
 
 
+@deep_cases(1)
 @pytest.mark.parametrize("variance", deep_but(QUICK, ["1/10", "1", "2", "10"]))
 def test_the_same_tests_reject_a_rounded_continuous_gaussian(variance: str) -> None:
     noise = DiscreteGaussian(Fraction(variance))
@@ -56,6 +58,7 @@ def test_the_same_tests_reject_a_rounded_continuous_gaussian(variance: str) -> N
     assert power(wrong, reference(noise).fractions(most), DRAWS) > 1 - 1e-6
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("variance", deep_but(QUICK, VARIANCES[:-1]))
 def test_the_same_tests_reject_a_table_that_is_one_off(variance: str) -> None:
@@ -64,6 +67,7 @@ def test_the_same_tests_reject_a_table_that_is_one_off(variance: str) -> None:
     assert "mean" in alarms(noise.sample(DRAWS, RandomStream(KEY, "gaussian")) + 1, noise)
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("variance", deep_but(QUICK, VARIANCES))
 def test_the_same_tests_reject_a_variance_wrong_by_one_in_a_hundred(variance: str) -> None:

@@ -10,7 +10,7 @@ from scipy.stats import laplace
 from mechanisms.sampling import inversion, rejection
 from mechanisms.sampling.noise import LARGEST_TABULATED_SCALE, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
-from tests.depth import deep_but, quick_cases
+from tests.depth import deep_but, deep_cases, quick_cases
 from tests.mechanisms.sampling.chi_square import power
 from tests.mechanisms.sampling.exact_noise import alarms, outermost, reference, rounded_to_integers
 
@@ -25,6 +25,7 @@ PINNED = {
 }
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("scale", deep_but(QUICK, SCALES))
 def test_ten_million_draws_pass_every_test_of_the_distribution(scale: str) -> None:
@@ -50,6 +51,7 @@ def test_the_same_tests_reject_a_rounded_continuous_laplace(scale: str) -> None:
     assert power(wrong, reference(noise).fractions(most), DRAWS) > 1 - 1e-6
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("scale", deep_but(QUICK, SCALES))
 def test_the_same_tests_reject_a_table_that_is_one_off(scale: str) -> None:
@@ -57,6 +59,7 @@ def test_the_same_tests_reject_a_table_that_is_one_off(scale: str) -> None:
     assert "mean" in alarms(noise.sample(DRAWS, RandomStream(KEY, "laplace")) + 1, noise)
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("scale", deep_but(QUICK, SCALES))
 def test_the_same_tests_reject_a_scale_wrong_by_one_in_a_hundred(scale: str) -> None:
@@ -107,7 +110,7 @@ def test_a_table_is_used_up_to_the_limit_and_rejection_above(monkeypatch: pytest
     assert DiscreteLaplace(limit + Fraction(1, 10**9)).sample(1, RandomStream(KEY, "limit")) == "rejection"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_largest_table_has_fewer_than_2_to_the_22_entries() -> None:
     noise = DiscreteLaplace(Fraction(LARGEST_TABULATED_SCALE))
     assert 2**21 < len(inversion.tabulate(noise).floors) < 2**22

@@ -21,7 +21,7 @@ from mechanisms.sampling import rejection
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.rejection import Choices, bernoulli_exponential, gaussian, laplace
 from mechanisms.sampling.stream import RandomStream, WordReader
-from tests.depth import deep_but, quick_cases
+from tests.depth import deep_but, deep_cases, quick_cases
 from tests.mechanisms.sampling.chi_square import alarm, power
 from tests.mechanisms.sampling.exact_noise import Noise, OutOfWordsError, ToyStream, alarms, reference
 from tests.mechanisms.sampling.word_tree import Finished, bracket
@@ -169,6 +169,7 @@ def laplace_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejection, "laplace", one_choice)
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.usefixtures("exponential_coin")
 @pytest.mark.parametrize("scale", deep_but(["1/3", "1", "3/2"], ["1/3", "1", "3/2", "4", "8/3"]))
@@ -221,6 +222,7 @@ def by_rejection(noise: Noise, draws: int, label: str) -> np.ndarray:
     return rejection.sample(draw, draws, RandomStream(KEY, label))
 
 
+@deep_cases(1)
 @pytest.mark.parametrize(
     "noise",
     [
@@ -260,7 +262,7 @@ def below_laplace(edge: float) -> float:
     return math.exp(edge) / 2 if edge < 0 else 1 - math.exp(-edge) / 2
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_wide_distributions_have_their_shape() -> None:
     """In units of σ and t they are continuous to six decimals, which 40,000 draws cannot distinguish from exact."""
     gaussian_values = DiscreteGaussian(WIDE_VARIANCE).sample(DRAWS, RandomStream(KEY, "wide"))

@@ -101,7 +101,7 @@ SIZES = [(records, values) for records in (2, 3, 4) for values in (2, 3)]
 GRID = (LOW, Fraction(1, 3), HALF, HIGH)
 
 
-@deep_cases(70)
+@deep_cases(25)
 @pytest.mark.parametrize(
     ("records", "values", "rates"),
     deep_but(
@@ -268,6 +268,7 @@ RESPONSES = [
 ]
 
 
+@deep_cases(15)
 @pytest.mark.parametrize(("values", "columns", "keep", "rate"), deep_but(set(RESPONSES[::5]), RESPONSES))
 def test_noise_before_a_swap_has_its_own_loss_and_with_both_margins_the_smaller(
     values: int, columns: tuple[int, ...], keep: Fraction, rate: Fraction

@@ -26,7 +26,7 @@ from mechanisms.swapping.uncertainty import (
     moments,
     moments_of_strata,
 )
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.mechanisms.swapping.enumeration import algorithm_1, cycle_type
 
 RATES = tuple(map(Fraction, ("1/100", "1/20", "1/10", "1/4", "2/5", "1/2", "3/5", "4/5", "9/10", "99/100")))
@@ -105,7 +105,7 @@ def require_unbiased(held: Values, taken: Values, rate: Fraction) -> None:
         assert all(least <= count <= greatest for count, _ in law)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_estimates_and_their_variances_are_unbiased_after_every_swap_of_small_strata() -> None:
     for held, taken in strata((1, 2, 3, 4)):
         for rate in RATES:
@@ -194,6 +194,7 @@ def test_exempt_records_and_those_that_are_alone_stay() -> None:
         assert moments(size, rate) == Moments(1, 0, 1, 0, 0)
 
 
+@deep_cases(3)
 @quick_cases(3)
 @pytest.mark.parametrize("rate", RATES)
 def test_floats_agree_with_rationals(rate: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:

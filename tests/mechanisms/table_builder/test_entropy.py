@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from mechanisms.table_builder import entropy
 from mechanisms.table_builder.entropy import ImpossibleTableError, MadeTable, Parameters, make
 from mechanisms.table_builder.p_table import Row
-from tests.depth import deep_but, examples, quick_cases
+from tests.depth import deep_but, deep_cases, examples, quick_cases
 
 EXAMPLES = {
     "sdcTools' first example": Parameters(2, Fraction(1)),
@@ -100,6 +100,7 @@ def test_every_row_satisfies_every_constraint_exactly(parameters: Parameters) ->
         assert 2**entropy.PLACES % row.whole == 0 or count <= parameters.threshold
 
 
+@deep_cases(2)
 @pytest.mark.parametrize("parameters", deep_but(QUICK[:3], EXAMPLES.values()))
 def test_no_general_solver_finds_more_entropy(parameters: Parameters) -> None:
     """SLSQP may gain from violating constraints, here by less than 10^-8: hence an allowance of 10^-10."""
@@ -163,6 +164,7 @@ OF_ITS_TESTS = [
 ]
 
 
+@deep_cases(1)
 @quick_cases(2)
 @pytest.mark.parametrize("parameters", OF_ITS_TESTS, ids=str)
 def test_the_tables_are_those_of_the_parameters_in_the_tests_of_sdctools(parameters: Parameters) -> None:

@@ -13,7 +13,7 @@ from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteL
 from mechanisms.table_builder.fitting import Fit, Floats, Term
 from mechanisms.table_builder.hypercube import Hypercube, Margins
 from mechanisms.table_builder.intervals import WIDEST_TABULATED, bound, characteristic, shortest_set
-from tests.depth import deep_but, examples, quick_cases
+from tests.depth import deep_but, deep_cases, examples, quick_cases
 
 NOISES: list[Distribution] = [
     *(DiscreteLaplace(Fraction(scale)) for scale in ("1/20", "1/3", "1", "7/2", "40")),
@@ -56,6 +56,7 @@ def test_characteristic_functions_are_those_of_the_probabilities(noise: Distribu
 QUICK = {(NOISES[1], 1), (NOISES[2], 2), (NOISES[7], 3), (NOISES[10], 7)}
 
 
+@deep_cases(15)
 @pytest.mark.parametrize(("noise", "cells"), deep_but(QUICK, product(NOISES, (1, 2, 3, 7, 30))), ids=str)
 def test_the_set_of_a_sum_has_nine_tenths_and_no_shorter_one_does(noise: Distribution, cells: int) -> None:
     total = summed(noise, cells)
@@ -110,6 +111,7 @@ def test_the_bound_of_a_combination_of_two_noises_is_exact_up_to_2_percent(
     assert probabilities[np.abs(values) <= most - 0.021 * sigma].sum() < 0.9 + 1e-6
 
 
+@deep_cases(5)
 @quick_cases(6)
 @pytest.mark.parametrize("scale", ["1/3", "1/5", "1/7", "1/9", "1/12", "1/20"])
 @pytest.mark.parametrize("coefficient", [0.003, 0.01, 0.02, 0.05])

@@ -50,7 +50,7 @@ CASES = {
 QUICK = {("little noise", NoiseFamily.LAPLACE, Margins.SUMMED), ("little noise", NoiseFamily.LAPLACE, Margins.FITTED)}
 
 
-@deep_cases(4)
+@deep_cases(1)
 @pytest.mark.parametrize(("case", "noise", "margins"), deep_but(QUICK, product(CASES, FAMILIES, Margins)))
 def test_intervals_of_means_cover_nine_tenths(case: str, noise: NoiseFamily, margins: Margins) -> None:
     """For denominators from none to many records. The key is fixed; the threshold is 5 standard errors below 0.9."""

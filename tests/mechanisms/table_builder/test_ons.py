@@ -14,6 +14,7 @@ from cell_key_perturbation.utils.generate_test_ptable import generate_ptable_10_
 
 from mechanisms.table_builder.p_table import PTable
 from mechanisms.table_builder.reading import read_ons
+from tests.depth import deep_cases
 
 RECORDS, KEYS, THRESHOLD = 100_000, 256, 10
 VARIABLES = ["region", "age", "sex"]
@@ -57,6 +58,7 @@ def ours(data: pd.DataFrame, cells: pd.DataFrame, table: PTable) -> pd.DataFrame
     return pd.DataFrame({"exact": grouped["size"].to_numpy(), "result": results, "suppressed": results < THRESHOLD})
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("make", [random_table, generate_ptable_10_5_rule])
 def test_every_cell_of_100_000_records_equals_the_package(data: pd.DataFrame, make) -> None:  # type: ignore[no-untyped-def]
@@ -77,7 +79,7 @@ def test_every_cell_of_100_000_records_equals_the_package(data: pd.DataFrame, ma
     assert np.array_equal(found["result"][published], expected["count"][published].to_numpy(dtype=np.int64))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_row_rule_that_is_off_by_one_and_keys_of_another_modulus_differ(data: pd.DataFrame) -> None:
     given = random_table()
     expected = theirs(data, given, threshold=-100)["count"].to_numpy(dtype=np.int64)

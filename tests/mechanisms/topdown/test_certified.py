@@ -14,7 +14,7 @@ from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.information import inform
 from mechanisms.topdown.least_squares import LARGEST_GAP
 from mechanisms.topdown.schema import PERSONS, UNITS
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 LEVELS = ("Nation", "Block")
 UNITS_ALLOCATION = allocate(
@@ -75,6 +75,7 @@ def test_the_most_uneven_shares_that_are_permitted_can_be_estimated(query: str) 
         assert total in (FREE, found.histograms.sum())
 
 
+@deep_cases(3)
 @quick_cases(2)
 @pytest.mark.parametrize("hold", [False, True])
 @pytest.mark.parametrize("query", QUERIES)

@@ -21,7 +21,7 @@ from mechanisms.topdown.information import (
     unite,
 )
 from mechanisms.topdown.schema import PERSONS, UNITS, Attribute, Schema
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.mechanisms.topdown.problems import SMALL
 
 
@@ -66,6 +66,7 @@ def functions_of(dense: Dense) -> tuple[np.ndarray, list[tuple[int, int, np.ndar
     return np.array(shown, dtype=float), named
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("variant", ["two totals", "third level", "without hhinstlevels", "unmeasured level"])
 def test_the_linear_estimates_of_all_places_are_those_of_one_dense_problem(variant: str) -> None:

@@ -50,6 +50,7 @@ SHAPES = {
 }
 
 
+@deep_cases(2)
 @quick_cases(1)
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)

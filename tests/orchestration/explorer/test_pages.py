@@ -35,7 +35,7 @@ from resources.ledger import Ledger, Reading
 from resources.ledger_storage import open_file
 from resources.warehouse import Warehouse
 from tests.deployments import small_dataset
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 FIELDS = [
     {"name": "county", "type": "string", "constraints": {"enum": ["01", "02"]}},
@@ -160,7 +160,7 @@ def page() -> None:
     show()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(
     published: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,7 +256,7 @@ def page_of_laboratories() -> None:
     show()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_method(published: Path) -> None:
     """It fails if an attack is shown that another one beats, which makes a method look safer than it is."""
     folder = read_settings().laboratory / "town" / "risk"
@@ -452,6 +452,7 @@ def test_a_link_to_what_is_not_there_says_what_is_shown_instead(published: Path)
     assert any("names village/gone" in each.value.replace("\\", "") for each in test.warning)
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("damage", "said"),
