@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
                 item.add_marker("prove")
-    for cases in _by_test(items).values():
+    for cases in _by_test(item for item in items if not item.get_closest_marker("fault")).values():
         _spread(cases, "quick_cases", "deep")
         _spread([case for case in cases if case.get_closest_marker("deep")], "deep_cases", "prove")
     items.sort(key=_turn)
@@ -101,7 +101,7 @@ def _spread(cases: Sequence[pytest.Item], marker: str, others: str) -> None:
             case.add_marker(others)
 
 
-def _by_test(items: Sequence[pytest.Item]) -> dict[str, list[pytest.Item]]:
+def _by_test(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
     """All cases of each test."""
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:

@@ -119,7 +119,7 @@ def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deploymen
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: Deployment[Any], kind: Kind) -> None:
     ledger, draw = published.ledger, drawn(published)
     reordered = kind.build(published.root, **with_paths(kind.reordered, published.root))
@@ -615,7 +615,7 @@ def with_units(root: Path, columns: dict[str, Any]) -> dict[str, Any]:
     return {"units": {"path": str(root / "units.csv"), "columns": columns}}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_domain_is_another_draw(tmp_path: Path) -> None:
     """Even if nobody has the values that differ: the same draw id would say so."""
     one = laplace(tmp_path)

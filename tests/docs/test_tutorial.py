@@ -189,7 +189,7 @@ attributes:
 """The noise has the scale 1/25 in steps of 1/2, so that one of 12 cells differs with a probability below 1e-9."""
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_file_as_spreadsheets_write_it_becomes_a_certificate(tmp_path: Path) -> None:
     """Semicolons, Windows-1252, decimal commas, days first, two codes for no income, and a first column without a name.
 

@@ -125,7 +125,7 @@ MIXED: list[Row] = [
 ]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(max_examples=examples(75), deadline=None)
 @given(rows=ROWS, dialect=DIALECTS, line_end=st.sampled_from(["\n", "\r\n"]), marked=st.booleans())
 @example(rows=MIXED, dialect=Dialect(separator=";", encoding="windows-1252", decimal=","), line_end="\n", marked=False)

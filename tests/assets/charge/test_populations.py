@@ -11,6 +11,7 @@ from assets.ledger.population import group_populations
 from mechanisms.accounting.losses import PureLoss
 from resources.ledger import of_population
 from tests.deployments import COUNTIES, households, small_dataset, small_deployment, write_csv
+from tests.depth import deep_cases
 
 BEFORE = ("cef", "invariants")
 
@@ -22,6 +23,7 @@ def charged(root: Path, dataset: dict[str, Any], **changes: Any) -> Any:
     return deployment
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     "again",

@@ -145,7 +145,7 @@ def test_a_killed_grid_goes_on_with_the_same_numbers(deployed: Deployed, tmp_pat
     assert deployed.measures == measures
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_grid_is_made_in_any_number_of_runs_and_processes_with_the_same_numbers(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,7 +137,7 @@ def test_a_plan_of_a_deployment_whose_ledger_was_altered_says_that_nothing_is_kn
     assert phsafe.page()["budget"].startswith("not known: the ledger is not intact")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_page_states_what_a_launch_takes_and_what_the_machine_lacks(phsafe: Planner, tmp_path: Path) -> None:
     unknown = phsafe.run_page()
     assert "expected disk" not in unknown

@@ -257,7 +257,7 @@ def decode(code: str) -> str:
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(max_examples=examples(25))
 @given(st.lists(TEXTS, min_size=1, max_size=5, unique=True))
 @example(["", "null", "NULL", "_T", "_X", "$5F"])

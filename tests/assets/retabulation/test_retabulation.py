@@ -203,7 +203,7 @@ def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_agai
     assert "cef: as_read: " in refusal(town, "publication"), "the places are those of a source that was read"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks_like_one(
     town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

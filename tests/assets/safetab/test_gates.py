@@ -233,6 +233,7 @@ def test_groups_of_other_thresholds_are_not_charged(made: Deployment[Any]) -> No
     assert "the stored tables of stage" in changed.refusal("charge")
 
 
+@pytest.mark.prove
 def test_households_need_the_publication_of_persons_as_it_was_signed(made: Deployment[Any]) -> None:
     """Told apart from a program that verifies the files, and reads what somebody put there since."""
     folder = release_of_persons(made).folder

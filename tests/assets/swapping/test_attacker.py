@@ -279,7 +279,7 @@ def test_the_error_of_a_confidential_release_is_shown_nowhere(deployment: Deploy
     assert set(event.asset_materialization.metadata) == {"table", "ε against swap rate"}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_nothing_in_the_utilitys_metadata_depends_on_the_joint_table(tmp_path: Path) -> None:
     """Two deployments of one universe, with different records and draws, show the same words and the same picture."""
     shown = []

@@ -275,7 +275,7 @@ def test_no_ephemeral_key_exists_once_the_draw_is_settled(ephemeral: Published) 
 
 
 @pytest.mark.deep
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.parametrize(
     ("stages", "changes"),
     [
@@ -320,7 +320,7 @@ def test_swapped_data_lost_under_ephemeral_custody_stay_lost(ephemeral: Publishe
     assert not left & {"swapped", "swapped_cells", "draw"}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_swapped_data_lost_under_escrowed_custody_are_redrawn_identically(escrowed: Published, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path)
     with again.opened() as connection:

@@ -86,6 +86,7 @@ def test_a_killed_run_leaves_no_charge_or_one_that_counts(killed: Killed, custod
     assert case["left"]["problems"] == []
 
 
+@deep_cases(1)
 @at_every_point
 def test_a_restarted_run_is_charged_once_and_settled_once(killed: Killed, custody: str, point: str) -> None:
     case = killed(custody, point)
@@ -97,6 +98,7 @@ def test_a_restarted_run_is_charged_once_and_settled_once(killed: Killed, custod
     assert healed["beside"] == ["counties"], "nothing half-way is left beside the publication"
 
 
+@deep_cases(1)
 @at_every_point
 def test_a_restarted_run_keeps_the_charged_commitment(killed: Killed, custody: str, point: str) -> None:
     """The commitment never changes, and it binds the key that existed when the run was killed."""
@@ -118,6 +120,7 @@ def test_under_escrow_a_killed_run_publishes_the_same_as_an_undisturbed_one(kill
     assert killed("escrowed", point)["healed"]["files"] == twin["healed"]["files"]
 
 
+@deep_cases(1)
 @at_every_point
 def test_nothing_is_published_before_it_is_complete(killed: Killed, custody: str, point: str) -> None:
     published = "counties" in killed(custody, point)["left"]["beside"]

@@ -719,7 +719,7 @@ def test_cell_keys_are_refused_where_no_release_without_a_finite_loss_is_allowed
         another(tmp_path / "release", KEYED)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_of_several_hypercubes_the_one_with_the_least_variance_answers(tmp_path: Path) -> None:
     precise = TENURE | {"name": "precise", "epsilon": 8, "products": [], "variables": ["county", "tenure"]}
     deployment = another(tmp_path / "release", TENURE, precise, ROOMS)
@@ -766,7 +766,7 @@ def after_a_swap(root: Path, cube: Mapping[str, Any] = AFTER, count: int = 120, 
     return after_swap_deployment(root, cube, units=households(count), swap=swap)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_noise_after_a_withheld_swap_is_counted_from_its_records_and_charged_for_two(tmp_path: Path) -> None:
     # A swap of half of 1,200 households leaves every cell as it was in 1 of 16 million draws.
     records = households(1200)

@@ -199,7 +199,7 @@ def test_every_constraint_is_exact_at_every_level(
         assert broken(warehouse, release) == {}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(EXACT, max_examples=4)
 @given(declared())
 def test_without_noise_the_truth_comes_back(country_and_release: tuple[Country, TopDownRelease]) -> None:

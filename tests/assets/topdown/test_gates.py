@@ -388,7 +388,7 @@ def test_products_made_anew_from_altered_measurements_do_not_pass(escrowed: TopD
     refuses_to_publish(escrowed, DRAW, "")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: TopDownDeployment) -> None:
     executes("UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 3")(
         ephemeral

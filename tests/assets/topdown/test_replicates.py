@@ -291,7 +291,7 @@ def test_the_number_of_processes_makes_no_difference(copied: Repeated) -> None:
     assert copied.contents() == whole
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_replicates_of_another_draw_are_discarded(copied: Repeated, numbers: list[int]) -> None:
     before = copied.contents()
     with copied.warehouse.session(writes=Zone.PUBLIC) as session:
@@ -491,7 +491,7 @@ def test_replicates_without_a_table_are_refused(made: Repeated) -> None:
         redeclared(made.release, products=("persons", "population"))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_release_publishes_the_errors_and_its_draw_is_the_same(tmp_path: Path) -> None:
     """Production's spine and budgets, in two processes; the draw and everything else published stay as they were."""
     with pytest.MonkeyPatch.context() as patch:

@@ -192,7 +192,7 @@ def test_a_certificate_of_others_says_nothing_that_is_not_repeated_as_it_is(town
             open_measurements(release, custody, town.context.ledger)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path: Path) -> None:
     """In a deployment without records. Told apart from: a publication that needs a ledger entry, or a database of
     records; other files that pass for the declared ones, or replace an edition, also after a withdrawal;
