@@ -122,7 +122,7 @@ def generated(folder: Path) -> DatasetDeclaration:
     return synthetic_survey(parameters(households=30, waves=1), name="panel", cap=1)
 
 
-@deep_cases(1)
+@deep_cases(2)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "declare",
