@@ -3,7 +3,8 @@
 Where bounds and totals do not say enough, see `test_topdown_sets`.
 """
 
-from itertools import product
+from fractions import Fraction
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, propagate
+from mechanisms.topdown.estimation import Measurement, estimate
+from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, limit_by_occupancy, propagate
+from mechanisms.topdown.schema import DETAILED, UNITS_BY_OCCUPANCY
 from mechanisms.topdown.sets import satisfies_sets
 from tests.depth import examples
 
@@ -41,6 +44,30 @@ def test_a_fixed_total_tightens_bounds() -> None:
     limits = declared([[0, 1], [0, 0], [0, 2]], [[9, 5], [8, 0], [7, 3]], state=10)
     assert limits[0].lower.tolist() == [[2, 3]]
     assert limits[0].upper.tolist() == [[7, 8]]
+
+
+@pytest.mark.parametrize("answer", [[0, 9], [9, 0]])
+def test_units_are_occupied_where_people_live_and_by_no_more_than_these(answer: list[int]) -> None:
+    """In blocks of 4, 3 and 5 units nobody lives, two persons and nine, whatever the answers say. Told apart from:
+    bounds of the blocks alone, which the state's estimate would break; every unit occupied or none; a unit of nobody's
+    that is occupied."""
+    units = declared([[0, 0]] * 3, [[4, 4], [3, 3], [5, 5]], blocks=[4, 3, 5])
+    limits = limit_by_occupancy(LEVELS, PARENTS, units, np.array([0, 2, 9]))
+    occupied = [
+        [(int(own[0]), int(most[0])) for own, most in zip(each.lower, each.upper, strict=True)] for each in limits
+    ]
+    assert occupied == [[(2, 7)], [(1, 2), (1, 5)], [(0, 0), (1, 2), (1, 5)]]
+    above: list[NDArray[np.int64] | None] = [None]
+    for own, parents in zip(limits, [np.array([0]), *PARENTS], strict=True):
+        starts = np.searchsorted(parents, np.arange(len(above) + 1))
+        found = list[NDArray[np.int64] | None]()
+        for parent, (first, last) in zip(above, pairwise(starts), strict=True):
+            answers = np.tile(np.array([answer]), (last - first, 1))
+            measured = (Measurement(DETAILED, Fraction(1), answers),)
+            found += list(estimate(UNITS_BY_OCCUPANCY, measured, own.between(first, last), parent).histograms)
+        above = found
+    some = answer[0] > 0
+    assert np.array(above).tolist() == [[0, 4], [2, 1] if some else [1, 2], [5, 0] if some else [1, 4]]
 
 
 def test_a_total_is_fixed_where_it_is_the_sum_of_fixed_ones() -> None:
