@@ -186,7 +186,7 @@ def run_job(
     log = _name_log(release, home, job, partition)
     if is_cluster():
         # In this thread, so that whoever ends the command ends its following, and not the run.
-        name = queued or queue_job(release, home, job=job, partition=partition, config=config)
+        name = queued or queue_job(instance, release, home, job=job, partition=partition, config=config, report=report)
         runs = _follow(instance, name, report)
     else:
         dataset, name, ended = release.partition("/")[0], uuid4().hex, Event()
@@ -208,12 +208,32 @@ def list_jobs(rounds: Sequence[str]) -> list[tuple[str, str]]:
     return list(zip(rounds, [*(f"{BEFORE}_{name}" for name in rounds[1:]), PUBLICATION_OF], strict=False))
 
 
-def queue_job(release: str, home: Path, *, job: str, partition: str, config: Mapping[str, Any] = {}) -> str:
-    """In a cluster, put a job into the queue; return the name under which its runs are followed. See `run_job`."""
-    name = uuid4().hex
-    command = ["launch", "-w", str(_WORKSPACE)]
-    with _keep_connections():
-        _give_job(command, name, release, job, partition, config, _name_log(release, home, job, partition))
+def queue_job(
+    instance: dg.DagsterInstance,
+    release: str,
+    home: Path,
+    *,
+    job: str,
+    partition: str,
+    config: Mapping[str, Any] = {},
+    report: Callable[[Step], None],
+) -> str:
+    """In a cluster, put a job into the queue; return the name under which its runs are followed. See `run_job`.
+
+    Dagster's command is given again if it lost the database before the run was in the queue.
+    """
+    name, log = uuid4().hex, _name_log(release, home, job, partition)
+
+    def give() -> None:
+        runs = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))
+        # A run that has not started was stored, and is not in the queue.
+        if all(run.status is dg.DagsterRunStatus.NOT_STARTED for run in runs):
+            with _keep_connections():
+                lost = _give_job(["launch", "-w", str(_WORKSPACE)], name, release, job, partition, config, log)
+            if lost:
+                raise lost
+
+    ask(report, give)
     return name
 
 
@@ -233,8 +253,8 @@ def _give_job(
     partition: str,
     config: Mapping[str, Any],
     log: Path,
-) -> None:
-    """Have Dagster's command run or queue a job under a name. See `run_job`."""
+) -> Exception | None:
+    """Have Dagster's command run or queue a job under a name. See `run_job` and `_run_dagster`."""
     tags = OF_LOCATION | {BY_COMMAND: name} | ({PARTITION: partition} if partition else {})
     arguments = ["job", *command, "-j", _name_job(release, job), "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -244,13 +264,14 @@ def _give_job(
             json.dump(config, configuration)
             configuration.flush()
             arguments += ["-c", configuration.name]
-        _run_dagster(arguments, log)
+        return _run_dagster(arguments, log)
 
 
-def _run_dagster(arguments: Sequence[str], log: Path) -> None:
+def _run_dagster(arguments: Sequence[str], log: Path) -> Exception | None:
     """Run the command `dagster` in this process. Its output goes to a file, and that of this command where it went.
 
-    What it raises goes to the file too, as from a process of its own: then there is no run, or one that has failed.
+    What it raises goes to the file too, as from a process of its own: then there is no run, or one that has failed. An
+    error of the instance's database is returned.
     """
     (command,) = entry_points(group="console_scripts", name="dagster")
     main, given = command.load(), sys.argv
@@ -260,8 +281,11 @@ def _run_dagster(arguments: Sequence[str], log: Path) -> None:
             main()
         except Exception as error:
             traceback.print_exception(conceal(error))
+            if type(error).__name__ in _LOST:
+                return error
         finally:
             sys.argv = given
+    return None
 
 
 @contextmanager
@@ -285,7 +309,7 @@ def _divert_output(file: int) -> Iterator[None]:
             os.close(errors)
 
 
-def _ask(report: Callable[[Step], None], question: Callable[..., T], *given: Any, **options: Any) -> T:
+def ask(report: Callable[[Step], None], question: Callable[..., T], *given: Any, **options: Any) -> T:
     """What the instance answers. While its database is lost or locked it is asked again, for as long as for a retry.
 
     A longer wait is reported once. The classes of the errors are told by their names, because a deployment on files has
@@ -328,24 +352,24 @@ def _follow(
     run_id, cursor, begun, first = "", None, dict[str, float](), time.monotonic()
     last_alive = first
     kept: list[Connection] = []
-    ask = partial(_ask, report)
+    asked = partial(ask, report)
     while True:
         over = ended is None or ended.is_set()
         if home:
-            ask(end_lost_runs, instance, home)
+            asked(end_lost_runs, instance, home)
         if ended is None or not run_id:
-            runs = ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+            runs = asked(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if runs and runs[-1].run_id != run_id:
             run_id, cursor = runs[-1].run_id, None
-            ask(_locate, instance, run_id)
+            asked(_locate, instance, run_id)
             kept.extend(_open_history(instance, run_id))
         if ended is None and runs:
             if not runs[-1].is_finished:
                 last_alive = time.monotonic()
             patient = time.monotonic() - last_alive < LONGEST_UNTIL_RETRY
-            over = runs[-1].is_finished and not (patient and ask(awaits_retry, instance, runs[-1]))
+            over = runs[-1].is_finished and not (patient and asked(awaits_retry, instance, runs[-1]))
         while run_id:
-            connection = ask(instance.get_records_for_run, run_id, cursor=cursor)
+            connection = asked(instance.get_records_for_run, run_id, cursor=cursor)
             cursor = connection.cursor
             for record in connection.records:
                 for step in _steps(record.event_log_entry, begun):
@@ -354,10 +378,10 @@ def _follow(
                 break
         if over:
             # The run itself may have written over it.
-            ask(_locate, instance, run_id)
+            asked(_locate, instance, run_id)
             for file in kept:
                 file.close()
-            return ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+            return asked(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if ended is None:
             share = _SHARE_OF_TIME * (time.monotonic() - first)
             time.sleep(min(max(_BETWEEN_LOOKS, share), _LONGEST_BETWEEN_LOOKS))

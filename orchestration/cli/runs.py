@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import dagster as dg
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -22,7 +23,7 @@ from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, P
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
 from orchestration.cli.releases import find_parts, list_declared_names
 from orchestration.environment import deployment_folders, deployment_resources, is_cluster
-from orchestration.launch import RunOutcome, Step, list_jobs, open_instance, queue_job, run_job
+from orchestration.launch import RunOutcome, Step, ask, list_jobs, open_instance, queue_job, run_job
 from resources.chain import NOT_CHARGED, RESERVE
 from resources.ledger import Ledger
 
@@ -38,7 +39,8 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     assert isinstance(ledger, Ledger)
     load = cache(partial(load_launched, release))
     config = _configure(release, authorization, load)
-    steps, outcome, first = _run_jobs(home, release, config, load, quiet=as_json)
+    with open_instance() as instance:
+        steps, outcome, first = _run_jobs(instance, home, release, config, load, quiet=as_json)
     if not outcome.run_id:
         # The process could not load the deployment, or knows no such release: the same error is raised here.
         load()
@@ -201,7 +203,8 @@ def _require_charging(component: "ReleaseComponent") -> "ReleaseComponent":
 def _run_preflight(release: str, components: "Sequence[ReleaseComponent]", *, quiet: bool) -> list[dict[str, Any]]:
     for component in components:
         _require_charging(component)
-    steps, outcome = _run_job(deployment_folders()[0], release, job=PREFLIGHT, quiet=quiet)
+    with open_instance() as instance:
+        steps, outcome = _run_job(instance, deployment_folders()[0], release, job=PREFLIGHT, quiet=quiet)
     metadata = {step.asset: step.metadata for step in steps if step.kind == "made"}
     preflights = [metadata.get("/".join(component.key(PREFLIGHT).path)) for component in components]
     if not outcome.success or None in preflights:
@@ -217,6 +220,7 @@ def _explain_failure(outcome: RunOutcome) -> str:
 
 
 def _run_jobs(
+    instance: dg.DagsterInstance,
     home: Path,
     release: str,
     config: Mapping[str, Any],
@@ -231,25 +235,30 @@ def _run_jobs(
     """
     steps, dataset = list[Step](), release.partition("/")[0]
     parts = find_parts(dataset) if is_cluster() else []
-    queued = {key: queue_job(dataset, home, job=CEF, partition=key) for key in parts}
+
+    def report(wait: Step) -> None:
+        if not quiet:
+            echo(f"  {wait.words}")
+
+    queue = partial(queue_job, instance, home=home, report=report)
+    queued = {key: queue(dataset, job=CEF, partition=key) for key in parts}
     for key, name in queued.items():
-        further, outcome = _run_job(home, dataset, job=CEF, partition=key, quiet=quiet, queued=name)
+        further, outcome = _run_job(instance, home, dataset, job=CEF, partition=key, quiet=quiet, queued=name)
         steps += further
         if not outcome.success:
             return steps, outcome, outcome
-    further, first = _run_job(home, release, config=config, quiet=quiet)
+    further, first = _run_job(instance, home, release, config=config, quiet=quiet)
     steps, outcome = [*steps, *further], first
     published = any(path[-1] == PUBLICATION for path in _list_planned(steps))
     if not outcome.success or published:
         return steps, outcome, first
     parted = [(load_partitions(component), component.rounds) for component in load() if component.rounds]
     for partitions, of_part, after in [(each, *jobs) for each, rounds in parted for jobs in list_jobs(rounds)]:
-        with open_instance() as instance:
-            keys = partitions.list_keys(instance)
-        queued = {key: queue_job(release, home, job=of_part, partition=key) for key in keys if is_cluster()}
+        keys = ask(report, partitions.list_keys, instance)
+        queued = {key: queue(release, job=of_part, partition=key) for key in keys if is_cluster()}
         for job, partition in [*((of_part, key) for key in keys), (after, "")]:
             name = queued.get(partition, "")
-            further, outcome = _run_job(home, release, job=job, partition=partition, quiet=quiet, queued=name)
+            further, outcome = _run_job(instance, home, release, job=job, partition=partition, quiet=quiet, queued=name)
             steps += further
             if not outcome.success:
                 return steps, outcome, first
@@ -257,6 +266,7 @@ def _run_jobs(
 
 
 def _run_job(
+    instance: dg.DagsterInstance,
     home: Path,
     release: str,
     *,
@@ -278,7 +288,7 @@ def _run_job(
     )
     # What libraries print goes to the log.
     options: Any = {"console": console, "transient": True, "redirect_stdout": False, "redirect_stderr": False}
-    with open_instance() as instance, Progress(*columns, disable=not console.is_terminal, **options) as progress:
+    with Progress(*columns, disable=not console.is_terminal, **options) as progress:
         bar = progress.add_task("loading", total=None)
         running = ""
 

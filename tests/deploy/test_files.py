@@ -530,7 +530,7 @@ def test_a_real_instance_loads_from_the_settings(tmp_path: Path) -> None:
         assert [instance.get_runs() for _ in range(3)] == [[], [], []]
         assert server.log.read_text().count("connection authorized") == opened, "a look costs no connection"
         server.run("-m", "immediate", "restart")
-        assert launch._ask(lambda step: None, instance.get_runs) == []
+        assert launch.ask(lambda step: None, instance.get_runs) == []
     assert not [path for path in (made / "passwords").iterdir() if path.read_text() in kept]
 
 

@@ -18,6 +18,7 @@ import duckdb
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from sqlalchemy.exc import OperationalError
 
 from assets.publication.signature import sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
@@ -140,6 +141,7 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
     outcome = SimpleNamespace(run_id="run", runs=("run",), success=True, log=tmp_path / "log")
     loaded: list[str] = []
     monkeypatch.setattr(runs, "load_releases", lambda name: loaded.append(name) or [component])
+    monkeypatch.setattr(runs, "open_instance", lambda: nullcontext(None))
     monkeypatch.setattr(runs, "_run_job", lambda *given, **options: (steps, outcome))
     assert says in CliRunner().invoke(main, ["launch", "town/stirred"]).stdout
     given = ["launch", "town/stirred", "--authorize", "ε = 1", "--draw", "abc", "--by", "A. Officer"]
@@ -155,7 +157,8 @@ def test_in_a_cluster_all_states_are_in_the_queue_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deployment: str, rounds: list[str]
 ) -> None:
     """Told apart from: states that are queued one after the other, which as many machines as one make; and a second
-    round that is queued with the first. The last run but one fails, or the one before that."""
+    round that is queued with the first; and from a launch that fails if the database is lost while the states are
+    listed. The last run but one fails, or the one before that."""
     monkeypatch.setenv("STIRRED_DEPLOYMENT", deployment)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     done = list[str]()
@@ -170,12 +173,13 @@ def test_in_a_cluster_all_states_are_in_the_queue_at_once(
 
     monkeypatch.setattr(launch, "_run_dagster", run_dagster)
     monkeypatch.setattr(launch, "_follow", follow)
-    partitions: Any = SimpleNamespace(list_keys=lambda _: ["A", "B"])
+    monkeypatch.setattr(launch, "_BETWEEN_LOOKS", 0.0)
+    list_keys = Mock(side_effect=[OperationalError("SELECT", {}, Exception()), *(["A", "B"] for _ in rounds)])
+    partitions: Any = SimpleNamespace(list_keys=list_keys)
     monkeypatch.setattr(runs, "load_partitions", lambda _: partitions)
-    instance = dg.DagsterInstance.ephemeral()
-    monkeypatch.setattr(runs, "open_instance", lambda: nullcontext(instance))
     component: Any = SimpleNamespace(rounds=rounds)
-    *_, last, first = runs._run_jobs(tmp_path, "town/r", {}, lambda: [component], quiet=True)
+    instance = dg.DagsterInstance.ephemeral()
+    *_, last, first = runs._run_jobs(instance, tmp_path, "town/r", {}, lambda: [component], quiet=True)
     assert (first.success, last.success) == (True, False)
     name, after = (rounds[0], "publication" if rounds == ["states"] else "before_states")
     states, rest = [f"{name}__town__r A", f"{name}__town__r B"], [f"{after}__town__r", "followed"]
@@ -235,11 +239,13 @@ def test_in_a_cluster_the_partitions_of_the_source_are_read_before_the_release_i
     monkeypatch.setattr(releases, "list_files", lambda _: sorted(tmp_path.glob("*.yaml")))
     done = list[str]()
 
-    def queue_job(name: str, home: Path, *, job: str, partition: str) -> str:
+    instance = dg.DagsterInstance.ephemeral()
+
+    def queue_job(_: Any, name: str, *, job: str, partition: str, **options: Any) -> str:
         done.append(f"queued {job} {name} {partition}")
         return partition
 
-    def run_job(home: Path, name: str, **options: Any) -> tuple[list[Any], Any]:
+    def run_job(_: Any, home: Path, name: str, **options: Any) -> tuple[list[Any], Any]:
         done.append(" ".join(filter(None, [name, options.get("partition", "")])))
         return [], SimpleNamespace(success=done[-1] != fails)
 
@@ -248,7 +254,7 @@ def test_in_a_cluster_the_partitions_of_the_source_are_read_before_the_release_i
     queued = ["queued cef town A", "queued cef town B"]
     for fails, last in ("", "town/r"), ("town B", "town B"):
         done.clear()
-        *_, outcome, _first = runs._run_jobs(tmp_path, "town/r", {}, list, quiet=True)
+        *_, outcome, _first = runs._run_jobs(instance, tmp_path, "town/r", {}, list, quiet=True)
         if deployment == "files":
             assert done == ["town/r"]
         else:

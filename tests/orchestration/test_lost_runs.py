@@ -1,13 +1,16 @@
 """Claims about runs that lost a server or their process: they are launched again, and what was refused is not."""
 
+import json
 import multiprocessing
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -282,13 +285,40 @@ def test_a_wait_for_the_database_of_the_instance_is_reported_after_some_seconds(
     def report(step: launch.Step) -> None:
         told.append((clock[0], step.words))
 
-    launch._ask(report, ask, 4.0)
+    launch.ask(report, ask, 4.0)
     assert told == []
     with pytest.raises(OperationalError):
-        launch._ask(report, ask, 10_000.0)
+        launch.ask(report, ask, 10_000.0)
     ((when, words),) = told
     assert when < 15
     assert "cannot be read: OperationalError. Trying again for up to 10 minutes" in words
+
+
+def test_dagsters_command_is_given_again_if_the_database_was_lost_before_the_run_was_queued(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Told apart from: "No run was started", a second run of what is in the queue, and ten minutes of trying what
+    Dagster refuses for another reason."""
+    monkeypatch.setattr(launch, "_BETWEEN_LOOKS", 0.0)
+    stored, queued = dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED
+    lost, left = OperationalError("INSERT", {}, Exception()), list[dg.DagsterRunStatus | None]()
+
+    def lose_database() -> None:
+        tags = json.loads(sys.argv[sys.argv.index("--tags") + 1])
+        if status := left.pop(0):
+            instance.run_storage.add_run(dg.DagsterRun(job_name="town__r", tags=tags, status=status))
+        raise lost if left else RuntimeError
+
+    command = SimpleNamespace(name="dagster", load=lambda: lose_database)
+    monkeypatch.setattr(launch, "entry_points", lambda **_: [command])
+    for given, unused in (
+        ([None, stored, queued, None], [None]),
+        ([queued, None], [None]),
+        ([None], []),
+    ):
+        left[:] = given
+        launch.queue_job(instance, "town/r", tmp_path, job="", partition="", report=lambda step: None)
+        assert left == unused
 
 
 def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(
