@@ -163,7 +163,7 @@ class Risk(Part):
     rarity_of: Annotated[list[str], Field(min_length=1)] | SkipJsonSchema[None] = Field(
         None,
         description="The match and holding variables on which two records must agree to count as alike; by default "
-        "all, and the units' persons.",
+        "all, and all variables of the persons who follow a unit.",
     )
 
 
