@@ -327,10 +327,9 @@ def ask(report: Callable[[Step], None], question: Callable[..., T], *given: Any,
                 raise
             if not reported and now - lost_at > _WAITED_SILENTLY:
                 reported = True
-                words = (
-                    f"The database of Dagster's instance cannot be read: {name_error(error)}. Trying again for up to"
-                )
-                report(Step("waits", "", words=f"{words} {LONGEST_UNTIL_RETRY / 60:.0f} minutes; the run goes on"))
+                minutes = f"{LONGEST_UNTIL_RETRY / 60:.0f} minutes"
+                words = f"The database of Dagster's instance cannot be read: {name_error(error)}. Trying again for up"
+                report(Step("waits", "", words=f"{words} to {minutes}; a run that has begun goes on"))
         time.sleep(_BETWEEN_LOOKS)
 
 

@@ -39,6 +39,7 @@ def create_spill_folder(base: Path) -> Iterator[Path]:
         WarehouseError: if other users could replace the folder.
     """
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _refuse_planted(base)
     mode = base.stat().st_mode
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         raise WarehouseError(
@@ -54,6 +55,19 @@ def create_spill_folder(base: Path) -> Iterator[Path]:
     finally:
         _remove(lock)
         os.close(descriptor)
+
+
+def _refuse_planted(base: Path) -> None:
+    """Refuse a folder on whose way somebody else made a folder or a link where everyone can, as in `/tmp`: whoever owns
+    a folder can replace what is in it, also if it has the sticky bit."""
+    for way in (base.absolute(), base.resolve()):
+        for place in (way, *way.parents):
+            everyones = place.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if everyones and place.lstat().st_uid not in (0, os.geteuid()):
+                raise WarehouseError(
+                    f"spill folder {base}: {place} belongs to somebody else, who could replace its content; remove it, "
+                    "or name another spill folder"
+                )
 
 
 def _sweep(base: Path) -> None:

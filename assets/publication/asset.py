@@ -309,6 +309,7 @@ def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> 
         The certificate, and the SHA-256 of `SHA256SUMS`.
 
     Raises:
+        WarehouseError: if the private folder cannot be made, or others could replace it.
         dagster.Failure: if a gate finds a problem, the draw is withdrawn meanwhile, something else than a publication
             of this deployment is in the way, or a file or folder cannot be written. Then nothing is published.
         LedgerError, ClockError, TransientError: as `Ledger.stamp_head`.
@@ -326,8 +327,8 @@ def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> 
     stamp = context.ledger.stamp_head()
     with ExitStack() as opened:
         # What the gates read stays as it is until the files are written, so the files have the content that passed.
+        private = opened.enter_context(context.warehouse.private_folder())
         try:
-            private = opened.enter_context(context.warehouse.private_folder())
             snapshot = opened.enter_context(context.snapshot(private))
         except WarehouseError as error:
             # The gates say by name what is wrong.
@@ -338,7 +339,8 @@ def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> 
             place_file(release.published / PUBLIC_KEY, signature.pem(key))
             certificate, checksums = _place(snapshot, passed, key, stamp, certify_by or certify, private)
         except OSError as error:
-            problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
+            place = error.filename2 or error.filename or release.folder
+            problem = f"{place}: {error.strerror}" if error.strerror else str(error)
             words = f"{release.schema} is not published: {problem}. An earlier publication stays complete."
             raise dg.Failure(description=words, allow_retries=False) from None
     # The release is published by now, with or without its line in the list.
@@ -359,6 +361,12 @@ def _place(
     the hash of the checksums."""
     release = context.release
     tables = context.method.tables()
+
+    def record_edition() -> None:
+        names = release.dataset.name, release.name, certificate.edition_name
+        kept = (release.folder / signature.EDITIONS / certificate.edition_name).exists()
+        context.custody.record_edition(*names, certificate.randomness.draw_id, checksums, kept=kept)
+
     with (
         context.warehouse.session(reads=[Zone.PUBLIC], folder=private) as session,
         place_folder(
@@ -366,6 +374,7 @@ def _place(
             private,
             lambda present: _edition_name(context, present, key, certificate),
             lambda arriving: _review_arriving(context, arriving, key, checksums),
+            record_edition,
         ) as folder,
     ):
         files, models = write_data_files(session, folder, tables), context.method.models(session, context.custody)
@@ -389,10 +398,6 @@ def _place(
             (folder / name).write_bytes(text)
         signature.sign(folder, context.custody)
         checksums = signature.file_sha256(folder / CHECKSUMS)
-        name = certificate.edition_name
-        names = release.dataset.name, release.name, name
-        kept = (release.folder / signature.EDITIONS / name).exists()
-        context.custody.record_edition(*names, certificate.randomness.draw_id, checksums, kept=kept)
     return certificate, checksums
 
 

@@ -40,6 +40,7 @@ def place_folder(
     private: Path,
     kept_as: Callable[[Path], str | None],
     verify: Callable[[Path], None] = lambda folder: None,
+    record: Callable[[], None] = lambda: None,
 ) -> Iterator[Path]:
     """A folder to write a publication into; when the block ends, it is moved to `target`.
 
@@ -59,6 +60,7 @@ def place_folder(
             None if it gives way to another publication of the same edition. It is called before anything is moved, and
             may raise. An edition that is kept already stays as it is.
         verify: called with the complete new folder beside the target, where others may have altered it; it may raise.
+        record: called after that, or if the target has the same files, before anything is replaced; it may raise.
 
     Raises:
         FileExistsError: if the target exists and is not a folder, or has anything but files and folders in it.
@@ -69,12 +71,16 @@ def place_folder(
         _require_plain(target)
         arriving, folder = _arriving(target), private / target.name
         try:
+            arriving.mkdir()
             folder.mkdir()
             yield folder
-            if not _same(folder, target):
+            if _same(folder, target):
+                record()
+            else:
                 _move(folder, arriving)
                 _keep_editions(target, arriving, kept_as)
                 verify(arriving)
+                record()
                 _open_to_all(arriving)
                 for path in (*arriving.rglob("*"), arriving):
                     (flush_folder if path.is_dir() else flush_file)(path)
@@ -295,12 +301,37 @@ def _discard(folder: Path) -> None:
 
 
 def _move(folder: Path, arriving: Path) -> None:
+    """Move a folder to where an empty one is. From another disk, it is copied."""
     try:
         folder.rename(arriving)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        shutil.copytree(folder, arriving)
+        with _opened(arriving) as descriptor:
+            _copy_into(folder, descriptor)
+
+
+def _copy_into(folder: Path, opened: int) -> None:
+    """Copy a private folder's content into an open one, where no link is followed and no file is overwritten."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            os.mkdir(path.name, 0o700, dir_fd=opened)
+            with _opened(path.name, opened) as descriptor:
+                _copy_into(path, descriptor)
+            continue
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with path.open("rb") as source, os.fdopen(os.open(path.name, new, 0o600, dir_fd=opened), "wb") as copy:
+            shutil.copyfileobj(source, copy)
+
+
+@contextmanager
+def _opened(folder: Path | str, within: int | None = None) -> Iterator[int]:
+    """The descriptor of a folder, which is no link."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _replace(arriving: Path, target: Path) -> None:

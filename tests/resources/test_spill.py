@@ -315,3 +315,27 @@ def test_the_next_session_sweeps_what_a_killed_process_left(store, killed):
         assert session.count(TABLE) == 1000
     close_waiting()
     assert list(base(store).iterdir()) == []
+
+
+@pytest.mark.parametrize("planted", ["the folder itself", "one above it", "a link"])
+def test_a_folder_that_somebody_else_made_where_everyone_can_is_refused(tmp_path, monkeypatch, planted):
+    """Its owner can replace what is in it, whatever its mode. Told apart from: looking at the mode of the folder."""
+    (shared := tmp_path / "tmp").mkdir()
+    shared.chmod(0o1777)
+    given = shared / "stirred"
+    (kept := tmp_path / "kept").mkdir()
+    if planted == "a link":
+        given.symlink_to(kept)
+    else:
+        given.mkdir()
+        given.chmod(0o1777)
+    base = given / "spill" if planted == "one above it" else given
+    with create_spill_folder(base):
+        pass
+    if os.geteuid() == 0:
+        os.chown(given, 4242, -1, follow_symlinks=False)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    with pytest.raises(WarehouseError, match=r"/tmp/stirred belongs to somebody else"), create_spill_folder(base):
+        pass
+    assert list(kept.iterdir()) == []

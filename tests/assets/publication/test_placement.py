@@ -131,7 +131,7 @@ def target(tmp_path: Path) -> Path:
 def test_a_publication_is_visible_only_when_it_is_complete(target: Path) -> None:
     with _placing(target) as folder:
         _write(folder, NEW)
-        assert _beside(target) == [], "whoever can write here cannot exchange a file before it is signed"
+        assert _read(target.parent) == {}, "whoever can write here cannot exchange a file before it is signed"
     assert _read(target) == NEW
     assert _beside(target) == [target.name]
 
@@ -272,11 +272,35 @@ def test_a_publication_is_brought_from_another_disk(target: Path, monkeypatch: p
     monkeypatch.setattr(Path, "rename", rename_beside)
     _place(target, OLD)
     assert _read(target) == OLD
+    assert {path.stat().st_mode & 0o777 for path in target.rglob("*")} == {0o644, 0o755}
     refused = errno.ENOTEMPTY
     with pytest.raises(OSError, match="not empty"):
         _place(target, NEW)
     assert _read(target) == OLD
     assert _beside(target) == [target.name]
+
+
+@pytest.mark.parametrize("planted", ["table.csv", "inner", "."])
+def test_no_link_is_followed_where_a_publication_is_brought_from_another_disk(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    """Told apart from: a copy that overwrites the file that a planted link leads to."""
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (elsewhere / "table.csv").write_text("a key")
+    rename = Path.rename
+
+    def rename_beside(path: Path, other: Path) -> Path:
+        if path.parent == other.parent:
+            return rename(path, other)
+        (link := other / planted).rmdir() if planted == "." else (link := other / planted)
+        link.symlink_to(elsewhere / "table.csv" if planted == "table.csv" else elsewhere)
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(Path, "rename", rename_beside)
+    with pytest.raises(OSError, match=r"exists|Not a directory|symbolic links"):
+        _place(target, OLD)
+    assert _read(elsewhere) == {"table.csv": b"a key"}
+    assert not target.exists()
 
 
 @pytest.mark.parametrize("closed", ["editions", "editions/1"])

@@ -321,12 +321,14 @@ def test_a_planted_edition_stops_another_publication_of_the_same_draw_too(publis
     assert (folder / "editions" / "7" / "table.csv").exists()
 
 
-@pytest.mark.parametrize("exchanged", ["a table", "for an earlier publication"])
+@pytest.mark.parametrize(
+    ("exchanged", "named"), [("a table", r"[a-z_]+\.csv was altered"), ("for an earlier publication", "SHA256SUMS")]
+)
 def test_files_that_are_exchanged_while_they_are_put_in_place_are_not_published(
-    published: Deployment[Any], monkeypatch: pytest.MonkeyPatch, exchanged: str
+    published: Deployment[Any], monkeypatch: pytest.MonkeyPatch, exchanged: str, named: str
 ) -> None:
-    """Whoever can write to the folder of publications. Told apart from: signing what lies there, and believing whatever
-    is signed."""
+    """Whoever can write to the folder of publications. Told apart from: signing what lies there, believing whatever is
+    signed, and recording an edition that is not put in place."""
     folder, move = published.release.folder, placement._move
 
     def move_and_exchange(source: Path, arriving: Path) -> None:
@@ -338,11 +340,14 @@ def test_files_that_are_exchanged_while_they_are_put_in_place_are_not_published(
             shutil.copytree(folder, arriving)
 
     charge_elsewhere(published, "village", 1)
+    custody, release = published.context.custody, published.release
+    recorded = custody.read_editions(release.dataset.name, release.name)
     before = files(folder)
     monkeypatch.setattr(placement, "_move", move_and_exchange)
-    with pytest.raises(dg.Failure, match=r"somebody altered its files .*\.csv was altered|SHA256SUMS"):
+    with pytest.raises(dg.Failure, match=rf"somebody altered its files while they were put in place \({named}\)"):
         publish(published.context)
     assert files(folder) == before
+    assert custody.read_editions(release.dataset.name, release.name) == recorded != {}
 
 
 def test_a_folder_that_cannot_be_written_is_named(published: Deployment[Any]) -> None:
