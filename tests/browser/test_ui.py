@@ -178,6 +178,7 @@ def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: st
     expect(site.page.get_by_text("Success", exact=True)).to_be_visible()
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @pytest.mark.parametrize(
     ("release", "stages"),
@@ -239,6 +240,7 @@ def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None
         expect(cells.get_by_text(row["estimate"], exact=True).first).to_be_visible()
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @pytest.mark.parametrize(
     ("releases", "asset", "chart"),
@@ -263,7 +265,7 @@ def test_charts_are_shown_as_pictures(site: Site, releases: list[str], asset: st
     assert picture.evaluate("image => image.naturalWidth") >= 1000
 
 
-@deep_cases(3)
+@deep_cases(1)
 @pytest.mark.parametrize(
     "asset",
     [

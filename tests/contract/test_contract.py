@@ -129,7 +129,7 @@ def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: De
 
 
 @quick_cases(0)
-@deep_cases(2)
+@deep_cases(1)
 def test_confidential_input_that_changed_after_the_charge_is_not_drawn_from(kind: Kind, tmp_path: Path) -> None:
     deployment = kind.build(tmp_path / "release")
     method = deployment.context.method
@@ -431,7 +431,7 @@ def test_every_shared_gate_is_there_and_blocks(published: Deployment[Any]) -> No
 
 
 @quick_cases(0)
-@deep_cases(2)
+@deep_cases(1)
 def test_the_gates_of_a_stage_are_one_step_and_each_can_be_launched_alone(published: Deployment[Any]) -> None:
     release, method = published.release, published.context.method
     own = [gate for gate in all_gates(method) if gate.stage == method.draw_stage]
@@ -527,7 +527,7 @@ class Forgetful(LaplaceMethod):
         return []
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_method_without_gates_of_its_own_is_published_past_all_shared_ones_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ def wheel(layout: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> zipfi
     return zipfile.ZipFile(folder / built.stdout.splitlines()[-1])
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_wheel_has_one_package_with_every_file_of_the_layers(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     assert {name.partition("/")[0] for name in names} == {"stirred", "stirred-0.2.0.dist-info"}

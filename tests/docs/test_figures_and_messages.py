@@ -48,7 +48,7 @@ def test_every_message_that_is_quoted_is_in_the_code() -> None:
     assert missing(page.replace("outside its domain", "beyond its domain"), known) == ["value beyond its domain …"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_plans_of_the_page_on_choices_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong page: one whose table of risks states another loss than the search finds."""
     page = CHOICES.read_text("utf-8")

@@ -393,6 +393,7 @@ def test_every_command_is_known_to_change_what_is_backed_up_or_not() -> None:
     assert {*list_commands(main)} == {*KEEP, "ledger move", *(step for step in STEPS if " " not in step)}
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     "step",

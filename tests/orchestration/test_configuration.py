@@ -39,7 +39,7 @@ def refusal(job: dg.JobDefinition, run_config: dict[str, Any]) -> str:
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 def test_every_key_that_no_asset_check_or_resource_takes_is_refused_in_every_job(
     repository: dg.RepositoryDefinition,
 ) -> None:

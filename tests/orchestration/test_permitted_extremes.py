@@ -196,6 +196,7 @@ CASES: dict[str, Callable[[Path], Deployment[Any]]] = {
 REFUSED = {"swapping: more empty cells than anyone reads"}
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @pytest.mark.parametrize("case", CASES)
 def test_a_permitted_extreme_is_refused_before_the_charge_or_succeeds(case: str, tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_hypercubes_with_any_budget_are_planned_as_charged(
     requires_the_same(found, loaded(found, kind))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(max_examples=examples(100))
 @given(st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=1000), st.integers(2, 10**6))
 def test_swaps_with_any_rate_are_planned_by_theorem_1(rate: Fraction, largest: int) -> None:

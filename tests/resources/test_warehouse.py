@@ -730,7 +730,7 @@ def test_tables_that_differ_have_different_ordered_versions(warehouse):
         assert found[one] != found[other], (one, other)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_an_ordered_version_is_the_same_after_a_million_rows_were_stored_and_depends_on_their_order(warehouse):
     """Told apart from: rows that threads deliver in any order, and a batch that is left out."""
     found = []

@@ -242,7 +242,7 @@ def test_altered_households_fail_the_gate_of_their_stage_and_are_not_drawn_from(
     assert {"households_of_the_cef", "replay", "pairs_disjoint", "rate_met"} <= failing(release)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_imputed_households_are_never_swapped(tmp_path: Path) -> None:
     """Those of one type count as imputed; the oracle leaves them out, and their counts with their places are exact."""
     exempt = ("HHT", ("1",))
@@ -267,7 +267,7 @@ FACTORS = {
 }
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_risk_factors_are_those_of_the_oracle(tmp_path: Path) -> None:
     """What the weights depend on is counted in Python. One that counted vacant units, races among households alone, or
     imputed households of the state, would exchange others."""

@@ -507,7 +507,7 @@ POINTS = deep_but(
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a system with SIGKILL")
-@deep_cases(15)
+@deep_cases(8)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_point_loses_no_edition(target: Path, point: str) -> None:
     """After the next attempt, even a failing one, the target holds the complete old or new publication.

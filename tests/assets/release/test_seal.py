@@ -11,7 +11,7 @@ from assets.release.seal import compute_content, is_sealed, seal_stage
 from resources.custody import Custody
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 COUNTS, OTHERS = (Table(Zone.PUBLIC, "town", name) for name in ("counts", "others"))
 LABEL, OTHER_LABEL = (Table(Zone.PUBLIC, "town", f"{name}_seal") for name in ("counts", "others"))
@@ -63,6 +63,7 @@ def test_a_seal_of_an_earlier_version_holds_for_its_rows_alone(sealed: tuple[War
         assert not is_current(session, custody)
 
 
+@deep_cases(8)
 @quick_cases(3)
 @pytest.mark.parametrize(
     ("change", "remains"),

@@ -486,7 +486,7 @@ def test_a_cap_lowered_below_what_is_charged_stops_the_publication(escrowed: Dep
     refuses_to_publish(deployment, {"within_cap"}, "")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_swap_rate_changed_afterwards_is_not_the_one_charged(escrowed: Deployment, tmp_path: Path) -> None:
     deployment = taken_on(escrowed, tmp_path, swap_rate="1/2")
     assert {"charge_present", "settled"} <= deployment.failed_checks()

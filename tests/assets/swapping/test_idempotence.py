@@ -333,7 +333,7 @@ def test_swapped_data_lost_under_escrowed_custody_are_redrawn_identically(escrow
     assert again.versions().items() <= escrowed.versions.items()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_lost_output_is_drawn_again_as_it_was(escrowed: Published, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path)
     with again.opened() as connection:

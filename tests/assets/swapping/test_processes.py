@@ -76,6 +76,7 @@ at_every_point = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @at_every_point
 def test_a_killed_run_leaves_no_charge_or_one_that_counts(killed: Killed, custody: str, point: str) -> None:
@@ -86,6 +87,7 @@ def test_a_killed_run_leaves_no_charge_or_one_that_counts(killed: Killed, custod
     assert case["left"]["problems"] == []
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @at_every_point
 def test_a_restarted_run_is_charged_once_and_settled_once(killed: Killed, custody: str, point: str) -> None:
@@ -98,6 +100,7 @@ def test_a_restarted_run_is_charged_once_and_settled_once(killed: Killed, custod
     assert healed["beside"] == ["counties"], "nothing half-way is left beside the publication"
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @at_every_point
 def test_a_restarted_run_keeps_the_charged_commitment(killed: Killed, custody: str, point: str) -> None:
@@ -120,6 +123,7 @@ def test_under_escrow_a_killed_run_publishes_the_same_as_an_undisturbed_one(kill
     assert killed("escrowed", point)["healed"]["files"] == twin["healed"]["files"]
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @at_every_point
 def test_nothing_is_published_before_it_is_complete(killed: Killed, custody: str, point: str) -> None:

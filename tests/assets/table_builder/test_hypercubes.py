@@ -673,7 +673,7 @@ def test_codes_for_no_income_are_not_added_up(tmp_path: Path) -> None:
     }.items() <= certificate["mechanism"]["parameters"][-1].items()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_release_with_cell_keys_has_no_finite_loss_and_gives_equal_sets_of_records_equal_noise(
     tmp_path: Path,
 ) -> None:

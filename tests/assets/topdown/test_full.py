@@ -430,6 +430,7 @@ def inform_again(full: Full) -> tuple[list[Account], set[str]]:
     return [replace(account, seconds=0.0) for account in made.values()], levels
 
 
+@pytest.mark.deep
 def test_information_is_made_of_the_sums_of_the_draw_or_else_of_the_answers(
     copied: Full, monkeypatch: pytest.MonkeyPatch
 ) -> None:

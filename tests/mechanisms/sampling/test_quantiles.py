@@ -33,7 +33,7 @@ def test_a_quantile_is_the_least_integer_that_is_seldom_exceeded(noise: Uncapped
     assert at_most(noise, found - 1) < chance
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(max_examples=examples(50))
 @given(NOISES, st.integers(1, 4), CHANCES)
 def test_a_half_width_is_the_least_that_covers_a_sum(noise: Uncapped, cells: int, coverage: Fraction) -> None:

@@ -152,7 +152,7 @@ def declarations(draw: st.DrawFn) -> Declared:
     return Declared(parents, lower, upper, tuple(totals))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @settings(EXACT, max_examples=examples(1500))
 @given(declarations())
 def test_limits_are_those_of_the_counts_that_there_can_be(declared: Declared) -> None:
