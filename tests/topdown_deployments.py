@@ -30,6 +30,9 @@ TO_DRAW = (*TO_CHARGE, "noisy_measurements")
 ESTIMATES = tuple(f"level_{level.lower()}" for level in LEVELS)
 TO_PUBLICATION = (*TO_DRAW, *ESTIMATES, "microdata", "tables", "publication")
 
+OF_STATES = {"records_of_states", "tables_of_states"}
+"""The gates of partitions alone."""
+
 TWO_LEVELS: dict[str, Any] = {
     "spine": {"Nation": [], "Block": ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]},
     "invariants": {"population": "Nation", "housing_units": "Block", "group_quarters": "Block"},

@@ -179,7 +179,6 @@ def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: st
 
 
 @pytest.mark.prove
-@deep_cases(1)
 @pytest.mark.parametrize(
     ("release", "stages"),
     [
@@ -241,7 +240,6 @@ def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None
 
 
 @pytest.mark.prove
-@deep_cases(1)
 @pytest.mark.parametrize(
     ("releases", "asset", "chart"),
     [

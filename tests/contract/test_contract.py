@@ -118,7 +118,6 @@ def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deploymen
     assert [entry.kind for entry in ledger] == ["reserve", "settle"]
 
 
-@deep_cases(1)
 @pytest.mark.prove
 def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: Deployment[Any], kind: Kind) -> None:
     ledger, draw = published.ledger, drawn(published)

@@ -73,7 +73,6 @@ def test_a_release_on_a_server_has_the_draw_and_the_data_of_one_on_files(
 
 
 @pytest.mark.prove
-@deep_cases(1)
 def test_a_release_goes_on_after_the_move_with_the_same_bytes_and_without_a_charge(
     database: Database, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ from tests.deploy.cluster import (
     start_all,
 )
 from tests.faults.cluster import FAULTS
+from tests.topdown_deployments import OF_STATES
 
 RELEASE = "two_states/redistricting"
 
@@ -59,9 +60,6 @@ CAUSED = (
 )
 """Each fault in turn, the round of partitions in which it happens, and the stage that has begun then, if one is
 named."""
-
-OF_STATES = {"records_of_states", "tables_of_states"}
-"""The gates of partitions alone."""
 
 PATIENCE = 7200
 """Seconds after which a launch that has not ended counts as wrong."""

@@ -16,7 +16,6 @@ from resources.custody import CustodyError
 from resources.ledger import Ledger
 from resources.statements import Zone
 from tests.deployments import small_deployment
-from tests.depth import deep_cases
 
 RESOURCES = {
     "custody": {"folder": "elsewhere", "databases": "elsewhere", "variable": "ANOTHER"},
@@ -38,7 +37,6 @@ def refusal(job: dg.JobDefinition, run_config: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-@deep_cases(1)
 @pytest.mark.prove
 def test_every_key_that_no_asset_check_or_resource_takes_is_refused_in_every_job(
     repository: dg.RepositoryDefinition,

@@ -23,7 +23,6 @@ from tests.deployments import (
     small_release,
     write_csv,
 )
-from tests.depth import deep_cases
 from tests.phsafe_deployments import census, phsafe_deployment
 from tests.topdown_deployments import topdown_deployment
 
@@ -197,7 +196,6 @@ REFUSED = {"swapping: more empty cells than anyone reads"}
 
 
 @pytest.mark.prove
-@deep_cases(1)
 @pytest.mark.parametrize("case", CASES)
 def test_a_permitted_extreme_is_refused_before_the_charge_or_succeeds(case: str, tmp_path: Path) -> None:
     deployment = CASES[case](tmp_path)

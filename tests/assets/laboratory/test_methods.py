@@ -60,7 +60,6 @@ from mechanisms.risk.tiers import (
 from mechanisms.suppression.linked import SUPPRESSED, count_narrow
 from mechanisms.table_builder.p_table import PTable
 from tests.assets.laboratory.test_attacks import KEY, Blank, find, make_truth
-from tests.depth import deep_cases
 
 HALF, BY_PERSONS = Fraction(1, 2), ("persons",)
 TABLE = PTable.of([{0: Fraction(1)}, {0: HALF, 2: HALF}, {1: HALF, 3: HALF}, {2: HALF, 4: HALF}])
@@ -799,7 +798,6 @@ def find_right(truth: Truth, publication: Publication, attack: Attack = link) ->
 
 
 @pytest.mark.prove
-@deep_cases(1)
 @pytest.mark.parametrize(
     ("tier", "points"),
     [

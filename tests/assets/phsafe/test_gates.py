@@ -363,7 +363,6 @@ def noise_twice_as_wide(noise: DiscreteGaussian, count: int, stream: WordSource)
     return right_sample(DiscreteGaussian(4 * noise.variance), count, stream)
 
 
-@deep_cases(1)
 @pytest.mark.prove
 @pytest.mark.parametrize("wrong", [pytest.param(no_noise, marks=pytest.mark.deep), noise_twice_as_wide])
 def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(

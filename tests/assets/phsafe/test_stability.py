@@ -21,7 +21,6 @@ from resources import statements
 from resources.statements import SQL_FOLDER, Zone
 from resources.warehouse import Session, Warehouse
 from tests.assets.phsafe.oracle import JOINING, VACANT, Census, Person, Unit, thresholds
-from tests.depth import deep_cases
 
 pytestmark = pytest.mark.deep
 
@@ -253,7 +252,6 @@ QUICK = {"does not truncate", "joins with every unit of a repeated key"}
 
 
 @pytest.mark.prove
-@deep_cases(1)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.deep] * (name not in QUICK)) for name in WRONG])
 def test_the_search_finds_out_a_wrong_program(session: Session, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (SQL_FOLDER / f"{JOIN}.sql").read_text()

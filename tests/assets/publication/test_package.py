@@ -169,7 +169,6 @@ ORDERS = {
 }
 
 
-@deep_cases(1)
 @pytest.mark.prove
 @pytest.mark.parametrize("rows", ORDERS)
 def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_of_threads(

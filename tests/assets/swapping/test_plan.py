@@ -45,7 +45,6 @@ def test_a_charge_states_what_was_planned_for_its_b(tmp_path: Path, kind: str) -
     assert charged <= plan.loss if is_bound else charged == plan.loss  # type: ignore[operator]
 
 
-@deep_cases(2)
 @pytest.mark.prove
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_plan_takes_b_from_the_published_edition(tmp_path: Path, kind: str) -> None:

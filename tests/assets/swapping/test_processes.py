@@ -17,7 +17,6 @@ import pytest
 
 from tests.assets.swapping.processes import points
 from tests.deployments import SHOWN, TO_PUBLICATION, small_deployment
-from tests.depth import deep_cases
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -77,7 +76,6 @@ at_every_point = pytest.mark.parametrize(
 
 
 @pytest.mark.prove
-@deep_cases(1)
 @at_every_point
 def test_a_killed_run_leaves_no_charge_or_one_that_counts(killed: Killed, custody: str, point: str) -> None:
     case = killed(custody, point)
@@ -88,7 +86,6 @@ def test_a_killed_run_leaves_no_charge_or_one_that_counts(killed: Killed, custod
 
 
 @pytest.mark.prove
-@deep_cases(1)
 @at_every_point
 def test_a_restarted_run_is_charged_once_and_settled_once(killed: Killed, custody: str, point: str) -> None:
     case = killed(custody, point)
@@ -101,7 +98,6 @@ def test_a_restarted_run_is_charged_once_and_settled_once(killed: Killed, custod
 
 
 @pytest.mark.prove
-@deep_cases(1)
 @at_every_point
 def test_a_restarted_run_keeps_the_charged_commitment(killed: Killed, custody: str, point: str) -> None:
     """The commitment never changes, and it binds the key that existed when the run was killed."""
@@ -124,7 +120,6 @@ def test_under_escrow_a_killed_run_publishes_the_same_as_an_undisturbed_one(kill
 
 
 @pytest.mark.prove
-@deep_cases(1)
 @at_every_point
 def test_nothing_is_published_before_it_is_complete(killed: Killed, custody: str, point: str) -> None:
     published = "counties" in killed(custody, point)["left"]["beside"]

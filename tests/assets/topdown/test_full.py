@@ -240,7 +240,6 @@ def test_blocks_lean_on_their_housing_units(full: Full, tmp_path: Path, monkeypa
         assert np.array_equal(counts, stored), name
 
 
-@deep_cases(1)
 @pytest.mark.prove
 def test_states_and_processes_make_no_difference(full: Full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """State by state in four processes, or all in one. Wrong programs: information or units that depend on how places
@@ -558,7 +557,6 @@ def test_a_level_waits_for_information_and_units_for_persons(full: Full, tmp_pat
         estimate_level(warehouse, custody, full.release, Scope("Nation", "", "units"), quiet)
 
 
-@deep_cases(1)
 @pytest.mark.prove
 @pytest.mark.parametrize("invariants", [{}, {"group_quarters": "Block"}])
 def test_units_that_are_not_held_agree_with_persons(tmp_path: Path, invariants: dict[str, str]) -> None:

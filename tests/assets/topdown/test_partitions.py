@@ -31,11 +31,8 @@ from tests.assets.topdown.table_oracle import Country, custody_of, release_of, v
 from tests.deployments import Deployment
 from tests.depth import quick_cases
 from tests.lake import make_lake
-from tests.topdown_deployments import FOUR_LEVELS, TWO_LEVELS, redeclared, topdown_deployment
+from tests.topdown_deployments import FOUR_LEVELS, OF_STATES, TWO_LEVELS, redeclared, topdown_deployment
 from tests.whole_repository import known
-
-OF_STATES = {"records_of_states", "tables_of_states"}
-"""The gates of partitions alone."""
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 FIRST, MEASURED, ABOVE, STATES, LAST = (

@@ -128,7 +128,6 @@ def test_every_place_of_every_level_has_its_counts_in_every_table_zeros_included
 
 
 @pytest.mark.prove
-@deep_cases(1)
 @pytest.mark.parametrize("places", [1, 2, 3, 7])
 def test_tables_that_are_made_in_pieces_are_the_same_in_the_same_order(
     town: tuple[Products, Truth], monkeypatch: pytest.MonkeyPatch, places: int

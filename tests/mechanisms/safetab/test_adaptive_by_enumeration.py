@@ -371,7 +371,6 @@ PERSONS: list[Person] = [
 ]
 
 
-@deep_cases(1)
 @pytest.mark.prove
 @pytest.mark.parametrize("order", [1.25, 2.0, GREATEST])
 def test_all_neighboring_tiny_data_sets_lose_at_most_rho_and_at_most_twice_rho(order: float) -> None:
