@@ -74,8 +74,8 @@ class LaboratoryDeclaration(Declaration):
     )
     counties: Annotated[int, Field(ge=1, le=1000, strict=True)] | SkipJsonSchema[None] = Field(
         None,
-        description="In place of tracts, the number of counties, spread over all of the dataset, each with all of its "
-        "tracts: swaps cross tracts, and TopDown and the DHC measure the county too. In tiers T1 and T2.",
+        description="In tiers T1 and T2, in place of tracts: the number of counties, spread over all of the dataset, "
+        "each with all of its tracts. Swaps then cross tracts, and TopDown and the DHC measure the county too.",
     )
     draws: int = Field(
         20, ge=1, le=1000, strict=True, description="The number of draws of each method with each of its parameters."
@@ -85,8 +85,9 @@ class LaboratoryDeclaration(Declaration):
         ge=0,
         le=10_000,
         strict=True,
-        description="The number of persons of each tract and draw whose gain is measured in the world without them: "
-        "one half among those whom the tables expose most, the other half among the rest. 0 leaves the gain out.",
+        description="The number of persons of each tract and draw whose gain is measured: how much the accuracy of an "
+        "attack on them rises because they are in the data. One half are among those whom the tables expose most, the "
+        "other half among the rest. 0 leaves the gain out.",
     )
     attackers: tuple[AttackerName, ...] = Field(
         ("reconstruct", "link", "likeliest", "margin", "difference", "pairs"),
@@ -97,8 +98,8 @@ class LaboratoryDeclaration(Declaration):
     metrics: tuple[Metric, ...] | SkipJsonSchema[None] = Field(
         None,
         min_length=1,
-        description="The measures that are made, by the names of dictionary.csv; by default, all but "
-        f"{' and '.join(f'“{name}”' for name in FURTHER_MEASURES)}. Pictures need mean absolute error and "
+        description="The measures to compute, by their names in the results' dictionary.csv; by default, all but "
+        f"{' and '.join(f'“{name}”' for name in FURTHER_MEASURES)}. Pictures need mean absolute error, and either "
         "accuracy or gain.",
     )
     attacks: dict[Name, ImportPath] = Field(

@@ -22,16 +22,16 @@ ATTACKERS: Mapping[str, str] = {
     LINK: "knows everybody's block, sex and age, and matches them with reconstructed records, or takes the posterior",
     LIKELIEST: "knows the same, and finds the likeliest records of a block behind perturbed counts or sums",
     MARGIN: "knows the same, and draws from the published shares of the block alone",
-    DIFFERENCE: "knows all other records, and tries each category: in the first draw if nothing is random, and by its "
-    "posterior under noise or a p-table",
+    DIFFERENCE: "knows all other records, and tries each category: under noise or a p-table, by its posterior; of a "
+    "method without randomness, in the first draw only",
     PAIRS: "knows all records but whether two were exchanged, and takes the likelihood ratio of the two worlds",
-    UNDO: "as link, and looks for persons without a record in their block among the records left over in the tract's "
-    "other blocks",
-    AWARE: "as link, and knows the swap rate, thus the probability that a person stayed in the block or is among "
-    "the records of another",
-    AWARE_OF_HOUSEHOLDS: "as aware, and knows who lives, and so moves, together",
-    POOR_LINK: "as link, with a file of persons in which 7% are missing, 58% are in another block, 12% have a wrong "
-    "age and 1% a wrong sex: about 37% of it is right, and only persons in it are named",
+    UNDO: "works like link, and looks for persons without a record in their block among the records left over in the "
+    "tract's other blocks",
+    AWARE: "works like link, and knows the swap rate, which gives the probability that a person stayed in the block or "
+    "is among the records of another",
+    AWARE_OF_HOUSEHOLDS: "works like aware, and knows who lives together and therefore moves together",
+    POOR_LINK: "works like link, with a file of persons in which 7% are missing, 58% are in another block, 12% have a "
+    "wrong age and 1% a wrong sex: about 37% of it is right, and only persons in it are named",
 }
 """Each attacker, with what the attacker knows and does."""
 GUESSERS = (LINK, MARGIN, LIKELIEST, UNDO, AWARE, AWARE_OF_HOUSEHOLDS, POOR_LINK)

@@ -25,14 +25,14 @@ class ImputedDeclaration(Part):
 
 
 class Step(Part):
-    """A factor that holds from a number on."""
+    """A factor that applies from a number up to that of the next step; below all steps, the factor is 1."""
 
     at_least: Annotated[int, Field(ge=1, strict=True)] = Field(description="The least number.")
     factor: Factor = Field(description="The factor of the weight: 0, or a fraction of integers up to 64.")
 
 
 class ShareStep(Part):
-    """A factor that holds from a share on."""
+    """A factor that applies from a share up to that of the next step; below all steps, the factor is 1."""
 
     at_least: Share = Field(description="The least share.")
     factor: Factor = Field(description="The factor of the weight: 0, or a fraction of integers up to 64.")
@@ -48,12 +48,15 @@ class UniqueRace(Part):
 class ImputedItems(Part):
     """Factors by how much of a household's record is imputed."""
 
-    variable: str = Field(description="An integer variable of the units: a number, or a percentage.")
+    variable: str = Field(
+        description="An integer variable of the units: the number or percentage of imputed items in the record."
+    )
     steps: Annotated[list[Step], Field(min_length=1)] = Field(description="Steps in ascending order.")
 
 
 class RiskFactorsDeclaration(Part):
-    """Factors of a household's weight in the selection, besides that for the place in which it is unique."""
+    """Factors that multiply a household's weight in the selection. The weight itself rises with the largest place in
+    which the household is unique."""
 
     block_size: list[Step] = Field(
         default_factory=list, description="Factors by the number of households in the block; steps in ascending order."

@@ -248,8 +248,8 @@ class Column(Part):
     )
     depends_on_persons: bool | SkipJsonSchema[None] = Field(
         None,
-        description="In units: whether a change of one person can change the value, and so the records of the unit's "
-        "other persons. By default it can, except in a geography column.",
+        description="In units: whether a change of one person can change the value. If it can, the change also reaches "
+        "the records of the unit's other persons. By default it can, except in a geography column.",
     )
 
     @model_validator(mode="before")

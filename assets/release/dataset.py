@@ -246,8 +246,8 @@ class DatasetDeclaration(Declaration):
         None,
         description="The most that all releases from the population's datasets may lose together; required unless the "
         "dataset is public. ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
-        "1/10000000000}. If the last form also has `by: curve`, it caps the privacy curve of all charges; this is "
-        "no guarantee if a budget is chosen after a look at noisy results.",
+        "1/10000000000}. If the last form also has `by: curve`, it caps the privacy curve of all charges; such a "
+        "cap guarantees nothing if a budget is chosen after a look at noisy results.",
     )
     copies: Copies = Field(
         1,
@@ -269,9 +269,9 @@ class DatasetDeclaration(Declaration):
     partitions: Partitions | SkipJsonSchema[None] = Field(
         None,
         description="The keys of the parts that the source is divided into, such as the codes of states: ASCII letters "
-        "and digits. Each part has files of its own, whose paths have its key in place of {part}, and the units of all "
-        "its persons. A run for each part reads and checks its records; several machines can execute these runs at the "
-        "same time. What is drawn and published is the same as of one file.",
+        "and digits. Each part has files of its own, whose paths have the part's key in place of {part}. Persons are "
+        "in the same part as their unit. Each part has a run that reads and checks its records; several machines can "
+        "execute these runs at the same time. Draws and publications are the same as from a single file.",
     )
 
     @field_validator("reader")

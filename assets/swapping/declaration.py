@@ -162,8 +162,8 @@ class Risk(Part):
     )
     rarity_of: Annotated[list[str], Field(min_length=1)] | SkipJsonSchema[None] = Field(
         None,
-        description="The match and holding variables on which two records must agree to count as alike; by default "
-        "all, and all variables of the persons who follow a unit.",
+        description="The match and holding variables on which two records must agree to count as alike. By default, "
+        "all of them, and all variables of the persons who move with a unit.",
     )
 
 
@@ -246,7 +246,7 @@ class SwappingDeclaration(ReleaseDeclaration):
         description="The records to swap: the dataset's record_name (the default), or person if units have persons.",
     )
     match: list[str] = Field(
-        default_factory=list, description="The swap key: records are swapped only if they agree on these variables."
+        default_factory=list, description="The match variables: records are swapped only if they agree on these."
     )
     swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
     risk: Risk | SkipJsonSchema[None] = Field(
@@ -278,8 +278,8 @@ class SwappingDeclaration(ReleaseDeclaration):
     )
     publishes_unique_records: MostUnique = Field(
         Fraction(1, 100),
-        description="The greatest share of records that may be the only ones with their values in an invariant, which "
-        "publishes these values exactly; `accepted` allows any share.",
+        description="The greatest share of records that may be unique in an invariant: no other record has the same "
+        "values, and these are published exactly. `accepted` allows any share.",
     )
     products: list[SwappedProduct] = Field(default_factory=list, description="The tables to publish.")
     saturated: bool = Field(

@@ -183,7 +183,10 @@ class RareRate(Part):
 
     rate: SwapRate = Field(description="Their swap rate.")
     at_most: int = Field(
-        ge=1, strict=True, description="A person is rare whose race and ethnicity at most this many households have."
+        ge=1,
+        strict=True,
+        description="A person is rare if at most this many households of the tract have a person of the same race and "
+        "ethnicity.",
     )
 
 
@@ -194,27 +197,21 @@ class SwappingGrid(Grid):
     match: tuple[Literal["persons", "adults"], ...] = Field(
         ("persons",), min_length=1, description="The match variables: a household's number of persons, or of adults."
     )
-    in_tracts: bool = Field(
-        False, description="Whether there are further points in which swaps stay within the tracts of a county."
-    )
+    in_tracts: bool = Field(False, description="Whether swaps within the tracts of a county are compared too.")
     rare: RareRate | SkipJsonSchema[None] = Field(
-        None, description="Further points in which households with rare persons have a rate of their own."
+        None, description="Further swaps to compare, in which households with rare persons have a rate of their own."
     )
-    in_block_groups: bool = Field(
-        False, description="Whether there are further points in which swaps stay within block groups."
-    )
-    then_p_tables: bool = Field(
-        False, description="Whether there are further points: each swap followed by each of `p_tables`."
-    )
+    in_block_groups: bool = Field(False, description="Whether swaps within block groups are compared too.")
+    then_p_tables: bool = Field(False, description="Whether each swap followed by each of `p_tables` is compared too.")
     second_rate: SwapRate | SkipJsonSchema[None] = Field(
         None,
-        description="Further points, with a first stir within block groups and a second one, at this rate, in the "
-        "tract.",
+        description="Further swaps to compare: a first stir within block groups, and a second one, at this rate, in "
+        "the tract.",
     )
     noise_before: Keep | SkipJsonSchema[None] = Field(
         None,
-        description="Further points: each swap after randomized response, by which race and ethnicity stay with this "
-        "probability; in tiers T1 to T3.",
+        description="Further swaps to compare: each swap after randomized response, in which race and ethnicity stay "
+        "as they are with this probability; only in tiers T1 to T3.",
     )
 
     def points(self) -> Sequence[Swapped]:

@@ -137,14 +137,14 @@ class MadePTable(Part):
 
     largest_change: int = Field(ge=1, le=MOST, strict=True, description="The greatest change of a count, D.")
     variance: Positive = Field(description="The greatest variance of a count's change, V.")
-    threshold: int = Field(0, ge=0, strict=True, description="js: no count is published as 1 to this number.")
+    threshold: int = Field(0, ge=0, strict=True, description="js: no count is published as 1, 2, … or js.")
     probability_to_stay: Share = Field(
         Fraction(0), description="The least probability that a count stays unchanged, if the threshold allows it."
     )
     monotone: bool | tuple[StrictBool, ...] = Field(
         True,
-        description="Whether a greater change is never more probable than a smaller one to the same side; or a list "
-        "with true or false for each count from 1 to D + js + 1.",
+        description="Whether a greater change is never more probable than a smaller one in the same direction; or a "
+        "list with true or false for each count from 1 to D + js + 1.",
     )
 
     @property

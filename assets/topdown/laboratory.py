@@ -322,14 +322,14 @@ class TopDownGrid(Grid):
 
     rhos: tuple[Rho, ...] = Field(
         min_length=1,
-        description="ρ of all levels of the 2020 Census together, which had 2.56; the tract or county and the levels "
-        "below it get their shares of it.",
+        description="ρ for all levels of a census together (2.56 in 2020); the tract or county and the levels below it "
+        "get the shares of this ρ that they had in 2020.",
     )
 
     populations: bool = Field(
         False,
-        description="Whether there are further points, with the same noise, in which every block has as many persons "
-        "as its records.",
+        description="Whether to compare, with the same noise, also releases in which the number of persons of every "
+        "block is invariant.",
     )
 
     def points(self) -> Sequence[Point]:

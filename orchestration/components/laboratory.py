@@ -31,7 +31,8 @@ PARTITION_RANGE_START, PARTITION_RANGE_END = "dagster/asset_partition_range_star
 
 
 class Methods(Part):
-    """The methods that are compared, each with its parameters. No protection is always among them."""
+    """The methods that are compared, each with its parameters. The exact tables are always compared too, as “no
+    protection”."""
 
     swapping: SwappingGrid | SkipJsonSchema[None] = Field(None, description="Permutation swapping of households.")
     pair_swapping: PairSwappingGrid | SkipJsonSchema[None] = Field(
