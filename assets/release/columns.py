@@ -223,7 +223,8 @@ class Column(Part):
         None, description="A regular expression (RE2) that the whole text must match."
     )
     bands: Annotated[dict[str, Band], Field(min_length=1)] | SkipJsonSchema[None] = Field(
-        None, description="Bands of an integer, decimal or date, by name; the CEF has the band's name instead of the value."
+        None,
+        description="Bands of an integer, decimal or date, by name; the CEF has the band's name instead of the value.",
     )
     merge: _GivenMerge | SkipJsonSchema[None] = Field(
         None, description="Categories of an integer or string, each with the list of its codes in the source."
