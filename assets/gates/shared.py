@@ -76,7 +76,7 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
         Gate(
             "charge_present",
             CHARGE,
-            "The ledger holds the charge for exactly this draw, and the table of the charge shows it.",
+            "The ledger holds the charge for exactly this draw, and the release's table of the charge agrees with it.",
             _charge,
         ),
         Gate("settled", stage, f"The stored {output} are those that the ledger settled.", _settled),
@@ -85,7 +85,7 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
             "confidentiality",
             method.closing_stage,
             "Every path from confidential data to the publication passes through a charged draw, a declared "
-            "invariant, or the keyed versions of a charge.",
+            "invariant, or keyed versions.",
             lambda context: find_leaks(context.nodes, context.release.key(PUBLICATION)),
         ),
         Gate(

@@ -36,7 +36,7 @@ class Format(StrEnum):
 
 Formats = Annotated[tuple[Format, ...], AfterValidator(lambda formats: tuple(sorted(set(formats))))]
 
-_FORMATS = "The formats of published tables besides CSV and Parquet: sdmx, px and json-stat."
+_FORMATS = "Formats of the published tables in addition to CSV and Parquet."
 
 
 class DeclarationError(RefusedError, ValueError):
@@ -61,7 +61,7 @@ class ReleaseDeclaration(Declaration):
     )
     watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
     formats: Formats | SkipJsonSchema[None] = Field(
-        None, description=f"{_FORMATS} By default those that the publisher declares."
+        None, description=f"{_FORMATS} By default, those that the publisher declares."
     )
 
     @property

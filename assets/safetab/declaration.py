@@ -37,6 +37,12 @@ _BUDGETS = (
     "production: as in the 2020 Census. Otherwise, for each line, such as {example} ({words}): ρ, or ε with "
     "noise: pure, for one {unit} added or removed; lines left out are not measured."
 )
+_STATES = "FIPS codes in quotes, such as '06'. The states form the nation; '72' is Puerto Rico, by itself."
+_LISTS = (
+    "production: the iterations of the 2020 Census. Otherwise a folder with files like those in assets/safetab/lists, "
+    "absolute or relative to the project's root."
+)
+_RACE_CODES = "How many race codes of a record are read."
 _NO_ITERATION = "the lists have no iteration of this level for such regions"
 _MOE = "For each line: the 95% margin of error of one measured number, from which the budget follows."
 
@@ -55,13 +61,10 @@ class SafeTabDeclaration(ReleaseDeclaration):
 class SafeTabPDeclaration(SafeTabDeclaration):
     """The YAML declaration of a release of total population and sex by age of detailed race and ethnicity groups."""
 
-    states: Annotated[list[State], Field(min_length=1)] = Field(
-        description="FIPS codes in quotes, such as '06'. The states form the nation; '72' is Puerto Rico, by itself."
-    )
+    states: Annotated[list[State], Field(min_length=1)] = Field(description=_STATES)
     lists: SourcePath = Field(
         "production",
-        description="production: the iterations of the 2020 Census. Otherwise a folder with files like "
-        "those in assets/safetab/lists, absolute or relative to the project's root.",
+        description=_LISTS,
     )
     budgets: Budgets = Field(
         "production",
@@ -80,7 +83,7 @@ class SafeTabPDeclaration(SafeTabDeclaration):
         description="Below the states, totals up to a cut-off are left out. The cut-off is such that an empty group is "
         "left out with at least this probability. 0 leaves out none.",
     )
-    max_race_codes: int = Field(8, ge=1, le=8, strict=True, description="How many race codes of a record are read.")
+    max_race_codes: int = Field(8, ge=1, le=8, strict=True, description=_RACE_CODES)
 
     def design(self, dataset: DatasetDeclaration, **sources: Any) -> SafeTabPDesign:
         """What is measured of the groups in the lists, for the states in ascending order."""
@@ -113,26 +116,28 @@ class SafeTabHDeclaration(SafeTabDeclaration):
     detail: ReleaseName | SkipJsonSchema[None] = Field(
         None,
         description="The release by SafeTab-P of the same dataset whose published totals say which groups there are "
-        "and in what detail. States, lists and race codes are those of that release.",
+        "and in what detail. States, lists of iterations and the number of race codes are those of that release.",
     )
     totals: PublishedTotals | SkipJsonSchema[None] = Field(
         None,
         description="Instead of `detail`: a file of such totals, which a dataset without persons needs. Then declare "
-        "`states`, and `lists` and `max_race_codes` if they differ from those of production.",
+        "`states`, and `lists` and `max_race_codes` if they differ from production.",
     )
-    states: list[State] | SkipJsonSchema[None] = Field(None, description="With `totals`: as in SafeTabP.")
-    lists: SourcePath | SkipJsonSchema[None] = Field(None, description="With `totals`: as in SafeTabP.")
+    states: list[State] | SkipJsonSchema[None] = Field(None, description=f"With `totals`. {_STATES}")
+    lists: SourcePath | SkipJsonSchema[None] = Field(None, description=f"With `totals`. {_LISTS}")
     max_race_codes: Annotated[int, Field(ge=1, le=8, strict=True)] | SkipJsonSchema[None] = Field(
-        None, description="With `totals`: as in SafeTabP."
+        None, description=f"With `totals`. {_RACE_CODES}"
     )
     budgets: Budgets = Field(
         "production",
-        description=_BUDGETS.format(example="TRACT 2 T3", words="household types; T4: tenure", unit="household"),
+        description=_BUDGETS.format(
+            example="TRACT 2 T3", words="tracts, iterations of level 2, household types; T4: tenure", unit="household"
+        ),
     )
     thresholds: Thresholds = Field(
         "production",
-        description="production: as in the 2020 Census. Otherwise by line: the published totals, three for T3 and "
-        "one for T4, from which the table has more cells.",
+        description="production: as in the 2020 Census. Otherwise by line: the least published totals with which a "
+        "group has more cells in the table, three for T3 and one for T4.",
     )
 
     @model_validator(mode="after")

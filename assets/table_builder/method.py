@@ -147,7 +147,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     def withheld_gates(self) -> Sequence[Gate[HypercubeRelease]]:
         if (withheld := self.release.withheld) is None:
             return []
-        words = f"The records that are counted are those that {withheld.name} made of the current CEF."
+        words = f"The records that are counted are those that {withheld.name} made from the current CEF."
         return [Gate("withheld_as_made", COUNTS, words, withheld.problems)]
 
     def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:

@@ -264,8 +264,8 @@ def _check_inequalities(session: Session, context: Context) -> Iterable[str]:
 
 
 def _check_units(session: Session, context: Context) -> Iterable[str]:
-    """Where somebody lives in a household, a unit is occupied, and there are no more occupied units than such
-    persons."""
+    """Every place of the finest level with persons in households has an occupied unit, and no place has more occupied
+    units than persons in households."""
     release, values = context.release, {"persons": PERSONS.name, "units": UNITS.name, "occupied": OCCUPIED}
     values |= {"cells_of_households": PERSONS.size // PERSONS.groups.size}
     estimates = release.public(release.estimates(release.finest))
@@ -359,7 +359,7 @@ def _count_by_state(session: Session, release: TopDownRelease, schema: Schema) -
 
 
 def _check_states(session: Session, context: Context) -> Iterator[str]:
-    """The records of every state lie in it, and were made from its stored estimates."""
+    """The records made for every state are in that state, and follow from its stored estimates."""
     release, stale = context.release, find_stale_states(session, context.custody, context.release)
     for state in stale:
         yield f"{release.of_state(RECORDS, state)}: missing, altered, or made from other estimates"

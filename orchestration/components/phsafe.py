@@ -9,7 +9,7 @@ from orchestration.components.release import ReleaseComponent
 
 @dataclass
 class PHSafe(ReleaseComponent):
-    """The Supplemental Demographic and Housing Characteristics File (S-DHC) by PHSafe, with all its checks."""
+    """The Supplemental Demographic and Housing Characteristics File (S-DHC) by PHSafe."""
 
     declared_by = PHSafeDeclaration
     release_type = PHSafeRelease

@@ -18,7 +18,7 @@ from resources.project import PROJECT
 
 @dataclass
 class SafeTabP(ReleaseComponent):
-    """Total population and sex by age of detailed race and ethnicity groups (Detailed DHC-A), with all its checks."""
+    """Total population and sex by age of detailed race and ethnicity groups (Detailed DHC-A)."""
 
     declared_by = SafeTabPDeclaration
     release_type = SafeTabPRelease
@@ -30,7 +30,7 @@ class SafeTabP(ReleaseComponent):
 
 @dataclass
 class SafeTabH(ReleaseComponent):
-    """Household type and tenure of detailed race and ethnicity groups (Detailed DHC-B), with all its checks."""
+    """Household type and tenure of detailed race and ethnicity groups (Detailed DHC-B)."""
 
     persons: SafeTabP | None = field(default=None, compare=False)
     """The component that the field `detail` names, once it is looked up among the others."""

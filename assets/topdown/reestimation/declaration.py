@@ -73,11 +73,22 @@ class ReestimationDeclaration(ReleaseDeclaration):
     published: Day | SkipJsonSchema[None] = Field(
         None, description='For the Census Bureau\'s files: the day on which they were published, such as "2023-06-15".'
     )
-    estimation: Literal["full", "own_levels"] = Field("full", description="As in a TopDown release.")
-    types_first: str | SkipJsonSchema[None] = Field(
-        None, description="As in a TopDown release: a level of the measurements; by default the second."
+    estimation: Literal["full", "own_levels"] = Field(
+        "full",
+        description="full: every place is estimated from all measurements. own_levels: every place from the "
+        "measurements of its own level alone.",
     )
-    lean_on_housing_units: bool = Field(False, strict=True, description="As in a TopDown release.")
+    types_first: str | SkipJsonSchema[None] = Field(
+        None,
+        description="With `estimation: full`: the lowest level at which the counts by type of group quarters, and by "
+        "race alone or in combination, are fixed before single cells; by default the level below the root.",
+    )
+    lean_on_housing_units: bool = Field(
+        False,
+        strict=True,
+        description="With `estimation: full`: the estimates of the finest level also use the exact number of housing "
+        "units.",
+    )
 
     custody: ClassVar[CustodyMode] = CustodyMode.ESCROWED  # type: ignore[misc]
     watch_source: ClassVar[bool] = False  # type: ignore[misc]
