@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from assets.cef.profile import BLANKS, FEW, ColumnProfile, Profile, split_words
+from assets.cef.profile import BLANKS, FEW, MISSING, ColumnProfile, Profile, split_words
 from assets.release.columns import Column, ColumnType, Role, title_columns
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_HYPERCUBES, COLUMNS_OF_SWAPPED, LONGEST_COLUMN
@@ -36,6 +36,7 @@ _RESERVED = "named like a column of Stirred's own tables, and releases may refus
 _KEYS = {"id", "uid", "uuid", "guid", "key", "serial", "serialno", "number", "nr", "no", "mafid", "identifier"}
 _KEY = re.compile(
     r"(hh|household|person|pers|case|record|resp|respondent|unit|dwelling|family|row|member|subject|hid|pid)_?(id|key|nr|no)"
+    r"|[hp]id"
 )
 """The words of names of keys, and compounds of which the last one is such a word; `paid` ends in none."""
 _WEIGHT = re.compile(r"\w*(weight|wgt|wght|gewicht|poids|ponder|peso)\w*|w?t?wt|\w*wt|wt\w*")
@@ -151,8 +152,12 @@ def _find_key(dataset: str, table: str, profile: Profile, given: str | None, *, 
     key = given or next(filter(_is_key, possible), None)
     if key is None and required:
         raise DeclarationError(
-            f"dataset {dataset}: {table}: name the column that identifies a record with --key; "
-            f"{', '.join(possible) or 'none'} would do"
+            f"dataset {dataset}: {table}: "
+            + (
+                f"name the column that identifies a record with --key; {', '.join(possible)} would do"
+                if possible
+                else "no column identifies a record: in each, a value is empty or repeated"
+            )
         )
     return key
 
@@ -314,6 +319,9 @@ def _propose_domain(
             if BLANKS in column.marks
             else []
         )
+        if words := [code for code in column.codes if code in MISSING]:
+            listed = ", ".join(map(_quote, words))
+            concerns.append(f"text in which {listed} may stand for no value; if so, move it to null")
     elif kind is ColumnType.STRING:
         fewest, most = column.digits or (1, 18)
         domain = {"pattern": _quote(f"[0-9]{{{fewest}{f',{most}' * (most > fewest)}}}")}

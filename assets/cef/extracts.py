@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.cef.validation import EMPTY, Finding, SourceError
-from assets.release.columns import NO_VALUE_LABEL
 from resources.statements import Fragment, quote_literal, render
 from resources.warehouse import Session
 
@@ -29,7 +28,7 @@ HOUSEHOLD = "household"
 """The name of the field that tells the household in a hierarchical extract."""
 
 _GZIP = b"\x1f\x8b"
-_SPECIAL = re.compile(r"^\s*(-?[0-9]+)\s*=\s*(\S.*?)\s*$", re.MULTILINE)
+_SPECIAL = re.compile(r"^\s*(-?[0-9]+(?:\.[0-9]+)?)\s*=\s*(\S.*?)\s*$", re.MULTILINE)
 """A code with its meaning in the instructions of a codebook."""
 
 _OF_TEXTS = ("character", "string")
@@ -44,7 +43,7 @@ class Variable:
 
     Attributes:
         codes: the label of each code, as the file has it.
-        missing: the codes that stand for no value, and ranges of them, least and greatest.
+        missing: the codes that the file declares as no value, and ranges of them, least and greatest.
         of_units: whether the column describes the unit, and not the person; None if that is not told.
         filled_up: whether it is filled up with zeros if it is a number and no code.
     """
@@ -143,12 +142,10 @@ def read_codebook(path: Path) -> Codebook:
             for category in element.iterfind("{*}catgry")
         }
         instructions = dict(_SPECIAL.findall(element.findtext("{*}codInstr") or ""))
-        missing = [code for code, label in {**instructions, **codes}.items() if NO_VALUE_LABEL.search(label)]
         concept = variable.concept or ""
         fields[variable.name] = Field(
             label=" ".join((variable.label or "").split()),
             codes={**instructions, **codes},
-            missing=[(code, code) for code in missing],
             of_units=concept.upper().endswith("HOUSEHOLD") if " -- " in concept else None,
             filled_up=variable.vartype not in _OF_TEXTS and not concept.startswith("Geographic"),
             start=variable.start,

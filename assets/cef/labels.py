@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from assets.cef.extracts import Field, Variable
+from assets.release.columns import means_no_value
 from resources.statements import SQL, Fragment, quote_literal, render
 from resources.warehouse import Session
 
@@ -50,11 +51,8 @@ class Known:
         missing = dict(column.missing)
         if column.name in self.labeled:
             codes = self.labeled[column.name]
-            # A codebook only has labels that say so, of nearly all its categories.
             labels = label_codes(variable, codes)
-            declared = (
-                {} if isinstance(variable, Field) else {c: of for c, of in labels.items() if _is_missing(variable, c)}
-            )
+            declared = {code: label for code, label in labels.items() if _is_missing(variable, code)}
             return replace(column, title=variable.label, codes=codes, missing={}, labels=labels, reasons=declared)
         if isinstance(variable, Field) and variable.filled_up:
             missing = {code and code.zfill(variable.width): rows for code, rows in missing.items()}
@@ -93,10 +91,12 @@ def find_known(
                 continue
         if variable.filled_up and not names_code(name):
             filled_up.append(name)
-        ranges = [pair for pair in variable.missing if _find_number(pair[0]) is not None]
+        by_label = [(code, code) for code, label in variable.codes.items() if means_no_value(label)]
+        declared = [*variable.missing, *by_label]
+        ranges = [pair for pair in declared if _find_number(pair[0]) is not None]
         for number, pair in enumerate(ranges):
             bound |= dict(zip((f"low_{number}", f"high_{number}"), map(_find_number, pair), strict=True))
-        bound["texts"] = [low for low, _ in variable.missing]
+        bound["texts"] = [low for low, _ in declared]
         if found := session.rows("cef/missing_codes", bound, relation=relation, name=name, ranges=len(ranges)):
             missing[name] = dict(found)
     listed = {

@@ -21,7 +21,7 @@ _FORMS = {
     "missing": r"(?i)NA|N/A|#N/A|NaN|null|none|\.|-+|\?",
     "digits": "(?s).*[0-9].*",
     "whole": "-?[0-9]+",
-    **{name: f"-?[0-9]+{mark}[0-9]+" for name, mark in (("comma", ","), ("point", r"\."))},
+    **{name: f"-?[0-9]*{mark}[0-9]+" for name, mark in (("comma", ","), ("point", r"\."))},
     # 1,234 is a decimal or one thousand.
     **{f"{name}_open": f"-?[1-9][0-9]{{0,2}}{mark}[0-9]{{3}}" for name, mark in (("comma", ","), ("point", r"\."))},
     "thousands": rf"-?[0-9]{{1,3}}(?:[.,'’{_SPACES}][0-9]{{3}})+(?:[.,][0-9]+)?",
@@ -218,7 +218,7 @@ def _explain(forms: Mapping[str, int], decimal: str, dates: str) -> str:
         "short_year": "its years have two digits, which do not tell the century; write them with four",
         "month_name": "it has dates with the names of months; write them with numbers",
         "time": "its dates have times of the day; leave these out",
-        "iso": f"it has dates as in ISO 8601, and csv declares dates {dates}",
+        **({} if dates == ISO else {"iso": f"it has dates as in ISO 8601, and csv declares dates {dates}"}),
         **{f"year_last{mark}": f"it has dates in another form than csv declares, which is {dates}" for mark in "./-"},
         **{f"year_first{mark}": f"it has dates in another form than csv declares, which is {dates}" for mark in "./"},
     }

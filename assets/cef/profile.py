@@ -60,7 +60,7 @@ _ROUNDED = "rounded"
 _ENDS = 12
 """How many of the least and of the greatest numbers are looked at, and of the texts among them."""
 
-_NINES, _BELOW = re.compile(r"-?(9+[6-9]|8{2,}|7{2,})(\.0+)?"), re.compile(r"-([189]|(\d)\2+|9+[0-9])(\.0+)?")
+_NINES, _BELOW = re.compile(r"-?(9+[6-9]|8{2,}|7{2,})(\.0+|\.9+)?"), re.compile(r"-([189]|(\d)\2+|9+[0-9])(\.0+)?")
 """What surveys write for numbers that are not known, such as 9999998 or 88; and below 0, such as -1, -8 or -99."""
 _MOST_CODES = 6
 """The most such codes at an end."""

@@ -85,7 +85,7 @@ NO_HEADER = (
     "is not a table with a header: its first row has numbers or categories of its columns where names should be. Write "
     "the names into the first row; if it has them, put a letter before those that are numbers"
 )
-_NUMBER = re.compile(r"[-+]?[0-9]+([.,/-][0-9]+)*")
+_NUMBER = re.compile(r"[-+]?[.,]?[0-9]+([.,/-][0-9]+)*")
 """A number or a date."""
 _ROWS = 1000
 """How many rows are compared with the header."""

@@ -105,7 +105,7 @@ class _UnitSketcher:
 
 
 def hash_values(values: pa.Array, factors: Words) -> Coded:
-    """Keyed hashes that are equal for equal values, however a file writes them: 7, 07, 7.0, 7,0 and " 7".
+    """Keyed hashes that are equal for equal values, however a file writes them: 7, 07, 7.0, 7,0 and " 7"; 0.5 and .5.
 
     Args:
         factors: secret random words, two more than a text has bytes.
@@ -126,6 +126,7 @@ def _normalize(texts: pa.Array) -> pa.Array:
         return texts
     written = texts.filter(unusual)
     for pattern, replacement in (
+        ("^([-+]?)([.,][0-9]+)$", r"\10\2"),
         ("^([-+]?[0-9]+),([0-9]+)$", r"\1.\2"),
         (r"^([-+]?[0-9]+)(?:\.0*|(\.[0-9]*[1-9])0*)$", r"\1\2"),
         (r"^\+?(-?)0*([0-9]+(?:\.[0-9]+)?)$", r"\1\2"),

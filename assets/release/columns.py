@@ -31,18 +31,36 @@ from assets.release.dialect import Dialect
 from assets.release.names import ColumnName, SourcePath
 from assets.release.numbers import shown
 from assets.release.recodes import MOST_BANDS, Band, Bands, Coding, GivenBound, Merge, Recode, Value, list_codes
+from assets.texts import drop_accents
 
 LONGEST_PATTERN = 1000
 
 _LONGEST_INTEGER = 64
 """The bits of an integer that is longer than any column holds, and that Python might refuse to write as text."""
 
-NO_VALUE_LABEL = re.compile(
-    r"\b(n\.?/?a\.?|niu|not in universe|not applicable|missing|unknown|not reported|refused|don'?t know|blank"
-    r"|not ascertained|no response|illegible)\b",
-    re.IGNORECASE,
+_NO_VALUE = re.compile(
+    r"^na$|\b(?:"
+    r"n/a|n\. ?a\.|niu|not in universe|not applicable|inapplicable|missing|unknown|unspecified|refused|refusal|blank"
+    r"|not (?:reported|stated|known|specified|ascertained|answered)|(?:don['’]?t|do not) know|no (?:response|answer)"
+    r"|illegible"
+    r"|k\. ?a\.|(?:keine|ohne) angaben?|keine antwort|weiss nicht|trifft nicht zu|nicht zutreffend|unbekannt|verweigert"
+    r"|non[ -]reponse|sans (?:objet|reponse)|(?:ne sait|sait) pas|nsp|refuse?|inconnue?|manquante?"
+    r"|non (?:applicable|concerne|declare|renseigne)e?"
+    r"|no (?:sabe|contesta|responde|aplica|consta|procede|especificad[oa])|ns ?/ ?n[cr]|sin respuesta|desconocid[oa]"
+    r"|nao (?:sabe|responde|respondeu|se aplica|aplicavel)|ignorad[oa]|sem (?:resposta|declaracao)|desconhecid[oa]"
+    r"|non (?:so|sa|risponde|applicabile|indicato|rilevato|pertinente)|senza risposta|sconosciut[oa]|mancante"
+    r"|weet niet|geen antwoord|niet van toepassing|n\.?v\.?t\.?|onbekend|geweigerd|ontbreekt"
+    r"|vet (?:ej|inte)|uppgift saknas|okand|v(?:et|ed) ikke|u(?:kjent|oppgitt|oplyst|besvart)|ej svar|ei tiedossa"
+    r"|brak (?:danych|odpowiedzi)|nie (?:wiem|dotyczy)|odmowa|nieznan[aey]|nezjisteno|neuvedeno"
+    r")(?!\w)"
 )
-"""Labels of codes that stand for no value."""
+"""Words of labels of codes that stand for no value, without accents, in the languages of most files."""
+
+
+def means_no_value(label: str) -> bool:
+    """Whether a code stands for no value, by its label."""
+    return bool(_NO_VALUE.search(drop_accents(label)))
+
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]{1,14}(\.[0-9]{1,4})?", re.ASCII)

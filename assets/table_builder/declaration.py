@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.columns import NO_VALUE_LABEL, Column, ColumnType, name_error
+from assets.release.columns import Column, ColumnType, means_no_value, name_error
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import ProductName, ReleaseName, SourcePath, find_repeated
@@ -108,7 +108,7 @@ def require_amounts(name: str, columns: Mapping[str, Column], besides: object = 
     if columns[name].type not in (ColumnType.INTEGER, ColumnType.DECIMAL):
         raise ValueError(f"{name} is no number")
     for code, label in columns[name].labels.items():
-        if NO_VALUE_LABEL.search(label) and code != besides:
+        if means_no_value(label) and code != besides:
             raise ValueError(
                 f"{name} has the code {code}, {label!r}, which is no amount; declare it under the column's null or zero"
             )

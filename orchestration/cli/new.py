@@ -215,5 +215,6 @@ def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", n
     for warning in proposal.warnings:
         echo(f"Look at this: {warning}")
     for problem in problems:
-        echo(f"{folder}/{problem}" if problem.file else problem, err=True)
+        if problem.file == place or not problem.warning:
+            echo(f"{folder}/{problem}" if problem.file else problem, err=True)
     echo(f"Read and correct it; `stirred check` names every problem. Then: {next_command}")

@@ -7,7 +7,7 @@ SELECT
     , count(*) FILTER (WHERE text_{{ loop.index0 }} IS NOT NULL AND typed_{{ loop.index0 }} IS NULL)
     {% if read.type == "decimal" %}
     , count(*) FILTER (
-        WHERE typed_{{ loop.index0 }} IS NULL AND regexp_full_match(text_{{ loop.index0 }}, '-?[0-9]{1,14}\.[0-9]{5,}')
+        WHERE typed_{{ loop.index0 }} IS NULL AND regexp_full_match(text_{{ loop.index0 }}, '-?[0-9]{0,14}\.[0-9]{5,}')
     )
     {% else %}
     , 0

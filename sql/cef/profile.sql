@@ -16,8 +16,8 @@ SELECT
             'blanks': coalesce(sum(rows) FILTER (WHERE regexp_matches(text, '^\s|\s$')), 0)::BIGINT,
             'thousands': coalesce(sum(rows) FILTER (WHERE regexp_full_match(text, '-?[0-9]{1,3}([, ''’][0-9]{3})+(\.[0-9]*)?')), 0)::BIGINT,
             'exponents': coalesce(sum(rows) FILTER (WHERE regexp_full_match(text, '-?[0-9.]+[eE][-+]?[0-9]+')), 0)::BIGINT,
-            'too_fine': coalesce(sum(rows) FILTER (WHERE regexp_full_match(text, '-?[0-9]+\.[0-9]{5,}')), 0)::BIGINT,
-            'like_numbers': coalesce(sum(rows) FILTER (WHERE regexp_full_match(trim(text), '-?[0-9][0-9., ''’]*([eE][-+]?[0-9]+)?')), 0)::BIGINT,
+            'too_fine': coalesce(sum(rows) FILTER (WHERE regexp_full_match(text, '-?[0-9]*\.[0-9]{5,}')), 0)::BIGINT,
+            'like_numbers': coalesce(sum(rows) FILTER (WHERE regexp_full_match(trim(text), '-?[.,]?[0-9][0-9., ''’]*([eE][-+]?[0-9]+)?')), 0)::BIGINT,
             'negative': coalesce(sum(rows) FILTER (WHERE regexp_matches(text, '^-[0-9]*\.?[0-9]*[1-9]')), 0)::BIGINT,
             'missing': map_from_entries(list({'text': text, 'rows': rows}) FILTER (WHERE list_contains($missing, text))),
             {% for type in types %}

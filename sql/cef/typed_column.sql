@@ -3,13 +3,13 @@
 CASE WHEN regexp_full_match({{ name | id }}, '-?[0-9]{1,18}') THEN TRY_CAST({{ name | id }} AS BIGINT) END
 {% elif type == "decimal" %}
 CASE
-    WHEN regexp_full_match({{ name | id }}, '-?[0-9]{1,14}(\.[0-9]{1,4})?')
+    WHEN regexp_full_match({{ name | id }}, '-?([0-9]{1,14}(\.[0-9]{1,4})?|\.[0-9]{1,4})')
     THEN TRY_CAST({{ name | id }} AS DECIMAL(18, 4))
 END
 {% elif type == "rounded" %}
 -- Of texts in these notations, DuckDB rounds the digits themselves, half away from 0; of further ones, not always.
 CASE
-    WHEN regexp_full_match({{ name | id }}, '-?[0-9]{1,14}(\.[0-9]+)?|-?[1-9](\.[0-9]+)?[eE]([-+]?0?[0-5]|\+?(0?[6-9]|1[0-2]))')
+    WHEN regexp_full_match({{ name | id }}, '-?([0-9]{1,14}(\.[0-9]+)?|\.[0-9]+)|-?[1-9](\.[0-9]+)?[eE]([-+]?0?[0-5]|\+?(0?[6-9]|1[0-2]))')
     THEN TRY_CAST({{ name | id }} AS DECIMAL(18, 4))
     WHEN regexp_full_match(
         {{ name | id }}, '-?0(\.0+)?[eE][-+]?[0-9]{1,3}|-?[1-9](\.[0-9]+)?[eE]-(0?[6-9]|[1-9][0-9]{1,2})'

@@ -137,9 +137,11 @@ def test_every_label_and_record_type_of_a_codebook_is_taken(tmp_path: Path) -> N
 
 
 def test_a_proposal_takes_labels_and_missing_values_of_statistical_packages(tmp_path: Path) -> None:
+    """Wrong program: one that takes 200, which is labeled as no answer and declared as nothing, for a rent."""
     incomes = [*map(float, range(100, 218)), 98.0, 99.0]
-    frame = pd.DataFrame({"sex": [1.0, 2.0] * 60, "income": incomes, "asked": [1.0, 2.0, 8.0] * 40})
+    frame = pd.DataFrame({"sex": [1.0, 2.0] * 60, "income": incomes, "asked": [1.0, 2.0, 8.0] * 40, "rent": incomes})
     labels = {"sex": {1: "Men", 2: "Women"}, "income": {98: "Refused"}, "asked": {1: "Yes", 2: "No", 8: "Don't know"}}
+    labels["rent"] = {200: "weiß nicht", 98: "Miete in Euro"}
     pyreadstat.write_sav(
         frame,
         str(tmp_path / "a.sav"),
@@ -151,6 +153,7 @@ def test_a_proposal_takes_labels_and_missing_values_of_statistical_packages(tmp_
     columns = DatasetDeclaration.model_validate(yaml.safe_load(proposal.text)["attributes"]).units.columns
     assert (columns["sex"].title, columns["sex"].labels) == ("Sex of the person", {1: "Men", 2: "Women"})
     assert (columns["income"].null, columns["income"].minimum, columns["income"].maximum) == (("98", "99"), 100, 300)
+    assert columns["rent"].null == ("200",)
     said = "".join(proposal.warnings)
     assert '"98" (Refused)' in said
     assert columns["asked"].codes == (1, 2, 8)

@@ -238,6 +238,7 @@ def kinds_of_columns() -> list[dict[str, str]]:
             "known": ("0", "1", "N/A")[number % 3],
             "heated": ("true", "false", ".")[number % 3],
             "blank": ("01", "01 ")[number % 2],
+            "exporter": ("yes", "no", "NA")[number % 3],
         }
         for number in range(420)
     ]
@@ -283,6 +284,7 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         "column scientific is rounded to 4 digits, because of an exponent, as in 1e+05 in 1 row;",
         "column thousands is left out: text and no number, because of marks between thousands in 420 rows;",
         "column blank is text with blanks at an end in 210 rows, which is part of the code.",
+        'column exporter is text in which "NA" may stand for no value; if so, move it to null.',
     ):
         assert sentence in said
     assert "blanks at an end in some rows" in proposal.text, "exact counts of records are in no declaration"
@@ -368,7 +370,7 @@ def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, t
 def test_what_cannot_be_proposed_is_said_in_one_sentence(warehouse: Warehouse, tmp_path: Path) -> None:
     units = written(tmp_path / "units.csv", [{"size": "1"}, {"size": "1"}])
     persons = written(tmp_path / "persons.csv", PERSONS)
-    with pytest.raises(DeclarationError, match="units: name the column that identifies a record with --key; none"):
+    with pytest.raises(DeclarationError, match="units: no column identifies a record: in each, "):
         proposed(warehouse, units, persons)
     with pytest.raises(DeclarationError, match="column size does not identify each record"):
         proposed(warehouse, units, key="size")

@@ -413,7 +413,7 @@ SPELLINGS: Mapping[ColumnType, Sequence[str]] = {
         *("−5", "NaN", "NULL", "NA", "-", "true", "9" * 19, "9" * 400, "5\n", "5\0", "\ufeff5", "inf", MARKER),
     ),
     ColumnType.DECIMAL: (
-        *("+1", ".5", "5.", "1e3", "1,5", "1 000", "0.00001", "9" * 15, "inf", "nan", "$5", "1.2.3"),
+        *("+1", ".", "-.", ".5.", "5.", "1e3", "1,5", "1 000", "0.00001", "9" * 15, "inf", "nan", "$5", "1.2.3"),
         *(" 1", "1 ", "1d", MARKER),
     ),
     ColumnType.DATE: (

@@ -343,7 +343,7 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
         "short": ("31.12.20", "1.2.99"), "named": ("3 March 2020", "12-Jan-99"),
         "timed": ("2020-01-01 12:30", "2020-01-02T01:02"),
         "forms": ("31.12.2020", "2020-12-31"), "orders": ("31-12-2020", "12-31-2020"),
-        "mixed": ("1,5", "1.25"), "sure": ("0,5", "2,25"), "day": ("31/12/2020", "1/2/2020"), "none": ("NA", "0,5"),
+        "mixed": ("1,5", "1.25"), "sure": ("-,5", "2,25"), "day": ("31/12/2020", "1/2/2020"), "none": ("NA", "0,5"),
     }  # fmt: skip
     path = folder / "looks.csv"
     path.write_text("\n".join(map(";".join, (values, *zip(*values.values(), strict=True)))) + "\n", encoding="utf-8")

@@ -237,8 +237,7 @@ def test_a_codebook_gives_labels_widths_and_codes_for_no_value(tmp_path: Path) -
     book = read_codebook(write_codebook(tmp_path / "usa_1.xml", RECTANGULAR))
     fields = book.fields
     assert fields["STATEFIP"].codes == {"01": "Alabama", "02": "Alaska", "06": "California"}
-    assert fields["SEX"].missing == [("9", "9")]
-    assert fields["INCTOT"].missing == [("9999999", "9999999")]
+    assert fields["INCTOT"].codes == {"9999999": "N/A"}
     assert (fields["HHWT"].decimals, fields["HHWT"].of_units, fields["PERWT"].of_units) == (2, True, False)
     assert fields["AGE"].label == "Age"
 

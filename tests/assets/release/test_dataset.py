@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from assets.release.columns import Column, whole
+from assets.release.columns import Column, means_no_value, whole
 from assets.release.dataset import DatasetDeclaration
 from assets.release.numbers import exact_fraction
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, CurveLoss, PureLoss
@@ -198,3 +198,12 @@ def test_a_cap_that_is_not_a_loss_is_refused(written: Any) -> None:
 @given(st.decimals(min_value=0, max_value=1000, places=6))
 def test_a_decimal_that_yaml_reads_as_a_float_keeps_its_decimal_value(number: Decimal) -> None:
     assert exact_fraction(float(number)) == Fraction(number)
+
+
+def test_labels_of_codes_for_no_value_are_known_in_several_languages() -> None:
+    """Wrong programs: one that adds up 9, "keine Angabe", as nine children; one that takes every "na" for n/a."""
+    labels = "N/A, n.a., NA, Not in universe, Don’t know, keine Angaben, k. A., weiß nicht, Non-réponse, ne sait pas"
+    labels += ", NS/NC, No aplica, Não sabe, ignorado, Non risponde, n.v.t., uppgift saknas, vet ikke, nie dotyczy"
+    assert [label for label in labels.split(", ") if not means_no_value(label)] == []
+    amounts = "None, Keine, Sans enfant, Less than 1 year, trabalha na agricultura, Refugee, Non universitario"
+    assert [label for label in amounts.split(", ") if means_no_value(label)] == []
