@@ -73,7 +73,7 @@ _OF_GUESSERS: Mapping[str, str] = {
     "share of others": "accuracy of drawing a category from the others of the block",
     "share of tract": "accuracy of drawing a category from the others of the tract",
     "chance agreement": "share of records right by chance, if each block's are drawn from the shares of the tract",
-    "chance of keys": "share of these whose key, as of files, is right by chance, matched one to one",
+    "chance of keys": "share of these whose key, as in files, is right by chance, matched one to one",
     "chance of keys, with replacement": "share of these whose key somebody in the block has",
 }
 _OF_RECONSTRUCTIONS: Mapping[str, str] = {

@@ -209,8 +209,8 @@ def _list_numbers(release: Reestimation, cells: Bounded) -> pa.Table:
 
 
 def _measurements_as_published(context: ReleaseContext[Reestimation]) -> list[str]:
-    """The files that the measurements are from are as declared and, of a publication, signed and unaltered; and the
-    stored measurements are those in the files."""
+    """The files that the measurements are from are as declared and, if they are a publication, signed and unaltered;
+    and the stored measurements are those in the files."""
     opened = open_measurements(context.release, context.custody, context.ledger)
     measured = read_opened(context.release, opened)
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -225,8 +225,8 @@ def _estimates_as_made(context: ReleaseContext[Reestimation]) -> list[str]:
 
 
 def _within_limits(context: ReleaseContext[Reestimation]) -> list[str]:
-    """All estimated counts are not negative, add up to those of the place above in every cell, and keep the exact
-    totals and bounds."""
+    """No estimated count is negative. All add up to those of the place above in every cell, and keep the exact totals
+    and bounds."""
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         measured = read_stored(session, context.release)
         estimated = _read_estimates(session, context.release, measured)
