@@ -4,8 +4,11 @@ The argument types of a kernel follow from the function that calls it, so this m
 input. Numba caches the machine code next to the module, or in `NUMBA_CACHE_DIR`, for this processor and this version of
 the module's file. It does not notice a change of a kernel in another module that a kernel calls: delete the cached code
 and compile again, as `make` does.
+
+Several processes compile parts that have no kernel in common, then this one what calls kernels of two parts.
 """
 
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 
@@ -21,7 +24,7 @@ from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, count_cells, permute
 from mechanisms.table_builder.p_table import PTable, Row
-from mechanisms.topdown.decomposition import Decomposition
+from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.dhc.answers import Asked, Kept, list_cells
 from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.tables import count_figures
@@ -43,24 +46,70 @@ from mechanisms.topdown.schema import DETAILED, PERSONS, Counts
 
 
 def compile_kernels() -> None:
-    stream = RandomStream(bytes(32), "compilation")
-    zeros, codes, ones = np.zeros(2, dtype=np.int32), np.arange(2, dtype=np.int32), np.ones(2, dtype=np.int64)
-    bin_draws(DiscreteGaussian(Fraction(1)).sample(2, stream), DiscreteGaussian(Fraction(1)))
-    bin_answers(zeros, ones, ones, DiscreteGaussian(Fraction(1)))
-    permute(Contingency(stratum=zeros, holding=codes, swap=codes, count=ones), Fraction(1, 2), stream)
-    count_cells(ones.copy())
-    swap_pairs(Households(codes, zeros, codes, Places(np.zeros((4, 2), dtype=np.int32))), Fraction(1), stream)
+    for part in _PARTS:
+        part()
+    _compile_full_estimation()
+
+
+def _compile_in_processes() -> None:
+    with ProcessPoolExecutor() as processes:
+        for part in [processes.submit(part) for part in _PARTS]:
+            part.result()
+    _compile_full_estimation()
+
+
+def _compile_solvers() -> None:
+    codes, ones = np.arange(2, dtype=np.int32), np.ones(2, dtype=np.int64)
     measured = Query(cells=codes, precision=1.0, measured=np.ones((1, 2)))
     constraints = Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0]))
     solve([measured], constraints)
     solve_apart(measured, constraints)
-    coarse = [Query(zeros, precision, measured.measured[:, :1]) for precision in (1e4, 1.0)]
+    coarse = [Query(np.zeros_like(codes), precision, measured.measured[:, :1]) for precision in (1e4, 1.0)]
     each = np.ones((1, 2))
     apart = Constraints(ones, np.arange(3), each, each, np.nan * each, np.arange(3))
     solve([measured, *coarse], apart)
     cheapest_flow(ones, ones, ones, ones, ones)
-    _compile_information()
-    _compile_dhc()
+
+
+def _compile_information() -> None:
+    families, information = _inform()
+    root = finish_root(information, families)
+    descend(root, families, information)
+    place = np.zeros(1, dtype=np.int64)
+    union = unite([families, families], [root, None], [place[:0], place])
+    sums = prepare_sums(Decomposition(PERSONS), PERSONS.possible[None])
+    round_intervals(*sum_cells(sums, union), np.ones((1, 1)))
+
+
+def _inform() -> tuple[Families, Information]:
+    """Two levels of one place each, of which the finer one has informed the other."""
+    own = (Measurement(DETAILED, Fraction(1), np.ones((1, PERSONS.size), dtype=np.int32)),)
+    bounds = np.zeros((1, PERSONS.groups.size), dtype=np.int64)
+    limits = Limits(bounds, bounds + 9, np.full(1, FREE))
+    families = Families(PERSONS, ("",), np.array([0, 1]), own, limits, False, None)
+    return families, inform(families, inform(families, None, own), own)
+
+
+def _compile_full_estimation() -> None:
+    families, information = _inform()
+    estimate_families(replace(families, information=information, hold=True))
+    finest = replace(families, histograms=np.ones((1, PERSONS.size), dtype=np.int64))
+    measure_spread(finest, np.ones(1, dtype=np.int64))
+    lean(finest, np.ones(1, dtype=np.int64), 1.0)
+
+
+def _compile_swaps() -> None:
+    zeros, codes, ones = np.zeros(2, dtype=np.int32), np.arange(2, dtype=np.int32), np.ones(2, dtype=np.int64)
+    stream = RandomStream(bytes(32), "compilation")
+    permute(Contingency(stratum=zeros, holding=codes, swap=codes, count=ones), Fraction(1, 2), stream)
+    count_cells(ones.copy())
+    swap_pairs(Households(codes, zeros, codes, Places(np.zeros((4, 2), dtype=np.int32))), Fraction(1), stream)
+
+
+def _compile_noise_and_tables() -> None:
+    stream, ones = RandomStream(bytes(32), "compilation"), np.ones(2, dtype=np.int64)
+    bin_draws(DiscreteGaussian(Fraction(1)).sample(2, stream), DiscreteGaussian(Fraction(1)))
+    bin_answers(np.zeros(2, dtype=np.int32), ones, ones, DiscreteGaussian(Fraction(1)))
     estimate_averages(2, 1, 1, 1, least=1)
     table = PTable((Row((0,), (1,)), Row((0, 1), (1, 1))))
     table.draw(ones, stream)
@@ -83,23 +132,9 @@ def _compile_dhc() -> None:
     Kept(one, one, one + 1, one, one + 1, stored, stored).pick(asked, whole=True)
 
 
-def _compile_information() -> None:
-    """Two levels of one place each."""
-    own = (Measurement(DETAILED, Fraction(1), np.ones((1, PERSONS.size), dtype=np.int32)),)
-    bounds = np.zeros((1, PERSONS.groups.size), dtype=np.int64)
-    limits, split = Limits(bounds, bounds + 9, np.full(1, FREE)), Decomposition(PERSONS)
-    families = Families(PERSONS, ("",), np.array([0, 1]), own, limits, False, None)
-    information = inform(families, None, own)
-    root = finish_root(inform(families, information, own), families)
-    descend(root, families, information)
-    place = np.zeros(1, dtype=np.int64)
-    union = unite([families, families], [root, None], [place[:0], place])
-    round_intervals(*sum_cells(prepare_sums(split, PERSONS.possible[None]), union), np.ones((1, 1)))
-    estimate_families(replace(families, information=information, hold=True))
-    finest = replace(families, histograms=np.ones((1, PERSONS.size), dtype=np.int64))
-    measure_spread(finest, np.ones(1, dtype=np.int64))
-    lean(finest, np.ones(1, dtype=np.int64), 1.0)
+_PARTS = _compile_solvers, _compile_information, _compile_swaps, _compile_noise_and_tables, _compile_dhc
+"""The longest first."""
 
 
 if __name__ == "__main__":
-    compile_kernels()
+    _compile_in_processes()

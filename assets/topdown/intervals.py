@@ -127,8 +127,6 @@ def _build_intervals(release: TopDownRelease, *, of_states: bool) -> dg.AssetsDe
         TEXTS("intervals", tables=[table.name for table in redistricting_tables(release)], of_states=of_states),
         [MEASUREMENTS, INFORMATION, *before],
         kinds={"duckdb", "numba"},
-        # After the estimates, if both can be made: sessions take longer to open once tables have so many columns.
-        op_tags={"dagster/priority": "-1"},
         **by_state,
     )
     def intervals(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:

@@ -418,7 +418,7 @@ def audit(to: Path | None, as_json: bool) -> None:
 def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[str, ...]) -> None:
     """Open a local page on budgets, plans, published tables and the audit. It reads only public data.
 
-    The page can be opened on this machine alone, until the command is interrupted.
+    The page is there until the command is interrupted. Only this machine can open it.
     """
     from assets.ledger.page import read_last_replays
     from orchestration.deployment import Deployment

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.depth import deep_cases
 from tests.orchestration.bad_declarations import VALID, Bad, make_bad, refusal
 
 EVERY = 40
@@ -45,8 +44,7 @@ def test_the_bad_declarations_are_distinct() -> None:
     assert len({(bad.kind, bad.text or repr(bad.attributes)) for bad in every}) == len(every) >= 1000
 
 
-@deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("kind", VALID)
 def test_every_bad_declaration_is_refused_naming_declaration_and_field(kind: type, tmp_path: Path) -> None:
     for bad in make_bad(kind):

@@ -44,7 +44,8 @@ _COLUMNS = {"level": "VARCHAR", "histogram": "VARCHAR", "number": "BIGINT", "cel
 
 
 def dhc_gates(release: DHCRelease) -> list[Gate[DHCRelease]]:
-    both, words = [Zone.CONFIDENTIAL, Zone.PUBLIC], "The estimates are those of the finest level, filled and added up."
+    both = [Zone.CONFIDENTIAL, Zone.PUBLIC]
+    words = "The estimates are those of the finest level, with persons moved to facilities that had none, added up."
     gates: list[Gate[DHCRelease]] = [
         session_gate("spine_of_the_cef", SPINE, check_spine, both),
         session_gate("no_impossible_records", HISTOGRAMS, _check_impossible_records, [Zone.CONFIDENTIAL]),

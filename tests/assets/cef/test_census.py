@@ -575,7 +575,7 @@ BROKEN: list[tuple[str, Change, dict[str, int]]] = [
 
 
 @quick_cases(5)
-@deep_cases(8)
+@deep_cases(3)
 @pytest.mark.parametrize(("spoil", "broken"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
 def test_a_broken_rule_is_named_with_its_number_of_offenders(
     spoiled: Census, spoil: Change, broken: dict[str, int]

@@ -20,6 +20,7 @@ from orchestration.components import SafeTabDataset
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
+from tests.depth import deep_cases
 
 VERSION_KEY = bytes(range(32))
 NAMES = {table: file.name for table, file in BLOCK_FILES.items()}
@@ -331,6 +332,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes | None], str]] = {
 }  # fmt: skip
 
 
+@deep_cases(4)
 @pytest.mark.parametrize(
     ("table", "kind"),
     [

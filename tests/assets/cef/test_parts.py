@@ -224,7 +224,7 @@ def find_problems(deployment: Deployment[Any]) -> list[str]:
 
 
 @quick_cases(1)
-@deep_cases(2)
+@deep_cases(0)
 @pytest.mark.parametrize("what", ALTERED)
 def test_an_altered_partition_is_refused_until_it_is_read_again(
     parted: Deployment[Any], read: list[str], what: str
@@ -345,7 +345,7 @@ def test_a_block_in_two_block_groups_is_found_though_each_partition_has_it_in_on
     assert said == {"12": f"units: column TABBLK: block in more than one block group: {len(whole.files['geo'])} rows"}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_partitions_can_be_declared_and_left_out_at_any_time(tmp_path: Path) -> None:
     """Told apart from: tables that stay where nobody looks, a view where a table is due, and a second charge."""
     root = tmp_path / "village"

@@ -122,7 +122,7 @@ def generated(folder: Path) -> DatasetDeclaration:
     return synthetic_survey(parameters(households=30, waves=1), name="panel", cap=1)
 
 
-@deep_cases(2)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "declare",
@@ -283,6 +283,7 @@ def test_a_table_that_is_altered_before_its_version_is_published_is_not_what_was
     assert not town.materialize()[0]
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("kept", ["as it was", "put back"])
 def test_a_record_of_the_source_that_was_forged_without_the_key_is_not_believed(town: Office, kept: str) -> None:

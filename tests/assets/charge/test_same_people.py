@@ -163,7 +163,7 @@ SAME: dict[str, Callable[[], tuple[Rows, Mapping[str, Any]]]] = {
 """Files and declarations about the same people."""
 
 
-@deep_cases(3)
+@deep_cases(1)
 @pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.deep) for case in SAME])
 def test_the_same_people_are_refused_under_another_population(office: Office, case: str) -> None:
     """Told apart from: a sketch of the CEF, of names, of rows in their order, or of whole records alone."""

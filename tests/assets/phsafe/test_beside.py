@@ -100,7 +100,7 @@ def test_the_composition_has_both_side_by_side_with_what_is_left_out_and_why(bot
     assert len(found) == 4
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_both_count_under_the_one_cap(both: PHSafeDeployment) -> None:
     event = both.instance.get_latest_materialization_event(dg.AssetKey(["town", "composition"]))
     assert event
@@ -116,6 +116,7 @@ def test_both_count_under_the_one_cap(both: PHSafeDeployment) -> None:
     assert entries == [(kind, release) for release in ("s_dhc", "counties") for kind in ("reserve", "settle")]
 
 
+@pytest.mark.prove
 def test_a_cap_that_only_one_of_them_fits_under_admits_the_first_alone(tmp_path: Path) -> None:
     deployment = with_swapping(tmp_path, {"rho": "0.54"})
     deployment.reach(*TO_COUNTS, "charge")

@@ -455,7 +455,7 @@ def test_the_published_variance_is_the_discrete_distributions_own(published: Cas
         assert {Decimal(rows[key]["VARIANCE"]) for key in published.keys(run, level, CELLS[run])} == {expected}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_noise_of_small_variance_does_not_have_the_variance_of_the_continuous_one(cases: Cases) -> None:
     """So that publishing σ² itself would be found out."""
     case = cases(hardly_any_noise)

@@ -25,6 +25,7 @@ from orchestration.jobs import audit_job
 from resources.custody import Custody, CustodyMode
 from tests.contract.kinds import KINDS, to_publication
 from tests.deployments import Deployment, households, write_csv
+from tests.depth import deep_cases
 from tests.gates import executes, keep, put_back
 from tests.permissions import obeying_modes
 from tests.whole_repository import known
@@ -154,6 +155,7 @@ def test_a_folder_that_cannot_be_read_is_named(published: Deployment[Any]) -> No
         assert told == ("does not hold", "SHA256SUMS cannot be read: Permission denied")
 
 
+@deep_cases(1)
 @pytest.mark.parametrize("what", ["a terabyte", "a pipe"])
 def test_what_somebody_put_in_the_place_of_files_is_not_read_to_its_end(published: Deployment[Any], what: str) -> None:
     """Told apart from: an audit, and a publication, that wait for ever, or take all memory."""

@@ -141,12 +141,12 @@ def attack(deployment: Deployment, candidates: dict[int, Deployment]) -> Attack:
     return Attack(hashes_shown(deployment), deployment, candidates)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_no_hash_shown_confirms_a_guessed_record(attack: Attack) -> None:
     assert attack.suspects([None, *GUESSED_KEYS]) == []
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_with_the_custodys_key_the_same_search_finds_the_record(attack: Attack) -> None:
     """So the hashes are shown, the attacker computes them correctly, and he lacks only the key."""
     assert attack.suspects([attack.deployment.context.custody.version_key()]) == [LAST_AT]
@@ -171,7 +171,7 @@ def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
     assert Attack(hashes_shown(careless), careless, candidates).suspects([None, *GUESSED_KEYS]) == [LAST_AT]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_plain_hash_of_the_source_file_would_be_found(attack: Attack) -> None:
     careless = attack.shown | {sha256((attack.candidates[3].root / "units.csv").read_bytes()).hexdigest()[:16]}
     assert Attack(careless, attack.deployment, attack.candidates).suspects([None]) == [3]

@@ -380,7 +380,7 @@ def test_tables_made_from_altered_swapped_data_do_not_pass_either(escrowed: Depl
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("alter", "gate"),
     [

@@ -67,7 +67,7 @@ def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 def test_without_changes_bytes_and_versions_are_the_same_and_nothing_is_charged(
     published: Published, tmp_path: Path
 ) -> None:

@@ -587,7 +587,7 @@ def alters(statement: str) -> Callable[[Deployed], None]:
     return alter
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("cube", "statement", "failing"),

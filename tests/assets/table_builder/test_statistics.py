@@ -39,7 +39,7 @@ from resources.statements import Zone
 from stirred import deployment as stirred
 from tests.contract.kinds import to_publication
 from tests.deployments import COUNTIES, UNITS, Deployment, deploy, small_dataset, write_csv
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.docs.warehouse import tables_of, undescribed
 from tests.gates import executes, failing, keep, put_back
 from tests.table_builder_deployments import hypercubes
@@ -541,6 +541,7 @@ def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_a
     assert statistics_asking.answer({"a": files, "b": files}, "quantiles", *asked)[0] == ["b"]
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("statement", "gates"),
@@ -564,6 +565,7 @@ def test_altered_tables_fail_their_gates(published: Deployed, statement: str, ga
         put_back(published)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "statement", "gates"),

@@ -240,7 +240,7 @@ def test_a_seal_of_another_level_or_release_does_not_fit(estimates: Village) -> 
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 def test_measurements_that_were_altered_only_while_they_were_read_are_found(estimates: Village) -> None:
     """The estimates are sealed as of the draw, but the answers that were read are not those that were drawn, and the
     level is made again."""

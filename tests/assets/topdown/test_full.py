@@ -568,7 +568,7 @@ def test_units_that_are_not_held_agree_with_persons(tmp_path: Path, invariants: 
     assert broken(warehouse, release) == {}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_estimation_of_a_draw_can_be_changed_and_changed_back(copied: Full) -> None:
     """Tables of the one estimation do not stay with the other. Wrong program: `level_…` of the earlier estimation."""
     own = replace(copied.release, design=replace(copied.release.design, types_first=None))

@@ -580,7 +580,7 @@ def test_how_many_housing_units_are_occupied_is_not_exact(published: Case) -> No
     assert occupied != Counter(block for block, (vacant,) in published.records["units"] if not vacant)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_housing_units_that_are_not_held_are_not_exact(cases: Cases) -> None:
     """The key is random, but the chance that no noise shows is below 10^-9: that none of 48 blocks has another number
     of housing units, the noise of each having σ = 4.

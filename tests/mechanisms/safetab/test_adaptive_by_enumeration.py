@@ -274,6 +274,7 @@ def test_a_wrong_variant_has_another_distribution(wrong: Draw) -> None:
     assert differ(kernel(wrong, COMMON, (1, 0), QUICK), by_definition(each, COMMON, (1, 0), QUICK))
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("below", [True, False])
 def test_adding_a_person_costs_each_group_at_most_its_share(below: bool) -> None:

@@ -102,7 +102,7 @@ def test_theorem_1_bounds_every_pair_of_every_universe(records: int) -> None:
         assert_theorem_1(universe)
 
 
-@deep_cases(1)
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "universe", [all_distinct(4), pytest.param(all_distinct(5), marks=pytest.mark.deep), PROPOSITION_9]

@@ -16,7 +16,7 @@ from mechanisms.topdown.estimation import Estimate, estimate, estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import UNITS
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 SPLIT = Decomposition(TOWN)
 
@@ -38,6 +38,7 @@ def flatten(estimate: Floats) -> Floats:
     return estimate[:, SPLIT.kept.cells, SPLIT.summed.cells]
 
 
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize("fixed", [False, True])
 def test_children_given_their_parent_are_those_of_the_dense_problem(
