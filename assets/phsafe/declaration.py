@@ -35,7 +35,8 @@ class RunDeclaration(Part):
         description="For each level, such as state_A-G: ρ, or ε with noise: pure, for one record added or removed.",
     )
     moe: dict[str, Margin] = Field(
-        default_factory=dict, description="For each level: the 90% margin of error, from which the budget follows."
+        default_factory=dict,
+        description="For any level, in place of its budget: the 90% margin of error, from which the budget follows.",
     )
 
 

@@ -101,6 +101,20 @@ def _share(value: object) -> Fraction:
     return share
 
 
+def _share_below_1(value: object) -> Fraction:
+    share = exact_fraction(value)
+    if not 0 <= share < 1:
+        raise ValueError(f"{shown(value)} is not at least 0 and below 1")
+    return share
+
+
+def _share_between(value: object) -> Fraction:
+    share = exact_fraction(value)
+    if not 0 < share < 1:
+        raise ValueError(f"{shown(value)} is not above 0 and below 1")
+    return share
+
+
 def _factor(value: object) -> Fraction:
     factor = exact_fraction(value)
     if factor < 0 or max(factor.numerator, factor.denominator) > LARGEST_OF_A_FACTOR:
@@ -172,6 +186,16 @@ Share = Annotated[
     Fraction,
     BeforeValidator(_share),
     _schema({"minimum": 0, "maximum": 1}, _ANY_TEXT, "a share such as 1/8 or 0.125; those of a level add up to 1"),
+]
+
+ShareBelow1 = Annotated[
+    Fraction,
+    BeforeValidator(_share_below_1),
+    _schema({"minimum": 0, "exclusiveMaximum": 1}, _ANY_TEXT, "at least 0 and below 1, such as 0.9999"),
+]
+
+ShareBetween = Annotated[
+    Fraction, BeforeValidator(_share_between), _schema(_BETWEEN_0_AND_1, _RATE_TEXT, "above 0 and below 1, such as 1/4")
 ]
 
 Factor = Annotated[

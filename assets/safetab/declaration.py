@@ -11,7 +11,7 @@ from assets.measurement.declaration import PRODUCTION_OR_OWN, Definition, Produc
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import ReleaseName, SourcePath
-from assets.release.numbers import Budget, Delta, Margin, Share
+from assets.release.numbers import Budget, Delta, Margin, ShareBelow1, ShareBetween
 from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
@@ -44,7 +44,10 @@ _LISTS = (
 )
 _RACE_CODES = "How many race codes of a record are read."
 _NO_ITERATION = "the lists have no iteration of this level for such regions"
-_MOE = "For each line: the 95% margin of error of one measured number, from which the budget follows."
+_MOE = (
+    "For any line, in place of its budget: the 95% margin of error of one measured number, from which the budget "
+    "follows."
+)
 
 
 class SafeTabDeclaration(ReleaseDeclaration):
@@ -75,10 +78,10 @@ class SafeTabPDeclaration(SafeTabDeclaration):
         description="production: as in the 2020 Census. Otherwise by line: the least totals with "
         "which a group is published in detail 1, 2 and 3.",
     )
-    stage_1_share: Share = Field(
+    stage_1_share: ShareBetween = Field(
         STAGE_1_SHARE, description="γ, the share of a budget with which the detail of each group is chosen."
     )
-    zero_suppression_chance: Share = Field(
+    zero_suppression_chance: ShareBelow1 = Field(
         ZERO_SUPPRESSION_CHANCE,
         description="Below the states, totals up to a cut-off are left out. The cut-off is such that an empty group is "
         "left out with at least this probability. 0 leaves out none.",

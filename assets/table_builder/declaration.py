@@ -24,7 +24,17 @@ from assets.release.columns import Column, ColumnType, means_no_value, name_erro
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import ProductName, ReleaseName, SourcePath, find_repeated
-from assets.release.numbers import FRACTION, LARGEST_NUMBER, Delta, Epsilon, Positive, Rho, Share, exact_fraction
+from assets.release.numbers import (
+    FRACTION,
+    LARGEST_NUMBER,
+    Delta,
+    Epsilon,
+    Positive,
+    Rho,
+    Share,
+    ShareBetween,
+    exact_fraction,
+)
 from assets.release.release import ReleaseDeclaration
 from assets.release.withheld import WithheldRecords
 from mechanisms.accounting.specification import DELTA
@@ -242,13 +252,13 @@ class QuantilesAttributes(StatisticAttributes):
         description="summed: only the trees of the cells by all variables are measured; fitted: those of the margins "
         "too, with the hypercube's shares, and fitted together; independent is refused.",
     )
-    at: list[Share] = Field(
+    at: list[ShareBetween] = Field(
         default_factory=list,
         description="Quantiles that are drawn by themselves, without a tree and with an epsilon. One or two are more "
         "accurate this way, but have no intervals. Other quantiles, or those of several cells together, cannot be "
         "asked for.",
     )
-    published: list[Share] = Field(
+    published: list[ShareBetween] = Field(
         default=[Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)],
         min_length=1,
         description="The quantiles of every cell that are published; others can be asked for.",
@@ -259,8 +269,6 @@ class QuantilesAttributes(StatisticAttributes):
         if self.shares and sum(self.shares) != 1:
             raise ValueError(f"shares: they add up to {sum(self.shares)}, not to 1")
         for field, quantiles in (("published", self.published), ("at", self.at)):
-            if not all(0 < quantile < 1 for quantile in quantiles):
-                raise ValueError(f"{field}: a quantile is above 0 and below 1")
             if repeated := find_repeated([write_share(quantile) for quantile in quantiles]):
                 raise ValueError(f"{field}: {repeated[0]} is named twice, to six digits")
         if self.margins is Margins.INDEPENDENT:

@@ -40,9 +40,9 @@ from tests.faults.releases import (
 from tests.gates import failing
 
 DISPLAYED: Mapping[str, str] = {
-    "confidential.*.utility.*": "for the staff, made again by every run (docs/explanation/attackers.md)",
-    "confidential.*.accuracy.*": "for the staff, made again by every run (docs/explanation/attackers.md)",
-    "confidential.*.truncation_report.*": "for the staff, made again by every run (docs/explanation/attackers.md)",
+    "confidential.*.utility.*": "for the staff, made again by every run (docs/explanation/limits.md)",
+    "confidential.*.accuracy.*": "for the staff, made again by every run (docs/explanation/limits.md)",
+    "confidential.*.truncation_report.*": "for the staff, made again by every run (docs/explanation/limits.md)",
 }
 """Columns that are only shown, as patterns of `database.schema.table.column`, each with where the docs say so. Nothing
 altered in them is published, and the next run mends them."""

@@ -636,7 +636,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a drawn quantile with a tree": (quantiles(at=["1/2"]), "at: the quantiles that are drawn are published, without"),
     "a drawn quantile of all": (
         {"quantiles": {"income": {"bounds": [0, 12_000], "grid": 100, "at": [1]}}},
-        "at: a quantile is above 0 and below 1",
+        "1 is not above 0 and below 1",
     ),
     "a product with a name of ours": (
         {"moments": {"variables": ["hours"], "products": [PRODUCT | {"name": "statistics"}]}},
