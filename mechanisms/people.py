@@ -267,13 +267,15 @@ class _Match:
     """A set of columns beside the one of another table that has most combinations in common with it, whose `uniqueness`
     is 1 if no set has any in common. Of the set with fewer combinations, the sketch of the other table would hold
     `compared`, of the other one `most`; both have `common`. `equal` has the records with each of those that as many
-    records of both tables have."""
+    records of both tables have. `numbered` is whether one of the sets has no column that tells records apart by itself,
+    as the number of a household and that of a person in it have none."""
 
     uniqueness: float
     compared: int
     most: int
     common: int
     equal: NDArray[np.uint32]
+    numbered: bool
 
 
 def _match(few: TableSketch, place: int, many: TableSketch, candidate: int) -> _Match:
@@ -283,7 +285,11 @@ def _match(few: TableSketch, place: int, many: TableSketch, candidate: int) -> _
     _, at, other_at = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
     counts = few.counts[place][at]
     equal = counts[counts == many.counts[candidate][other_at]]
-    return _Match(float(many.uniqueness[candidate]), min(sizes), max(sizes), len(at), equal)
+    numbered = any(
+        table.uniqueness[list(table.sets[chosen])].max() < _UNIQUE
+        for table, chosen in ((few, place), (many, candidate))
+    )
+    return _Match(float(many.uniqueness[candidate]), min(sizes), max(sizes), len(at), equal, numbered)
 
 
 def _match_sets(
@@ -320,14 +326,19 @@ def _match_sets(
 
 def _compare_pairs(few: TableSketch, many: TableSketch, known: NDArray[np.bool_]) -> float | None:
     """The share of records of a table that are in the other one, by pairs of columns; None if too few are compared.
-    What chance would give is left out: files number their records alike, so that some records 7 have the same value."""
+    What chance would give is left out: files number their records alike, so that some records 7 have the same value.
+    A single pair may be the number of a record in two columns, as of persons in households, which is no evidence."""
     common, compared, combinations_compared = np.zeros(few.columns), np.zeros(few.columns), 0
+    numbered = True
     for chosen, match in _match_sets(few, many, known, range(2, 3), unique=True):
         if match.uniqueness >= _UNIQUE:
             chance = max(1 - match.uniqueness, few.agreement[chosen].max())
             common[chosen] += match.common - chance * match.compared
             compared[chosen] += (1 - chance) * match.compared
             combinations_compared += match.compared
+            numbered &= match.numbered
+    if numbered and np.count_nonzero(compared) <= 2:
+        return None
     return _judge_columns(common, compared) if combinations_compared >= _FEWEST_COMPARED else None
 
 

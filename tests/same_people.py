@@ -40,12 +40,17 @@ def sketch(table: pa.Table) -> TableSketch:
 
 
 def read_generated(declaration: GeneratedDeclaration) -> dict[str, pa.Table]:
+    """By table, the generated values as texts."""
     with TemporaryDirectory() as folder, Warehouse(folder=folder).session(writes=Zone.CONFIDENTIAL) as session:
         sources = {table: open_source(declaration, table, Path()) for table in declaration.tables}
-        return {
-            f"{declaration.name} {table}": session.arrow(_EVERYTHING, source.values, relation=source.relation)
+        tables = {
+            table: session.arrow(_EVERYTHING, source.values, relation=source.relation)
             for table, source in sources.items()
         }
+    return {
+        f"{declaration.name} {name}": table.cast(pa.schema([(column, pa.string()) for column in table.column_names]))
+        for name, table in tables.items()
+    }
 
 
 def make_files(seed: int) -> dict[str, pa.Table]:

@@ -4,12 +4,13 @@ from collections import Counter
 from itertools import combinations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.people import SHARE, Coded, Sketcher, compute_overlap, from_bytes, list_sets, to_bytes
-from tests.same_people import CHANGES, OTHERS, SAME, find_overlaps, find_overlaps_of_others, make_files
+from tests.same_people import CHANGES, OTHERS, SAME, find_overlaps, find_overlaps_of_others, make_files, sketch
 
 RECORDS = st.integers(1, 5).flatmap(
     lambda columns: st.lists(st.tuples(*[st.integers(0, 6)] * columns), min_size=1, max_size=60)
@@ -78,6 +79,29 @@ def test_too_few_records_are_no_evidence() -> None:
     sketcher.add(code([(1, 2), (3, 4), (5, 6)]))
     assert compute_overlap([sketcher.finish()], [sketcher.finish()]) == 0
     assert compute_overlap([], [sketcher.finish()]) == 0
+
+
+def test_the_number_of_a_person_in_a_household_is_no_evidence() -> None:
+    """Wrong program: one that takes any two files for one, if both number households and the persons in them, or one
+    numbers its records and has codes 1 and 2."""
+    rng = np.random.default_rng(5)
+
+    def number(households: int, **further: int) -> dict[str, list[str]]:
+        sizes = rng.geometric(0.5, households)
+        rows = {
+            "household": np.repeat(np.arange(households), sizes),
+            "person": np.concatenate([*map(np.arange, sizes)]),
+        }
+        rows |= {name: rng.integers(codes, size=len(rows["person"])) for name, codes in further.items()}
+        return {name: [str(value) for value in values] for name, values in rows.items()}
+
+    one, other = number(2000, income=10**6), number(1500, age=90)
+    register = {"id": [str(number) for number in range(2000)], "sex": [str(number % 2) for number in range(2000)]}
+    files = [sketch(pa.table(columns)) for columns in (one, other, register)]
+    assert all(compute_overlap([left], [right]) < SHARE for left, right in combinations(files, 2))
+    assert (
+        compute_overlap([files[0]], [sketch(pa.table(one | {"income": one["income"], "new": one["person"]}))]) >= SHARE
+    )
 
 
 @pytest.mark.prove

@@ -32,7 +32,7 @@ HOUSEHOLD = (
 )
 PERSON = (
     Variable("PERNUM", 4, "Person number in sample unit"),
-    Variable("PERWT", 10, "Person weight", decimals=2),
+    Variable("PERWT", 10, "Person weight", decimals=2, instructions="PERWT Codes\n9999.99 = N/A\n"),
     Variable("SEX", 1, "Sex", {"1": "Male", "2": "Female", "9": "Missing/blank"}),
     Variable("AGE", 3, "Age"),
     Variable("OCC", 4, "Occupation", text=True),

@@ -366,6 +366,15 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
     }
 
 
+def test_dates_as_in_iso_8601_are_dates_beside_others(session: Session, folder: Path) -> None:
+    """Wrong program: one that says of the dates it reads that they are none."""
+    path = folder / "two_forms.csv"
+    path.write_text("a,b\n2020-12-31,31/12/2020\n2020-12-30,30/12/2020\n")
+    assert profile(session, Reader.CSV, path).reasons == {
+        "b": "it has dates in another form than csv declares, which is YYYY-MM-DD"
+    }
+
+
 def test_names_that_are_numbers_are_names_where_the_column_has_none(session: Session, folder: Path) -> None:
     """Told apart from: a refusal of columns named by years, or of names that are two words, as all of their values."""
     path = folder / "years.csv"

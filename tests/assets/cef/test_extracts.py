@@ -237,7 +237,7 @@ def test_a_codebook_gives_labels_widths_and_codes_for_no_value(tmp_path: Path) -
     book = read_codebook(write_codebook(tmp_path / "usa_1.xml", RECTANGULAR))
     fields = book.fields
     assert fields["STATEFIP"].codes == {"01": "Alabama", "02": "Alaska", "06": "California"}
-    assert fields["INCTOT"].codes == {"9999999": "N/A"}
+    assert (fields["INCTOT"].codes, fields["PERWT"].codes) == ({"9999999": "N/A"}, {"9999.99": "N/A"})
     assert (fields["HHWT"].decimals, fields["HHWT"].of_units, fields["PERWT"].of_units) == (2, True, False)
     assert fields["AGE"].label == "Age"
 
