@@ -75,7 +75,8 @@ _SINGLE_QUOTES, _DOUBLE_QUOTES = (
 """A field in quotes."""
 ONE_MORE = (
     "is not a table with a name for each field: every row has one more. R's write.table gives row names no name; use "
-    "write.csv, or row.names = FALSE. Decimal commas without quotes, and a separator at the end of each row, look the same"
+    "write.csv, or row.names = FALSE. Decimal commas without quotes, and a separator at the end of each row, look the "
+    "same"
 )
 TITLE = (
     "is not a table from its first line on, which has one text and not the names of the columns; delete what is above "
