@@ -215,7 +215,7 @@ def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:
         job_name=release.schema,
         cron_schedule=cron,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Makes {escape_markdown(release.title)} again. If the source is unchanged, it draws and charges "
+        description=f"{escape_markdown(release.title)}: made again. If the source is unchanged, this draws and charges "
         "nothing.",
     )
 
@@ -237,7 +237,8 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
         job_name=release.schema,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Watches {', '.join(path.name for path in paths)}.",
+        description=f"Launches {release.schema} when {', '.join(path.name for path in paths)} changed, once 30 seconds "
+        "have passed without another change.",
     )
     @conceal_faults()
     def source_changed(context: dg.SensorEvaluationContext, custody: Custody) -> dg.SensorResult | dg.SkipReason:

@@ -202,6 +202,13 @@ def _explain(file: str, attributes: yaml.Node | None, error: BaseException) -> I
         yield Problem(file, _find_line(attributes, _list_fields(str(error))), str(error))
 
 
+def explain_refusal(error: BaseException, tree: dg.ComponentTree, published: Path) -> str:
+    """What is wrong with the declarations, if they are why they could not be loaded; "" if something else is."""
+    if not isinstance(find_cause(error), DeclarationError | ValidationError | yaml.YAMLError):
+        return ""
+    return "\n".join(str(problem) for problem in declaration_problems(tree, published) if not problem.warning)
+
+
 def find_cause(error: BaseException) -> BaseException:
     """The refusal in a chain of errors, or the first error of the chain."""
     while not isinstance(error, DeclarationError | ValidationError) and (error.__cause__ or error.__context__):

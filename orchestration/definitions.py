@@ -13,7 +13,9 @@ from assets.ledger.asset import build_composition, build_composition_checks, bui
 from assets.ledger.population import group_populations
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE, Method
+from assets.release.release import DeclarationError
 from orchestration.automation import define_job
+from orchestration.checking import explain_refusal
 from orchestration.components.release import ReleaseComponent, dataset_of
 from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_folders, is_cluster
@@ -80,4 +82,11 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
 @cache
 def defs() -> dg.Definitions:
     """The definitions of this deployment. Dagster calls this six times in a process that launches a job."""
-    return deployment(component_tree(), deployment_folders()[0])
+    tree, (home, published) = component_tree(), deployment_folders()
+    try:
+        return deployment(tree, home)
+    except Exception as error:
+        if not (problems := explain_refusal(error, tree, published)):
+            raise
+    # Dagster's own error names the problem after all declarations and pages of code.
+    raise DeclarationError(f"the declarations cannot be loaded:\n{problems}")

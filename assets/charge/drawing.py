@@ -214,8 +214,11 @@ def open_charged_key(method: Method[Any, Any, Any], draw: Draw[Inputs], custody:
 
 
 def _description(method: Method[Any, Any, Any]) -> str:
-    return f"""{method.draw_description()}
-
-The random stream is AES-256-CTR under a key that serves this draw alone. Sampling is exact: no probability depends on
-floating-point arithmetic. Custody is {method.release.custody.value}. The stage refuses to run without the charge for
-exactly these inputs and parameters."""
+    randomness = (
+        "The random stream is AES-256-CTR under a key that serves this draw alone. Sampling is exact: no probability "
+        f"depends on floating-point arithmetic. Custody is {method.release.custody.value}. "
+    )
+    return (
+        f"{method.draw_description()}\n\n{randomness if method.is_random else ''}"
+        "The stage refuses to run without the charge for exactly these inputs and parameters."
+    )

@@ -302,9 +302,11 @@ def building_blocks(specification: Specification) -> tuple[record.BuildingBlock,
 
 
 def _shown(value: object) -> str:
-    """A value as the page shows it: numbers with thousands separators, lists joined with commas."""
+    """A value as the page shows it: numbers with thousands separators, lists joined with commas unless they have
+    sentences."""
     if isinstance(value, list):
-        return ", ".join(value) or "none"
+        sentences = any(text.endswith(".") for text in value)
+        return (" " if sentences else ", ").join(value) or "none"
     if isinstance(value, float):
         return f"{value:,.6g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -146,6 +146,9 @@ class Method(ABC, Generic[R, I, O]):
     draw_kinds: ClassVar[AbstractSet[str]] = frozenset({"duckdb", "numba"})
     """The Dagster kinds of the draw's asset."""
 
+    is_random: ClassVar[bool] = True
+    """Whether anything is drawn at random."""
+
     draws_in_parts: ClassVar[bool] = False
     """Whether the output is made in parts (`in_parts`), in files, before the session that stores it is opened."""
 

@@ -117,7 +117,8 @@ def published_stratum(release: SwappingRelease) -> int | None:
             return None
         parameters = {parameter["label"]: parameter["value"] for parameter in record["mechanism"]["parameters"]}
         words = variable_words(release)
-        if parameters[SWAP_KEY] != [words[name] for name in release.design.match]:
+        # The certificate has them in the order of their words.
+        if sorted(parameters[SWAP_KEY]) != sorted(words[name] for name in release.design.match):
             return None
         b = parameters[LARGEST_STRATUM]
     except (OSError, ValueError, KeyError, TypeError):

@@ -73,7 +73,7 @@ def build_utility(release: SwappingRelease) -> dg.AssetsDefinition:
             titles = name_products(release.declaration.products)
             cells = []
             for error in session.arrow("warehouse/all", source=table).to_pylist():
-                mape = "none" if error["mape"] is None else f"{error['mape']:.4%}"
+                mape = "none" if error["mape"] is None else f"{error['mape']:.2%}"
                 cells.append((titles[error["product"]], mape, f"{error['cells']:,}"))
             metadata["MAPE (synthetic data)"] = preview(["product", "MAPE", "cells"], cells)
         return metadata

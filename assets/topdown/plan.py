@@ -113,7 +113,7 @@ def _allocation(parts: Mapping[tuple[str, str], Fraction]) -> dict[str, Any]:
 def line_of(measured: Measured | DHCMeasured) -> Line:
     return plan_line(
         measured.label,
-        f"{measured.histogram} of every {words(measured.level)}",
+        f"{measured.histogram} at the level {words(measured.level)}",
         measured.loss.rho,
         lambda rho: DiscreteGaussian(1 / rho),
         measured.marginal.size,

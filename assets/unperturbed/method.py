@@ -35,6 +35,8 @@ class UnperturbedCounts(ExactCounts[R, pa.Table]):
     The key of the draw is not used: there is nothing random.
     """
 
+    is_random = False
+
     @property
     def stages(self) -> tuple[str, ...]:
         return (COUNTS, CHARGE, self.draw_stage, TABLES)

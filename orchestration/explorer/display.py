@@ -19,14 +19,14 @@ from orchestration.explorer.process import DOCUMENTATION
 from orchestration.explorer.reading import UnavailableError, find_published, load_publisher
 from orchestration.explorer.words import escape
 
-COLORS = ("#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c")
+COLORS = ("#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c", "#00838f", "#8d6e00")
 OPENED = "opened"
 """Whether a page of this session was shown before, so that its address is no longer the one that was opened."""
 _INK = "#222222"
 _LABEL, _AXIS, _LEGEND, _WHOLE = 28, 30, 40, 42
 """How many letters a line of a label, of an axis' title and of a legend, and a choice in a box have on a phone."""
-_TALLEST = 400
-"""A higher chart, in pixels, is scrolled, so that the first rows of its table are seen with it."""
+_TALLEST, _SCROLLED = 600, 400
+"""A higher chart, in pixels, is scrolled in a place of such a height, so that the first rows of its table are seen."""
 
 
 def show_header(place: DeltaGenerator) -> None:
@@ -77,7 +77,7 @@ def show_chart_with_table(
     is_tall = in_rows and chart.height > _TALLEST
     # A title that ends with the axis has room above the labels of rows, too.
     dark = dark.configure_axisX(titleAnchor="end", orient="top" if is_tall else "bottom")
-    with st.container(height=_TALLEST, border=False) if is_tall else nullcontext():
+    with st.container(height=_SCROLLED, border=False) if is_tall else nullcontext():
         st.altair_chart(dark, width="stretch", alt=f"{words}; the table follows.")
     with st.expander(f"The table behind the {of}", expanded=expanded):
         show_table(rows, columns)

@@ -176,7 +176,7 @@ def _show_total(planned: PlannedDeclaration, dataset: DatasetDeclaration, name: 
     if plan.problem:
         st.error(escape(plan.problem))
     if charge is None:
-        st.warning("The charge depends on a fact that is not known yet.")
+        st.warning("The charge depends on a fact that is not known yet. It stands below, under What follows.")
         return
     loss = charge.charge
     st.session_state[PLANNED] = (dataset.population, name, charge)
@@ -268,12 +268,19 @@ def _show_curve(curve: Curve) -> None:
     st.markdown(f"**{escape(curve.title)}**")
     rows = [{"series": name, "x": x, "y": y} for name, points in curve.series.items() for x, y in points]
     names = list(curve.series)
+    # Levels are numbered: between them are no ticks.
+    ticks = (
+        alt.Axis(tickMinStep=1)
+        if all(x == int(x) for points in curve.series.values() for x, _ in points)
+        else alt.Axis()
+    )
     across, up = (alt.Scale(type="log") if log else alt.Scale(zero=False) for log in (curve.log_x, curve.log_y))
     colors = alt.Scale(domain=names, range=[COLORS[position % len(COLORS)] for position in range(len(names))])
     color = alt.Color("series:N", sort=names, scale=colors, legend=make_legend(names))
     lines = alt.Chart(pd.DataFrame(rows)).mark_line()
     lines = lines.encode(
-        x=alt.X("x:Q", title=wrap_title(curve.x), scale=across), y=alt.Y("y:Q", title=wrap_title(curve.y), scale=up)
+        x=alt.X("x:Q", title=wrap_title(curve.x), scale=across, axis=ticks),
+        y=alt.Y("y:Q", title=wrap_title(curve.y), scale=up),
     )
     lines = lines.encode(color=color if len(names) > 1 else alt.value(COLORS[0]))
     chart: alt.LayerChart | alt.Chart = lines

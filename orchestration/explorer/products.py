@@ -114,6 +114,11 @@ class Product:
         """Whether it has numbers about places, and is not a list of something else."""
         return bool(self.place and self.choices)
 
+    @property
+    def place_words(self) -> str:
+        """What its places are, such as `County`; a table without geography has its first variable in their place."""
+        return "Place" if self.level or len(self.place) != 1 else self.fields[self.place[0]].words
+
     def find_total_flag(self, group: str) -> str:
         """The column that marks totals over a group; "" if there are none."""
         flag = f"{group}_total"

@@ -17,6 +17,7 @@ from assets.publication.signature import PUBLIC_KEY, VerificationError, read_pub
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Publisher
 from orchestration import declarations
+from orchestration.checking import explain_refusal
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.release import ReleaseComponent
 from orchestration.environment import ledger_on_server
@@ -127,9 +128,9 @@ def _load_deployment() -> tuple[list[DatasetDeclaration], dict[str, ReleaseCompo
     try:
         return _load_files(tuple((str(path), path.stat().st_mtime_ns) for path in files))
     except Exception as error:
-        raise UnavailableError(
-            f"The declarations cannot be loaded ({type(error).__name__}); stirred check names every problem."
-        ) from None
+        problems = explain_refusal(error, declarations.component_tree(), find_published()).replace("\n", "; ")
+        reason = f": {problems}" if problems else f" ({type(error).__name__}); stirred check names every problem"
+        raise UnavailableError(f"The declarations cannot be loaded{reason}.") from None
 
 
 @lru_cache(maxsize=2)

@@ -198,13 +198,13 @@ def _show_ranked(choice: Choice) -> None:
     most = int(st.number_input(words, 1, MOST_DRAWN, _MOST_RANKED, key=f"{choice.scope}most"))
     # The ranks of the first places depend on the others.
     lines = _list_places(choice, _read_places(choice, _MOST_ROWS))
-    _show_lines(choice, lines[:most], "Place", choice.title)
+    _show_lines(choice, lines[:most], choice.product.place_words, choice.title)
 
 
 def _show_one_place(choice: Choice) -> None:
-    place, name = _choose_place(choice, "Place", "place")
+    place, name = _choose_place(choice, choice.product.place_words, "place")
     lines = _add_ranks(choice, _list_groups(choice, place))
-    _show_lines(choice, lines, choice.find_heading("Place"), f"{name}. {choice.title}")
+    _show_lines(choice, lines, choice.find_heading(choice.product.place_words), f"{name}. {choice.title}")
 
 
 def _show_two_places(choice: Choice) -> None:

@@ -234,7 +234,7 @@ def test_tables_compare_places_and_a_link_leads_back(explored: Explored, tmp_pat
     with page.expect_download() as downloading:
         page.get_by_role("button", name="Download the shown table").click()
     downloaded = list(csv.DictReader(io.StringIO(downloading.value.path().read_text())))
-    assert {row["Place"]: float(row["estimate"]) for row in downloaded} == {
+    assert {row["County"]: float(row["estimate"]) for row in downloaded} == {
         row["county"]: float(row["estimate"]) for row in rented
     }
     page.get_by_test_id("stMain").get_by_text("Two places", exact=True).click()

@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 from dagster.components.testing import create_defs_folder_sandbox
 
-from orchestration import checking
+from assets.release.release import DeclarationError
+from orchestration import checking, definitions
 from orchestration.checking import Problem, declaration_problems
 from orchestration.cli import main
 
@@ -139,3 +140,20 @@ def test_what_a_spreadsheet_takes_for_a_formula_is_warned_of(tmp_path: Path, mon
     assert "a/defs.yaml:16: warning: dataset town: units.columns.tenure.values: '+rent' begins with +" in checked.output
     monkeypatch.setattr(checking, "declaration_problems", lambda *_: [*found, Problem("b", 1, "it is wrong")])
     assert CliRunner().invoke(main, ["check"]).exit_code == 1
+
+
+@pytest.mark.parametrize("name", ["c_not_yaml", "f_misspelt"])
+def test_the_definitions_say_first_which_line_of_which_file_keeps_them_from_loading(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails if the UI shows what Dagster raises: all declarations, its own code, and then the problem."""
+    with create_defs_folder_sandbox() as sandbox:
+        (sandbox.defs_folder_path / name).mkdir()
+        (sandbox.defs_folder_path / name / "defs.yaml").write_text(FILES[name])
+        with sandbox.build_component_tree() as tree:
+            monkeypatch.setattr(definitions, "component_tree", lambda: tree)
+            monkeypatch.setattr(definitions, "deployment_folders", lambda: (tmp_path, tmp_path))
+            words = f"^the declarations cannot be loaded:\n{name}/defs.yaml:"
+            with pytest.raises(DeclarationError, match=words) as told:
+                definitions.defs.load_fn.__wrapped__()  # type: ignore[attr-defined]
+    assert told.value.__context__ is None, "Dagster shows no other error behind it"

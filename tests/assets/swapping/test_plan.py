@@ -1,11 +1,15 @@
 """Plans of swaps: real charges state what was planned for their b."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assets.publication.signature import CERTIFICATE
+from assets.swapping import plan
 from assets.swapping.plan import published_stratum, swapping_plan
+from assets.swapping.statement import LARGEST_STRATUM, SWAP_KEY
 from resources.statements import Zone
 from tests.deployments import TO_PUBLICATION, small_deployment
 from tests.depth import deep_cases
@@ -56,3 +60,22 @@ def test_a_plan_takes_b_from_the_published_edition(tmp_path: Path, kind: str) ->
         b = method.inputs(session, deployment.context.custody).largest_stratum
     assert b is not None
     assert published_stratum(deployment.release) == (None if kind == "second stir" else b)
+
+
+def test_the_match_variables_of_an_edition_may_have_words_in_another_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate has them in the order of their words. The kinds above have words in the order of the names."""
+    release = small_deployment(tmp_path / "release").release
+    first, second = release.design.match
+    monkeypatch.setattr(plan, "variable_words", lambda _: {first: "zone", second: "age"})
+    parameters = {SWAP_KEY: ["age", "zone"], LARGEST_STRATUM: 7}
+    record = {
+        "invariants": {"as_charged": release.design.invariants},
+        "mechanism": {"parameters": [{"label": label, "value": value} for label, value in parameters.items()]},
+    }
+    release.folder.mkdir(parents=True)
+    (release.folder / CERTIFICATE).write_text(json.dumps(record))
+    assert published_stratum(release) == 7
+    monkeypatch.setattr(plan, "variable_words", lambda _: {first: "zone", second: "sex"})
+    assert published_stratum(release) is None
