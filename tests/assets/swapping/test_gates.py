@@ -306,7 +306,7 @@ ALTERATIONS = [
     Alteration(a_charge_made_smaller, LEDGER, says="the ledger is not intact"),
     Alteration(
         the_ledger_thrown_away,
-        {"as_read", "margins_of_the_cef", *LEDGER, "files_as_published"},
+        {"margins_of_the_cef", *LEDGER, "files_as_published"},
         says="ledger.anchor is missing",
     ),
     Alteration(the_ledger_of_another_deployment, {"charge_present", *DRAW, "shown_as_charged", "files_as_published"}),
