@@ -167,15 +167,15 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
         return [*problems, *count_problem(int(small.sum()), "published cells below the threshold")]
 
     def _check_intervals(self, session: Session, context: Context) -> list[str]:
-        """From all published tables together, no suppressed count is known more closely than declared, and there are
-        counts that agree with all published ones."""
+        """From all published tables together, no suppressed count is known more closely than declared, and the
+        published counts do not contradict each other."""
         published = self._read_tables(session, "count")
         narrow = count_narrow(self.linked.cell_of, published, self.release.design.width)
         return count_problem(narrow, "suppressed cells whose count is known too closely")
 
     def _check_dominated(self, session: Session, context: Context) -> list[str]:
         """From all published totals together, no total that few records dominate is known more closely than the rule
-        allows, and there are totals that agree with all published ones."""
+        allows, and the published totals do not contradict each other."""
         exact, needs = self._read_exact(session)
         published = self._read_tables(session, TOTAL)
         revealed = count_revealed(self.linked.cell_of, published, exact[TOTAL], needs)

@@ -86,5 +86,5 @@ def tables_gate(
     recipes: Callable[[Session], Recipes], stage: str = TABLES, by_part: ByPart[Any] | None = None
 ) -> Gate[Any]:
     """The gate `<stage>_as_made` on the tables of a stage."""
-    words = "Every stored table is what its recipe makes from its sources."
+    words = "Computing every table again gives the same table."
     return recipes_gate(f"{stage}_as_made", stage, words, recipes, by_part=by_part)

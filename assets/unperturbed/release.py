@@ -16,6 +16,7 @@ from assets.release.published import SUPPRESSED, Product
 from assets.release.release import Release, ReleaseDeclaration
 from mechanisms.accounting.losses import InfiniteLoss
 from mechanisms.accounting.specification import Flavor, Specification
+from resources.custody import CustodyMode
 from resources.warehouse import Recipe
 
 RESERVED = COLUMNS_OF_COUNTS | {SUPPRESSED}
@@ -26,6 +27,11 @@ UNITS, PERSONS, PLACES = "units", "persons", "places"
 class UnperturbedDeclaration(ReleaseDeclaration):
     """The fields that all releases without randomness declare."""
 
+    custody: CustodyMode = Field(
+        CustodyMode.ESCROWED,
+        description="escrowed: gates and the audit repeat the draw; ephemeral: they do not. The draw has a key, but "
+        "nothing in it is random.",
+    )
     of: Literal["units", "persons"] = Field("units", description="The records that are published and counted.")
     products: list[Product] = Field(
         default_factory=list,

@@ -45,7 +45,7 @@ _COLUMNS = {"level": "VARCHAR", "histogram": "VARCHAR", "number": "BIGINT", "cel
 
 def dhc_gates(release: DHCRelease) -> list[Gate[DHCRelease]]:
     both = [Zone.CONFIDENTIAL, Zone.PUBLIC]
-    words = "The estimates are those of the finest level, with persons moved to facilities that had none, added up."
+    words = "The estimates of all levels are the sums of the finest level's, after persons moved into empty facilities."
     gates: list[Gate[DHCRelease]] = [
         session_gate("spine_of_the_cef", SPINE, check_spine, both),
         session_gate("no_impossible_records", HISTOGRAMS, _check_impossible_records, [Zone.CONFIDENTIAL]),
@@ -233,7 +233,7 @@ def _check_redistricting_held(session: Session, context: Context) -> Iterator[st
 
 
 def _check_microdata(session: Session, context: Context) -> list[str]:
-    """Every stored table is what its recipe makes from its sources.
+    """Computing every table again gives the same table.
 
     Records are made again only if there are as many as stored ones, because a forged count could be of any size.
     """
