@@ -9,9 +9,9 @@ from typing import Any
 
 from assets.cef.readers import Source
 from assets.cef.validation import Finding, SourceError
-from assets.release.columns import ColumnType
+from assets.release.columns import IDENTIFIERS, ColumnType
 from assets.release.dialect import ISO, USUAL, Dialect
-from resources.statements import Fragment, quote_literal
+from resources.statements import SQL, Fragment, quote_literal, render
 from resources.warehouse import Session
 
 _DAY = "(?:1[3-9]|2[0-9]|3[01])"
@@ -42,6 +42,10 @@ _FORMS = {
     "month_name": r"(?:[0-9]{1,2}[. /-]*)?\pL{3,}\.?[ /-]*(?:[0-9]{1,2},? )?(?:[0-9]{2}|[0-9]{4})",
     "time": r"[0-9./-]{8,10}[ T][0-9]{1,2}:[0-9]{2}.*",
 }
+
+_UNLISTED = SQL(
+    "cef/unlisted", "SELECT {{ name | id }} FROM ({{ relation }}) WHERE NOT list_contains($codes, {{ name | id }})"
+)
 
 _DATED = ("iso", "year_", "short_year", "month_name", "time")
 """Dates, by the beginnings of their forms; each has one."""
@@ -90,9 +94,10 @@ def find_notation(session: Session, source: Source, relation: Fragment, given: M
 
 
 def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: int) -> dict[str, int]:
-    """Why so many values of a column of a CSV file are not of its type, as a rule and the number of rows; empty if that
-    cannot be told."""
-    dialect, kind = source.dialect, source.columns[name].type
+    """Why so many values of a column of a CSV file are not of its type, as rules with their numbers of rows; empty if
+    that cannot be told."""
+    dialect, column = source.dialect, source.columns[name]
+    kind = column.type
     if dialect is None or not ill_typed or kind in (ColumnType.STRING, ColumnType.BOOLEAN):
         return {}
     spaced = {"spaced": "spaces or apostrophes between thousands, which are written without"}
@@ -104,14 +109,21 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
     )
     order = "written in another order, which `csv: {dates: …}` declares as in DD.MM.YYYY"
     words = {
-        ColumnType.INTEGER: spaced,
+        ColumnType.INTEGER: spaced | {"point": "a decimal point, as in 5.0, for which the type is decimal"},
         ColumnType.DECIMAL: spaced | {"comma": commas},
         ColumnType.DATE: {name: order for name in _FORMS if name.startswith("year_")}
         | {"short_year": "years of two digits, which do not tell the century"},
     }[kind]
-    forms = _count_forms(session, Fragment(f"({source.relation})"), source.values, [name], list(_FORMS))[name]
-    form = next((form for form in words if forms[form] and form != _name_form(dialect.dates)), None)
-    return {f"not of type {kind.value}: {words[form]}": min(forms[form], ill_typed)} if form else {}
+    if column.role not in IDENTIFIERS:
+        words |= {"missing": "a word such as NA, which `null` lists if it stands for no value"}
+    codes = [dialect.as_usual(code, kind) for listed in column.written.values() for code in listed]
+    left = Fragment(f"({render(_UNLISTED, {'name': name, 'relation': source.relation})})")
+    forms = _count_forms(session, left, {**source.values, "codes": codes}, [name], list(_FORMS))[name]
+    found: dict[str, int] = {}
+    for form in words:
+        if form != _name_form(dialect.dates) and (rows := min(forms[form], ill_typed - sum(found.values()))):
+            found[f"not of type {kind.value}: {words[form]}"] = rows
+    return found
 
 
 def _count_forms(

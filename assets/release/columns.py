@@ -111,7 +111,7 @@ class Role(StrEnum):
     CHARACTERISTIC = "characteristic"
 
 
-_IDENTIFIERS = (Role.KEY, Role.UNIT, Role.DONOR)
+IDENTIFIERS = (Role.KEY, Role.UNIT, Role.DONOR)
 
 
 @contextmanager
@@ -344,7 +344,7 @@ class Column(Part):
             raise ValueError("everything_else is for a column with merge")
         if not declared:
             return
-        if self.role in _IDENTIFIERS:
+        if self.role in IDENTIFIERS:
             raise ValueError(f"a {self.role.value} column is not recoded: drop {' and '.join(declared)}")
         if declared[0] != "merge" and kind not in (ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DATE):
             advice = "; merge its codes instead" if kind is ColumnType.STRING else ""
@@ -376,7 +376,7 @@ class Column(Part):
             raise ValueError(f"a {name} column takes no minimum or maximum")
         if self.values is not None and (self.pattern is not None or bounds != (None, None)):
             raise ValueError("values are the whole domain: drop minimum, maximum and pattern")
-        if self.role in _IDENTIFIERS:
+        if self.role in IDENTIFIERS:
             if kind not in (ColumnType.INTEGER, ColumnType.STRING):
                 raise ValueError(f"a {self.role.value} column is an integer or a string, not a {name}")
             if self.nullable is not (self.role is Role.DONOR):
@@ -694,7 +694,7 @@ class RecordTable(Part):
     @property
     def variables(self) -> dict[str, Column]:
         """The columns that describe the record, as the CEF has them: all except key, unit and donor."""
-        return {name: column.in_cef(name) for name, column in self.columns.items() if column.role not in _IDENTIFIERS}
+        return {name: column.in_cef(name) for name, column in self.columns.items() if column.role not in IDENTIFIERS}
 
     @property
     def stored(self) -> dict[str, Column]:

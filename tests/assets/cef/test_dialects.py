@@ -243,6 +243,8 @@ NOT_DECIMAL, NOT_DATE = "column income: not of type decimal: ", "column born: no
         (TABLE, NUMBERS, f"{NOT_DATE}written in another order, which `csv: {{dates: …}}` declares as in DD"),
         (TABLE.replace(".2020", ".20"), GERMAN, f"{NOT_DATE}years of two digits, which do not tell the century: 1"),
         (TABLE.replace("31.12", "31.11"), GERMAN, "column born: not of type date: 1 row"),
+        (TABLE.replace(";2;", ";.;") + "3;West;NA;\n", NUMBERS, f"{NOT_DECIMAL}a word such as NA, which `null` lis"),
+        (TABLE.replace(";2;", ";x;") + "3;West;NA;\n", GERMAN, "column income: not of type decimal: 1 row"),
         (TABLE.replace("31.12.2020", "2020-12-31"), GERMAN, "column born: not of type date: 1 row"),
         (TABLE.replace("N", "\x85").encode("latin1"), {"encoding": "latin1"}, "column région: not in iso-8859-1: 1"),
         (TABLE.replace("Nord", '"N\\d"'), {"escape": "backslash"}, "column région: backslash that is not inside quo"),

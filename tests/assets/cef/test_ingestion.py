@@ -145,7 +145,7 @@ def spoil(table: str, row: int, column: str, value: str) -> Callable[[Town], Non
     return spoiled
 
 
-OUTSIDE = "value outside its domain"
+OUTSIDE, ROOMS = "value outside its domain", "households.csv: column rooms: not of type integer:"
 
 
 @deep_cases(4)
@@ -153,7 +153,14 @@ OUTSIDE = "value outside its domain"
 @pytest.mark.parametrize(
     ("spoiling", "message"),
     [
-        (spoil("units", 2, "rooms", "1.5"), "households.csv: column rooms: not of type integer: 1 row"),
+        (
+            spoil("units", 2, "rooms", "1.5"),
+            f"{ROOMS} a decimal point, as in 5.0, for which the type is decimal: 1 row",
+        ),
+        (
+            spoil("units", 2, "rooms", "NA"),
+            f"{ROOMS} a word such as NA, which `null` lists if it stands for no value: 1 row",
+        ),
         (spoil("units", 2, "rooms", "1e1"), "households.csv: column rooms: not of type integer: 1 row"),
         (spoil("units", 2, "rooms", " 3"), "households.csv: column rooms: not of type integer: 1 row"),
         (spoil("units", 2, "rooms", "٣"), "households.csv: column rooms: not of type integer: 1 row"),
@@ -313,7 +320,7 @@ def test_one_error_has_all_findings(town: Town) -> None:
     ):
         spoiling(town)
     assert sorted(town.write().refusal()) == [
-        "households.csv: column rooms: not of type integer: 1 row",
+        f"{ROOMS} a decimal point, as in 5.0, for which the type is decimal: 1 row",
         "households.csv: column rooms: null where none is allowed: 1 row",
         "households.csv: column rooms: value outside its domain 1 to 12: 1 row",
         "households.csv: column serial: key that another row has: 1 row",
