@@ -104,6 +104,18 @@ def test_the_number_of_a_person_in_a_household_is_no_evidence() -> None:
     )
 
 
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_a_record_number_and_a_characteristic_of_few_or_of_many_are_evidence(share: float) -> None:
+    """Wrong program: one that takes any column beside a record number for the number of a person in a household."""
+    rng = np.random.default_rng(6)
+    register = pa.table(
+        {"id": [str(number) for number in range(900)], "ill": [str(int(value < share)) for value in rng.random(900)]}
+    )
+    others = register.set_column(1, "ill", pa.array([str(int(value < share)) for value in rng.random(900)]))
+    one, resorted, other = (sketch(table) for table in (register, register.take(rng.permutation(900)), others))
+    assert compute_overlap([one], [resorted]) >= SHARE > compute_overlap([one], [other])
+
+
 @pytest.mark.prove
 def test_the_same_people_are_recognized_however_their_files_are_written_and_different_people_are_not() -> None:
     """With the files of the benchmark, whose seeds are fixed: no miss of what is only declared anew, no false alarm."""

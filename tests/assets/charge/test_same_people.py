@@ -35,7 +35,6 @@ from resources.ledger import Ledger, LedgerError, PopulationError
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse
 from tests.deployments import TO_PUBLICATION, UNITS, households, small_deployment, write_csv
-from tests.depth import deep_cases
 
 Rows = list[dict[str, Any]]
 
@@ -163,8 +162,8 @@ SAME: dict[str, Callable[[], tuple[Rows, Mapping[str, Any]]]] = {
 """Files and declarations about the same people."""
 
 
-@deep_cases(1)
-@pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.deep) for case in SAME])
+@pytest.mark.deep
+@pytest.mark.parametrize("case", SAME)
 def test_the_same_people_are_refused_under_another_population(office: Office, case: str) -> None:
     """Told apart from: a sketch of the CEF, of names, of rows in their order, or of whole records alone."""
     rows, columns = SAME[case]()
