@@ -104,8 +104,8 @@ REFUSED = {
         f"rows.csv: column {column}: differs within 1 household" for column in ("region", "weight", "rent")
     ]),
     "a bad value, counted as often as it stands there": (0, "weight", "?", [
-        "rows.csv: column weight: not of type decimal: a word such as NA, which `null` lists if it stands for no value: "
-        "1 row",
+        "rows.csv: column weight: not of type decimal: a word such as NA, which `null` lists if it stands for no "
+        "value: 1 row",
         "rows.csv: column weight: differs within 1 household",
     ]),
 }  # fmt: skip
