@@ -52,7 +52,7 @@ class Deployment:
         singles = {single: [component] for single, component in self.declared[1].items()}
         known = {**self.groups, **singles}
         if name not in known:
-            raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(known))}")
+            raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(known)) or 'none'}")
         return known[name]
 
     @cached_property

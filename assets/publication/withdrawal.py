@@ -45,10 +45,11 @@ class Withdrawal:
 
     def __str__(self) -> str:
         numbers = ", ".join(str(entry.sequence) for entry in self.entries)
+        where = f"its {'entry' if len(self.entries) == 1 else 'entries'} {numbers}"
         removed = ", ".join((*self.schemas, *map(str, self.folders)))
         text = (
             f"Removed: {removed or 'nothing, because nothing was left'}. The ledger says so in "
-            f"{f'its entries {numbers}' if numbers else 'no entry, because nothing was charged'}; what was charged "
+            f"{where if numbers else 'no entry, because nothing was charged'}; what was charged "
             "stays charged."
         )
         if self.within:

@@ -134,7 +134,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     deployment = Deployment()
     datasets = {declaration.name: declaration for declaration in deployment.declared[0]}
     if dataset not in datasets:
-        raise click.UsageError(f"there is no dataset {dataset}; declared are {', '.join(sorted(datasets))}")
+        raise click.UsageError(f"there is no dataset {dataset}; declared are {', '.join(sorted(datasets)) or 'none'}")
     census = isinstance(datasets[dataset], CensusDeclaration)
     if kind is None and census:
         raise click.UsageError(f"{dataset} is a census in the production layout: name the mechanism with --kind")

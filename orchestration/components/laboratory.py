@@ -117,7 +117,7 @@ class Laboratory(JobComponent):
         if dataset is None:
             raise DeclarationError(
                 f"laboratory {self.named}: dataset: there is no dataset {self.declaration.dataset}; declared are "
-                f"{', '.join(sorted(datasets))}"
+                f"{', '.join(sorted(datasets)) or 'none'}"
             )
         self.declaration.require_dataset(dataset)
         return dataset

@@ -133,7 +133,8 @@ def dataset_of(declaration: ReleaseDeclaration, datasets: dict[str, DatasetDecla
     dataset = datasets.get(declaration.dataset)
     if dataset is None:
         raise DeclarationError(
-            f"{name}: dataset: there is no dataset {declaration.dataset}; declared are {', '.join(sorted(datasets))}"
+            f"{name}: dataset: there is no dataset {declaration.dataset}; declared are "
+            f"{', '.join(sorted(datasets)) or 'none'}"
         )
     if declaration.watch_source and not any(table.path for table in dataset.tables.values()):
         raise DeclarationError(f"{name}: watch_source: {dataset.name} is built in and has no source file to watch")
