@@ -18,7 +18,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--force-prefers-reduced-motion", "--disable-smooth-scrolling", "--disable-software-rasterizer", "--in-process-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--disable-component-update"]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 PATIENCE = 300_000
 """Milliseconds after which a page or a run counts as stuck. Nothing waits longer than it takes, and beside other work a
 page may take many times Playwright's five seconds."""
