@@ -149,9 +149,11 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         if entry is None:
             unbounded = dataset.allows_unbounded_releases
             reading.require_chargeable(dataset.name, release.name, draw.specification, dataset.cap, details, unbounded)
+            # Before anything is charged that could not be published.
+            refusal = release.find_name_problem(custody, reading.entries)
             resemblance = ledger.find_resemblance(reading, dataset.name, details)
             if dataset.public:
-                refusal, resemblance = resemblance, ""
+                refusal, resemblance = refusal or resemblance, ""
                 if not reading.find_public_words(dataset.name, details):
                     unsaid = f"the records are declared public, from {show_line(source)}, without a reason so far"
     except (CapExceeded, PopulationError) as error:

@@ -402,12 +402,16 @@ def _place(
 
 
 def _require_own_name(context: ReleaseContext[Any]) -> None:
-    """Refuse to publish what is not charged under the name of a release that was, whether or not that is declared.
+    """Refuse to publish what is not charged under the name of a release that was, whether or not that is declared; and
+    any release under a name whose editions are of draws of another one.
 
     Raises:
-        dagster.Failure: if the ledger has a charge under the name.
+        dagster.Failure: if the ledger has a charge under the name, or the custody a record of such an edition.
     """
-    release = context.release
+    release, reading = context.release, context.ledger.examine()
+    # Without an intact ledger, its gate says so.
+    if not reading.problems and (problem := release.find_name_problem(context.custody, reading.entries)):
+        raise dg.Failure(f"{release.schema} is not published: {problem}", allow_retries=False)
     if release.declaration.charges:
         return
     for entry in context.ledger.entries():

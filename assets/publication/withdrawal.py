@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assets.publication.listing import write_listing
 from assets.publication.placement import remove
-from assets.publication.signature import public_key, signed_identity
+from assets.publication.signature import earlier_editions, public_key, signed_identity
 from assets.texts import find_unfit_name, show_line
 from resources.chain import RESERVE, Entry
 from resources.custody import Custody
@@ -141,7 +141,7 @@ def _find_folders(folder: Path, release: str | None, custody: Custody) -> list[P
     if not folder.is_dir():
         return []
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    return [path for path in folders if release in (None, path.name) or _rests_on(path, custody) == release]
+    return [path for path in folders if release in (None, path.name) or release in _rest_on(path, custody)]
 
 
 def _is_made_within(folder: Path, release: str, custody: Custody) -> bool:
@@ -151,6 +151,8 @@ def _is_made_within(folder: Path, release: str, custody: Custody) -> bool:
     return any(isinstance(value, str) and value.startswith(f"{release}: ") for value in values)
 
 
-def _rests_on(folder: Path, custody: Custody) -> str:
-    own = signed_identity(folder, public_key(custody))
-    return own.rests_on if own and (own.dataset, own.release) == (folder.parent.name, folder.name) else ""
+def _rest_on(folder: Path, custody: Custody) -> set[str]:
+    """The releases that any edition in the folder of a publication rests on."""
+    editions = (signed_identity(path, public_key(custody)) for path in (folder, *earlier_editions(folder)))
+    own = (folder.parent.name, folder.name)
+    return {each.rests_on for each in editions if each and (each.dataset, each.release) == own} - {""}

@@ -21,7 +21,8 @@ from assets.release.names import ReleaseName
 from assets.texts import LONGEST_LINE
 from mechanisms.accounting.specification import Specification
 from mechanisms.refusal import RefusedError
-from resources.custody import Custody, CustodyMode
+from resources.chain import RESERVE, Entry
+from resources.custody import CURRENT, Custody, CustodyMode
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
@@ -251,3 +252,26 @@ class Release:
     @property
     def folder(self) -> Path:
         return self.published / self.dataset.name / self.name
+
+    @property
+    def drawn_as(self) -> str:
+        """The release of the dataset whose draws it publishes: itself, unless it draws nothing; "" if none does."""
+        return self.name
+
+    def find_name_problem(self, custody: Custody, entries: Sequence[Entry]) -> str:
+        """Why its name cannot be used: an edition of it, even a withdrawn one, is of draws of another release; or "".
+
+        Two editions would have one number, and whoever withdraws one release would leave what was made of it behind
+        the edition of another. Raises CustodyError as `Custody.read_editions`.
+        """
+        names = {
+            entry.draw_id: entry.release
+            for entry in entries
+            if entry.kind == RESERVE and entry.dataset == self.dataset.name
+        }
+        for edition, (draw_id, _) in custody.read_editions(self.dataset.name, self.name).items():
+            drawn_as = names.get(draw_id, "")
+            if edition != CURRENT and drawn_as != self.drawn_as:
+                of = f"made from a draw of {drawn_as}" if drawn_as else "of no draw in the ledger"
+                return f"name: edition {edition} of {self.dataset.name}/{self.name} is {of}; choose another name"
+        return ""

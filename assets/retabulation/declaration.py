@@ -88,6 +88,10 @@ class Retabulation(Release):
                     self.refuse(f"geographies: {geography}: the file has records of {dataset.name}, but is published")
 
     @property
+    def drawn_as(self) -> str:
+        return self.source.name
+
+    @property
     def joined(self) -> dict[str, list[str]]:
         """The columns that the codes of a geography's places are joined from, by its name."""
         return {name: given for name, given in self.declaration.geographies.items() if isinstance(given, list)}

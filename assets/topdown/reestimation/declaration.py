@@ -162,6 +162,10 @@ class Reestimation(Release):
                 self.refuse(f"of: {self.of.name} does not publish {missing[0]}")
 
     @property
+    def drawn_as(self) -> str:
+        return self.of.name if self.of else ""
+
+    @property
     def finest(self) -> str:
         return self.levels[-1] if self.levels else "finest level"
 

@@ -134,6 +134,18 @@ def test_an_authorized_charge_says_who_when_and_for_which_run(asking: Deployment
     assert asking.published()
 
 
+def test_a_name_with_editions_of_other_draws_is_refused_before_anything_is_charged(
+    asking: Deployment[SwappingRelease],
+) -> None:
+    """Such as estimates from measurements of others, which are no longer declared. Told apart from a program that
+    refuses only the publication, when the charge is made."""
+    custody, release = asking.context.custody, asking.release
+    custody.record_edition(release.dataset.name, release.name, "1", "0" * 64, "1" * 64, kept=False)
+    said = asking.refusal("charge")
+    assert f"name: edition 1 of {release.dataset.name}/{release.name} is of no draw in the ledger" in said
+    assert asking.ledger == ()
+
+
 def test_a_preflight_states_the_price_and_charges_nothing(asking: Deployment[SwappingRelease]) -> None:
     price = price_in(asking.refusal("charge"))
     (stated,) = asking.run("preflight").get_asset_materialization_events()

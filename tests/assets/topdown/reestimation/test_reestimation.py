@@ -89,7 +89,14 @@ def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdraw
     assert b"Estimated anew from published measurements" in make_listing(town.release.published)["index.html"]
     shutil.copytree(town.root, tmp_path, dirs_exist_ok=True)
     copied = reestimation_deployment(tmp_path, estimation="full")
-    assert copied.release.folder.exists()
+    # As an earlier version published it after `of` had changed: only the earlier edition is of the release.
+    current = copied.release.folder
+    kept = Path(shutil.copytree(current, tmp_path / "kept"))
+    path = current / "certificate.json"
+    path.write_text(path.read_text().replace('"release": "redistricting"', '"release": "other"'))
+    sign(current, context.custody)
+    shutil.move(kept, current / "editions" / "1")
+    assert [identity(each).rests_on for each in (current, current / "editions" / "1")] == ["other", "redistricting"]
     withdraw(copied.context.ledger, copied.release.published, "town", "redistricting", "Ann")
     assert not copied.release.folder.exists()
 
@@ -109,14 +116,20 @@ def test_estimates_are_published_in_other_formats(town: Deployment[Any], tmp_pat
             assert read_px(folder, table) == read_csv(folder, table)
 
 
-def test_nothing_uncharged_takes_the_name_of_a_release_that_was_charged(town: Deployment[Any]) -> None:
+def test_no_name_has_editions_of_draws_of_two_releases(town: Deployment[Any]) -> None:
     """Told apart from: estimates that replace the publication of a release that is no longer declared, whose draw the
-    audit would then look for in vain."""
+    audit would then look for in vain; and estimates from a draw of another release than before, whose editions would
+    have the same numbers, and of which a withdrawal of the first release would leave those that rest on it."""
     release, before = town.release, sorted(town.release.published.rglob("*"))
     named = replace(release, declaration=release.declaration.model_copy(update={"name": "redistricting"}))
     context: Any = replace(town.context, method=Anew(named))
     with pytest.raises(dg.Failure, match="name: ledger entry 1 has a charge of a release of town"):
         publish(context, certify)
+    other = replace(release.of, declaration=release.of.declaration.model_copy(update={"name": "other"}))
+    for of in (other, None):
+        context = replace(town.context, method=Anew(replace(release, of=of)))
+        with pytest.raises(dg.Failure, match="name: edition 1 of town/anew is made from a draw of redistricting"):
+            publish(context, certify)
     assert sorted(release.published.rglob("*")) == before
 
 
