@@ -160,7 +160,7 @@ class Deployment:
         folder = self.published / release
         if not (folder / "certificate.json").exists():
             raise KeyError(f"{release} is not published in {self.published}")
-        return Publication(folder, self.published / "public_key.pem")
+        return Publication(folder, self.published / "public_key.pem", release)
 
     def _ask(self, command: str, *arguments: str) -> Any:
         """The JSON that a command prints. Raises RefusedError with its message if it refuses."""
@@ -191,10 +191,14 @@ class Publication:
 
     The key next to publications is as trustworthy as the folder: compare its fingerprint, which is printed, with one
     from a source that you trust, or give that key to `verify`.
+
+    Attributes:
+        release: what it was asked for as, `dataset/release`; "" for any release.
     """
 
     folder: Path
     key: Path
+    release: str = ""
 
     @cached_property
     def certificate(self) -> dict[str, Any]:
@@ -229,16 +233,27 @@ class Publication:
         """A file of the current edition as it was signed, whatever is exchanged meanwhile. Raises VerificationError."""
         from assets.publication import signature
 
-        return signature.SignedFolder.open(self.folder, signature.read_public_key(self.key)).read(name)
+        signed = signature.SignedFolder.open(self.folder, signature.read_public_key(self.key))
+        self._require_own(signed.identity())
+        return signed.read(name)
+
+    def _require_own(self, identity: "Identity") -> None:
+        from assets.publication.signature import VerificationError
+
+        if self.release not in ("", other := f"{identity.dataset}/{identity.release}"):
+            raise VerificationError(f"{self.release}: the publication in its folder is that of {other}")
 
     def verify(self, key: Path | str | None = None) -> "list[Identity]":
         """The verified editions in the folder, the current one first. Raises VerificationError if a file was altered or
-        is not signed with the key, a PEM file; by default, the key next to the publications."""
+        is not signed with the key, a PEM file (by default, the key next to the publications), or if they are of another
+        release."""
         from assets.publication import signature
 
         intact, problems = signature.verify(self.folder, signature.read_public_key(Path(key or self.key)))
         if problems:
             raise signature.VerificationError("; ".join(problems))
+        for identity in intact.values():
+            self._require_own(identity)
         return list(intact.values())
 
     def __repr__(self) -> str:

@@ -88,17 +88,20 @@ def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str,
 def list_files(folder: Path) -> list[Path]:
     """The files of measurements and constraints of all levels, by their paths; nothing else is read.
 
-    Raises FilesError for a link, because it could lead to any data, whose hash would be published; and for a name that
-    cannot be seen.
+    Raises FilesError for a link, also to a folder of files, because it could lead to any data, whose hash would be
+    published; and for a name that cannot be seen.
     """
+    root = folder.resolve()
     parts = [f"_{name[:-1]}_" for name in SCHEMAS]
     own = [path for path in folder.glob("*") if path.is_dir() and any(part in path.name.lower() for part in parts)]
     kinds = [(each, level, kind) for each in own for level in LEVELS for kind in ("DPQuery", "Constraint")]
     files = sorted(path for kind in kinds for path in _list_kind(*kind) if not path.is_dir())
     for path in files:
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or not path.is_file() or find_unseen(name):
-            raise FilesError(f"{folder}: {show_line(name)} is a link, or no file, or its name cannot be seen")
+        name = path.relative_to(folder)
+        if path.resolve() != root / name or not path.is_file() or find_unseen(str(name)):
+            raise FilesError(
+                f"{folder}: {show_line(str(name))} is or lies behind a link, or is no file, or its name cannot be seen"
+            )
     return files
 
 

@@ -72,6 +72,11 @@ def test_a_publication_is_verified_with_the_key_that_is_given(published: Deploym
     (tmp_path / "other.pem").write_bytes(pem(public_key(other.context.custody)))
     with pytest.raises(VerificationError, match="not signed"):
         published.verify(release, tmp_path / "other.pem")
+    shutil.copytree(published[release].folder, published[release].folder.with_name("exchanged"))
+    exchanged = published[f"{release.partition('/')[0]}/exchanged"]
+    for read in (exchanged.verify, lambda: exchanged.tables, lambda: exchanged._read("certificate.json")):
+        with pytest.raises(VerificationError, match=f"exchanged: the publication in its folder is that of {release}"):
+            read()
 
 
 @pytest.mark.deep

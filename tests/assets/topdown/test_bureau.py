@@ -14,7 +14,7 @@ from click import UsageError
 
 from assets.topdown.anew import Source, write_anew
 from assets.topdown.asking import PlacesError
-from assets.topdown.bureau import PART, FilesError, read_bureau
+from assets.topdown.bureau import PART, FilesError, list_files, read_bureau
 from assets.topdown.ways import Estimation
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.schema import HOUSEHOLDS, OCCUPIED, PERSONS
@@ -263,6 +263,23 @@ def test_files_that_are_not_whole_are_refused(
     truth = made(tmp_path, change)
     with pytest.raises(FilesError, match=message):
         read_bureau(tmp_path, truth["populations"])
+
+
+@pytest.mark.parametrize("linked", ["the files", "US_Person_PL", "US.parquet", "DPQuery", "data.parquet"])
+def test_no_link_in_the_folder_leads_to_other_data(tmp_path: Path, linked: str) -> None:
+    """Whose hash a certificate, or the refusal of another hash, would show. Told apart from a program that only refuses
+    links to files."""
+    path = tmp_path / "the files" / "US_Person_PL" / "US.parquet" / "DPQuery" / "data.parquet"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"confidential")
+    link = next(each for each in (path, *path.parents) if each.name == linked)
+    link.rename(tmp_path / "elsewhere")
+    link.symlink_to(tmp_path / "elsewhere")
+    if linked == "the files":
+        assert list_files(tmp_path / "the files") == [path]
+    else:
+        with pytest.raises(FilesError, match="is or lies behind a link"):
+            list_files(tmp_path / "the files")
 
 
 def test_every_state_has_a_population(tmp_path: Path) -> None:
