@@ -27,7 +27,7 @@ from assets.cef.readers import describe_misfit
 from assets.cef.recognition import NO_HEADER, ONE_MORE, TITLE
 from assets.cef.text_files import BLANK, GRAMMAR, LONGEST_ROW
 from assets.cef.validation import EMPTY
-from assets.release.columns import Column, ColumnType
+from assets.release.columns import IDENTIFIERS, Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
 from assets.release.dialect import ENCODINGS
 from mechanisms.delimited import Rule
@@ -202,7 +202,10 @@ WRITTEN: Mapping[str, str] = {
 }
 """By kind of whole file that is written in another way, what its error says about it."""
 
+NO_VALUES = ("NaN", "NULL", "NA", "-", "nan", ".")
 NOTATIONS: Mapping[str, str] = {
+    **dict.fromkeys(NO_VALUES, "a word such as NA, which `null` lists if it stands for no value"),
+    "5.0": "a decimal point, as in 5.0, for which the type is decimal",
     "1 000": "spaces or apostrophes between thousands, which are written without",
     "1,5": "decimal commas, which `csv: {decimal: ','}` declares",
     "01/02/1939": "written in another order, which `csv: {dates: …}` declares as in DD.MM.YYYY",
@@ -456,7 +459,8 @@ def _spelled(dataset: str, name: str, reader: str) -> Iterator[tuple[str, str, s
     for column, meant in columns_of(dataset, name).items():
         for text in SPELLINGS[meant.type]:
             rule = TOO_FINE if text == "0.00001" else f"not of type {meant.type.value}"
-            told = f": {NOTATIONS[text]}" if reader == "csv" and text in NOTATIONS else ""
+            known = text in NOTATIONS and not (text in NO_VALUES and meant.role in IDENTIFIERS)
+            told = f": {NOTATIONS[text]}" if reader == "csv" and known else ""
             yield column, "spelled", text, rule + told
         for text in OUTSIDE.get((dataset, name, column), ()):
             yield column, "outside", text, f"value outside its domain {meant.domain_in_words}"
