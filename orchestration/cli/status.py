@@ -78,7 +78,8 @@ def budget(as_json: bool) -> None:
 
 def _write_state(status: dict[str, Any]) -> tuple[str, str]:
     """The edition that is published, if any, and the last run."""
-    published = {True: f"edition {status['edition']}", False: "no", None: "unknown"}[status["published"]]
+    unpublished = "withdrawn" if status.get("withdrawn") else "no"
+    published = {True: f"edition {status['edition']}", False: unpublished, None: "unknown"}[status["published"]]
     last_run = f"{status['last_run']}, {_to_minute(status['last_run_at'])}" if status["last_run"] else "never"
     return published, last_run
 

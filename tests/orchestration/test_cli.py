@@ -87,6 +87,8 @@ def test_a_folder_with_a_certificate_that_was_not_signed_here_is_no_publication(
     (folder / "certificate.json").write_text(json.dumps(other))
     sign(folder, ledger.custody)
     assert not published(), "signed, but of no draw in the ledger"
+    ledger.withdraw("ma1940", "tenure_by_county", "Ann")
+    assert re.search(r"ma1940/tenure_by_county +0 +withdrawn ", stirred("status").stdout)
 
 
 @pytest.mark.deep
