@@ -56,6 +56,10 @@ LARGEST_RATE = 400
 """The largest ε/L or ρ/L² of a table. Noise then differs from 0 with a probability below 10^−170: greater budgets
 publish exact numbers, and floats hold neither their variances nor e^ε."""
 
+LARGEST_BUDGET = 100_000
+"""The largest ε or ρ of all tables, which sums of large amounts reach first. A certificate could not state e^ε of far
+greater ones."""
+
 Table = tuple[str, ...]
 """A table of a hypercube: its variables, in the hypercube's order."""
 
@@ -153,6 +157,8 @@ class Hypercube:
             raise HypercubeError(f"shares: they add up to {total}, not to 1")
 
     def _check_rate(self) -> None:
+        if self.budget > LARGEST_BUDGET:
+            raise HypercubeError(f"budget: {self.budget} protects nobody; a hypercube has at most {LARGEST_BUDGET:,}")
         limit = LARGEST_RATE * self.sensitivity ** (2 if self.noise is NoiseFamily.GAUSSIAN else 1)
         for table in self.tables:
             if self.budget_of(table) > limit:

@@ -1,5 +1,6 @@
 """Hypercubes: which tables are measured with which noise, what is charged, and what is refused."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -10,11 +11,20 @@ from hypothesis import strategies as st
 
 from mechanisms.accounting.composition import compose_like
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
+from mechanisms.accounting.rounding import bound_exponential
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace
 from mechanisms.table_builder.asking import Question
 from mechanisms.table_builder.fitting import Fit
-from mechanisms.table_builder.hypercube import LARGEST_RATE, Hypercube, HypercubeError, Margins, NoiseFamily, Table
+from mechanisms.table_builder.hypercube import (
+    LARGEST_BUDGET,
+    LARGEST_RATE,
+    Hypercube,
+    HypercubeError,
+    Margins,
+    NoiseFamily,
+    Table,
+)
 
 FOUR = {"state": 5, "sex": 2, "age": 4, "race": 3}
 FAMILIES = (NoiseFamily.LAPLACE, NoiseFamily.GAUSSIAN)
@@ -117,6 +127,15 @@ def test_a_budget_for_which_noise_is_always_0_is_refused_and_a_smaller_one_can_b
     answer = Question(cube, ("b",), {"a": (0, 1)}, counts > 0).answer(inner)
     assert np.allclose(answer.values, [5, 7, 3])
     assert (answer.variance > 0).all()
+
+
+def test_the_loss_of_every_hypercube_can_be_stated() -> None:
+    """Wrong program: one that charges ε = 18 million, of a sum of amounts up to a million, and cannot certify it."""
+    amounts = Hypercube({"a": 2}, Fraction(LARGEST_BUDGET), most=10**6)
+    assert isinstance(amounts.bounded, PureLoss)
+    assert bound_exponential(amounts.bounded.rational, 12) > 10**80_000
+    with pytest.raises(HypercubeError, match="protects nobody; a hypercube has at most 100,000"):
+        replace(amounts, budget=Fraction(LARGEST_BUDGET + 1))
 
 
 def test_both_deltas_of_the_report_are_charged_twice_for_a_change() -> None:
