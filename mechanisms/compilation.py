@@ -5,7 +5,7 @@ input. Numba caches the machine code next to the module, or in `NUMBA_CACHE_DIR`
 the module's file. It does not notice a change of a kernel in another module that a kernel calls: delete the cached code
 and compile again, as `make` does.
 
-Several processes compile parts that have no kernel in common, then this one what calls kernels of two parts.
+Two processes compile parts that have one small kernel in common, then this one what calls kernels of two parts.
 """
 
 from concurrent.futures import ProcessPoolExecutor
@@ -52,7 +52,7 @@ def compile_kernels() -> None:
 
 
 def _compile_in_processes() -> None:
-    with ProcessPoolExecutor() as processes:
+    with ProcessPoolExecutor(_PROCESSES) as processes:
         for part in [processes.submit(part) for part in _PARTS]:
             part.result()
     _compile_full_estimation()
@@ -133,7 +133,9 @@ def _compile_dhc() -> None:
 
 
 _PARTS = _compile_solvers, _compile_information, _compile_swaps, _compile_noise_and_tables, _compile_dhc
-"""The longest first."""
+"""The longest first, which takes as long as all others."""
+
+_PROCESSES = 2
 
 
 if __name__ == "__main__":

@@ -34,8 +34,6 @@ _FEWEST, _MOST = 12, 1024
 """How many of them a set of columns has at least and at most."""
 _UNIQUE = 0.8
 """The share of records with a combination of their own from which a set of columns tells records apart."""
-_NUMBERED = 0.8
-"""The share of the values of a column with which one value of another column occurs if the two number records."""
 _FEWEST_COMPARED = 16
 """The fewest combinations that a share is computed of."""
 _FEWEST_OF_COLUMN = 4
@@ -87,19 +85,6 @@ class TableSketch:
             counts / counts.sum() if len(counts) < self.limit else np.zeros(1) for counts in self.counts[: self.columns]
         ]
         return np.array([(share**2).sum() for share in shares])
-
-    def may_number(self, place: int) -> bool:
-        """Whether a set is two columns that may number records, as the number of a household and that of a person in it
-        do: neither tells records apart alone, and some value of one, such as the first person's number, occurs about
-        once for each value of the other."""
-        columns = list(self.sets[place])
-        if len(columns) != 2 or self.uniqueness[columns].max() >= _UNIQUE:
-            return False
-        first, second = (self.counts[column] for column in columns)
-        return any(
-            len(few) < self.limit and few.max(initial=0) * many.mean() >= _NUMBERED * self.records
-            for few, many in ((first, second), (second, first))
-        )
 
 
 def list_sets(columns: int) -> list[tuple[int, ...]]:
@@ -282,14 +267,13 @@ class _Match:
     """A set of columns beside the one of another table that has most combinations in common with it, whose `uniqueness`
     is 1 if no set has any in common. Of the set with fewer combinations, the sketch of the other table would hold
     `compared`, of the other one `most`; both have `common`. `equal` has the records with each of those that as many
-    records of both tables have. `numbered` is whether one of the sets may number records."""
+    records of both tables have."""
 
     uniqueness: float
     compared: int
     most: int
     common: int
     equal: NDArray[np.uint32]
-    numbered: bool
 
 
 def _match(few: TableSketch, place: int, many: TableSketch, candidate: int) -> _Match:
@@ -299,8 +283,7 @@ def _match(few: TableSketch, place: int, many: TableSketch, candidate: int) -> _
     _, at, other_at = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
     counts = few.counts[place][at]
     equal = counts[counts == many.counts[candidate][other_at]]
-    numbered = few.may_number(place) or many.may_number(candidate)
-    return _Match(float(many.uniqueness[candidate]), min(sizes), max(sizes), len(at), equal, numbered)
+    return _Match(float(many.uniqueness[candidate]), min(sizes), max(sizes), len(at), equal)
 
 
 def _match_sets(
@@ -337,19 +320,14 @@ def _match_sets(
 
 def _compare_pairs(few: TableSketch, many: TableSketch, known: NDArray[np.bool_]) -> float | None:
     """The share of records of a table that are in the other one, by pairs of columns; None if too few are compared.
-    What chance would give is left out: files number their records alike, so that some records 7 have the same value.
-    A single pair may be the number of a record in two columns, as of persons in households, which is no evidence."""
+    What chance would give is left out: files number their records alike, so that some records 7 have the same value."""
     common, compared, combinations_compared = np.zeros(few.columns), np.zeros(few.columns), 0
-    numbered = True
     for chosen, match in _match_sets(few, many, known, range(2, 3), unique=True):
         if match.uniqueness >= _UNIQUE:
             chance = max(1 - match.uniqueness, few.agreement[chosen].max())
             common[chosen] += match.common - chance * match.compared
             compared[chosen] += (1 - chance) * match.compared
             combinations_compared += match.compared
-            numbered &= match.numbered
-    if numbered and np.count_nonzero(compared) <= 2:
-        return None
     return _judge_columns(common, compared) if combinations_compared >= _FEWEST_COMPARED else None
 
 

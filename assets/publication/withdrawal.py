@@ -68,7 +68,8 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         by: who withdraws it.
 
     Raises:
-        WithdrawalError: if nothing is known under that name, or nobody is named in one plain line.
+        WithdrawalError: if nothing is known under that name, nobody is named in one plain line, or only earlier
+            editions of another publication rest on the release.
         LedgerError: if the ledger is not intact.
     """
     name = f"{dataset}/{release}" if release else dataset
@@ -141,7 +142,7 @@ def _find_folders(folder: Path, release: str | None, custody: Custody) -> list[P
     if not folder.is_dir():
         return []
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    return [path for path in folders if release in (None, path.name) or release in _rest_on(path, custody)]
+    return [path for path in folders if release in (None, path.name) or _rests_on(path, release, custody)]
 
 
 def _is_made_within(folder: Path, release: str, custody: Custody) -> bool:
@@ -151,8 +152,20 @@ def _is_made_within(folder: Path, release: str, custody: Custody) -> bool:
     return any(isinstance(value, str) and value.startswith(f"{release}: ") for value in values)
 
 
-def _rest_on(folder: Path, custody: Custody) -> set[str]:
-    """The releases that any edition in the folder of a publication rests on."""
-    editions = (signed_identity(path, public_key(custody)) for path in (folder, *earlier_editions(folder)))
+def _rests_on(folder: Path, release: str, custody: Custody) -> bool:
+    """Whether any edition in the folder of a publication rests on a release. Raises WithdrawalError if only earlier
+    ones do, as with earlier versions of Stirred: a person must say that the current one may go too."""
     own = (folder.parent.name, folder.name)
-    return {each.rests_on for each in editions if each and (each.dataset, each.release) == own} - {""}
+    editions = [signed_identity(path, public_key(custody)) for path in (folder, *earlier_editions(folder))]
+    current, *earlier = [each if each and (each.dataset, each.release) == own else None for each in editions]
+    if current and current.rests_on == release:
+        return True
+    if not any(each and each.rests_on == release for each in earlier):
+        return False
+    if current:
+        name = "/".join(own)
+        raise WithdrawalError(
+            f"nothing is withdrawn: earlier editions of {name} rest on {release}, and its current one does not; "
+            f"withdraw {name} first"
+        )
+    return True

@@ -41,7 +41,15 @@ from assets.table_builder.tables import (
     table_recipes,
 )
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
-from mechanisms.table_builder.hypercube import LARGEST_RATE, MECHANISM, VERSION, Consistency, Margins, NoiseFamily
+from mechanisms.table_builder.hypercube import (
+    LARGEST_BUDGET,
+    LARGEST_RATE,
+    MECHANISM,
+    VERSION,
+    Consistency,
+    Margins,
+    NoiseFamily,
+)
 from resources.custody import Custody
 from resources.warehouse import Session
 
@@ -80,7 +88,8 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         design = self.release.design
         if design.p_table is not None:
             raise ValueError("margins: the noise is that of the p-table, so change p_table")
-        most = LARGEST_RATE * design.sensitivity ** (2 if design.noise is NoiseFamily.GAUSSIAN else 1)
+        rate = LARGEST_RATE * design.sensitivity ** (2 if design.noise is NoiseFamily.GAUSSIAN else 1)
+        most = min(rate, LARGEST_BUDGET)
         budgets = budgets_for_margins(planned_lines(self.release), margins, most, as_shares=True)
         total = sum(budgets.values(), Fraction())
         fields = dict(self.scale_budgets(total / design.budget))

@@ -128,7 +128,9 @@ def _load_deployment() -> tuple[list[DatasetDeclaration], dict[str, ReleaseCompo
     try:
         return _load_files(tuple((str(path), path.stat().st_mtime_ns) for path in files))
     except Exception as error:
-        problems = explain_refusal(error, declarations.component_tree(), find_published()).replace("\n", "; ")
+        problems = ""
+        with suppress(Exception):
+            problems = explain_refusal(error, declarations.component_tree(), find_published()).replace("\n", "; ")
         reason = f": {problems}" if problems else f" ({type(error).__name__}); stirred check names every problem"
         raise UnavailableError(f"The declarations cannot be loaded{reason}.") from None
 

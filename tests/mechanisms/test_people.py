@@ -81,29 +81,6 @@ def test_too_few_records_are_no_evidence() -> None:
     assert compute_overlap([], [sketcher.finish()]) == 0
 
 
-def test_the_number_of_a_person_in_a_household_is_no_evidence() -> None:
-    """Wrong program: one that takes any two files for one, if both number households and the persons in them, or one
-    numbers its records and has codes 1 and 2."""
-    rng = np.random.default_rng(5)
-
-    def number(households: int, **further: int) -> dict[str, list[str]]:
-        sizes = rng.geometric(0.5, households)
-        rows = {
-            "household": np.repeat(np.arange(households), sizes),
-            "person": np.concatenate([*map(np.arange, sizes)]),
-        }
-        rows |= {name: rng.integers(codes, size=len(rows["person"])) for name, codes in further.items()}
-        return {name: [str(value) for value in values] for name, values in rows.items()}
-
-    one, other = number(2000, income=10**6), number(1500, age=90)
-    register = {"id": [str(number) for number in range(2000)], "sex": [str(number % 2) for number in range(2000)]}
-    files = [sketch(pa.table(columns)) for columns in (one, other, register)]
-    assert all(compute_overlap([left], [right]) < SHARE for left, right in combinations(files, 2))
-    assert (
-        compute_overlap([files[0]], [sketch(pa.table(one | {"income": one["income"], "new": one["person"]}))]) >= SHARE
-    )
-
-
 @pytest.mark.parametrize("share", [0.05, 0.5])
 def test_a_record_number_and_a_characteristic_of_few_or_of_many_are_evidence(share: float) -> None:
     """Wrong program: one that takes any column beside a record number for the number of a person in a household."""

@@ -109,7 +109,7 @@ def test_a_time_authority_is_named_with_the_file_of_its_root_certificate(
         assert (ledger.time_authority, ledger.time_authority_root) == (address, str(tmp_path / "root.pem"))
 
 
-@pytest.mark.prove
+@pytest.mark.deep
 def test_the_jobs_of_a_dataset_alone_are_those_of_the_whole_deployment() -> None:
     """A launch that left out a stage, a check or an order of them would be noticed here only."""
 

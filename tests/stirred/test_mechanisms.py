@@ -233,7 +233,7 @@ def test_amounts_are_rounded_and_cut_to_the_declared_grid_and_have_means(
     grid = table_builder.Grid(Fraction(100), Fraction(0), Fraction(50_000))
     assert grid.round(np.array([12_345_600, 999_990_000, -50_000])).tolist() == [12, 500, 0]
     sums = table_builder.measure(
-        households, CATEGORIES, epsilon=HUGE * 500, amount="income", grid=grid, randomness=randomness
+        households, CATEGORIES, epsilon=HUGE * 200, amount="income", grid=grid, randomness=randomness
     )
     assert sums.design.sensitivity == 500
     assert sums.ask().estimate.tolist() == [100 * (1200 + 50_000)]
@@ -248,7 +248,7 @@ def test_amounts_are_rounded_and_cut_to_the_declared_grid_and_have_means(
         sums.means(other, ["size"])
 
     def add_up(amounts: list[Any], **given: Any) -> Any:
-        given = {"amount": "income", "grid": grid, "epsilon": HUGE * 500} | given
+        given = {"amount": "income", "grid": grid, "epsilon": HUGE * 200} | given
         data = {"a": [1] * len(amounts), "income": amounts}
         return table_builder.measure(data, {"a": [1]}, randomness=randomness, **given).ask()["estimate"].to_pylist()
 

@@ -40,7 +40,7 @@ def test_the_refusal_names_population_release_request_charges_and_cap(tmp_path: 
         assert said in refusal
 
 
-@pytest.mark.prove
+@pytest.mark.deep
 def test_a_second_release_that_does_not_fit_leaves_the_first_unchanged(tmp_path: Path) -> None:
     first = small_deployment(tmp_path, dataset={"cap": "8"})
     first.reach(*TO_PUBLICATION, *SHOWN)

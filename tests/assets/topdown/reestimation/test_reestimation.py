@@ -22,7 +22,7 @@ from assets.publication.asset import publication_problems, publish
 from assets.publication.audit import audit
 from assets.publication.listing import make_listing
 from assets.publication.signature import identity, sign
-from assets.publication.withdrawal import withdraw
+from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.release import DeclarationError, Format
 from assets.topdown.asking import add_up_places
 from assets.topdown.bureau import read_bureau
@@ -95,8 +95,15 @@ def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdraw
     path = current / "certificate.json"
     path.write_text(path.read_text().replace('"release": "redistricting"', '"release": "other"'))
     sign(current, context.custody)
-    shutil.move(kept, current / "editions" / "1")
-    assert [identity(each).rests_on for each in (current, current / "editions" / "1")] == ["other", "redistricting"]
+    earlier = Path(shutil.copytree(kept, current / "editions" / "1"))
+    assert [identity(each).rests_on for each in (current, earlier)] == ["other", "redistricting"]
+    with pytest.raises(
+        WithdrawalError, match=r"earlier editions of town/anew rest on redistricting.* withdraw town/anew first"
+    ):
+        withdraw(copied.context.ledger, copied.release.published, "town", "redistricting", "Ann")
+    assert current.exists()
+    shutil.rmtree(current)
+    shutil.move(kept, current)
     withdraw(copied.context.ledger, copied.release.published, "town", "redistricting", "Ann")
     assert not copied.release.folder.exists()
 
