@@ -218,8 +218,8 @@ class StatisticAttributes(Part):
     rho: Rho | SkipJsonSchema[None] = Field(None, description="ρ, with discrete Gaussian noise; instead of epsilon.")
     design_effect: Positive = Field(
         Fraction(1),
-        description="For the sampling errors beside the answers: the sampling variance of an estimate under the "
-        "survey's design, divided by the variance with as many records drawn independently.",
+        description="The sampling variance of an estimate under the survey's design, divided by the variance with as "
+        "many records drawn independently. The sampling errors that are stated with the answers take it into account.",
     )
     products: list[SubTableDeclaration] = Field(
         default_factory=list,
@@ -249,8 +249,9 @@ class QuantilesAttributes(StatisticAttributes):
     )
     margins: Margins = Field(
         Margins.SUMMED,
-        description="summed: only the trees of the cells by all variables are measured; fitted: those of the margins "
-        "too, with the hypercube's shares, and fitted together; independent is refused.",
+        description="summed: only the trees of the cells by all variables are measured; fitted: the trees "
+        "of the margins are measured too, with the hypercube's shares, and all are fitted together; independent is "
+        "refused.",
     )
     at: list[ShareBetween] = Field(
         default_factory=list,
@@ -374,8 +375,8 @@ class HypercubeAttributes(Part):
     variables: list[str] = Field(min_length=1, description="The variables, each with a domain that lists its values.")
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
         None,
-        description="ε for one record added or removed, with discrete Laplace noise or a p-table. A change of one "
-        "record costs twice it. A p-table without it has no finite loss.",
+        description="ε for one record added or removed, with discrete Laplace noise or a p-table. Changing one "
+        "record costs twice as much. A p-table without it has no finite loss.",
     )
     rho: Rho | SkipJsonSchema[None] = Field(
         None, description="ρ for one record added or removed, with discrete Gaussian noise; instead of epsilon."
@@ -386,8 +387,8 @@ class HypercubeAttributes(Part):
     )
     p_table: PTableDeclaration | SkipJsonSchema[None] = Field(
         None,
-        description="Counts are perturbed by a p-table instead, made or from a file. It costs the δ that it has at "
-        "epsilon.",
+        description="Counts are perturbed by a p-table instead, made or from a file. The charge has the p-table's δ at "
+        "the declared epsilon.",
     )
     consistency: Consistency = Field(
         Consistency.QUERY,
