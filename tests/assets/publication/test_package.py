@@ -421,7 +421,7 @@ def test_lists_are_not_packed_on_when_another_file_cannot_be_written(
     """The groups are of places: while the first one is packed, writing fails. A wrong program packs the second too."""
     warehouse, packed = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS), list[int]()
     begun, ending = Event(), Event()
-    pack, end = module._row_groups, ThreadPoolExecutor.shutdown
+    pack = module._row_groups
 
     def wait(batches: Iterable[pa.RecordBatch], lists: Sequence[str]) -> Iterator[pa.Table]:
         for group in pack(batches, lists):
@@ -434,14 +434,17 @@ def test_lists_are_not_packed_on_when_another_file_cannot_be_written(
         assert begun.wait(60)
         raise OSError("disk full")
 
-    def shut_down(pool: ThreadPoolExecutor, **how: bool) -> None:
-        ending.set()
-        end(pool, **how)
+    class Packing(ThreadPoolExecutor):
+        """Not the pool of the other files, which ends before it is too late to read on."""
+
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            ending.set()
+            super().shutdown(wait, cancel_futures=cancel_futures)
 
     monkeypatch.setattr(module, "_row_groups", wait)
     monkeypatch.setattr(module, "_write_rows", fail)
     monkeypatch.setattr(module, "_require_declared_columns", lambda *_: None)
-    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shut_down)
+    monkeypatch.setattr(module, "ThreadPoolExecutor", Packing)
     with pytest.raises(OSError, match="disk full"):
         _write(warehouse, tmp_path / "out", [_lists(), _tenure(name="others")])
     assert packed == [2]
