@@ -6,6 +6,7 @@ written.
 
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
@@ -88,31 +89,23 @@ def positive_fraction(value: object) -> Fraction:
     return number
 
 
+def limited_fraction(fits: Callable[[Fraction], bool], words: str) -> Callable[[object], Fraction]:
+    """A conversion as `exact_fraction`. It raises ValueError if the number does not fit, too: it is not what the words
+    say."""
+
+    def convert(value: object) -> Fraction:
+        number = exact_fraction(value)
+        if not fits(number):
+            raise ValueError(f"{shown(value)} is not {words}")
+        return number
+
+    return convert
+
+
 def _not_negative(value: object) -> Fraction:
     if isinstance(value, int | float) and value < 0:
         raise ValueError(f"{shown(value)} is negative; a budget is a nonnegative number, or a fraction such as 1/100")
     return exact_fraction(value)
-
-
-def _share(value: object) -> Fraction:
-    share = exact_fraction(value)
-    if not 0 <= share <= 1:
-        raise ValueError(f"{shown(value)} is not between 0 and 1, as a share must be")
-    return share
-
-
-def _share_below_1(value: object) -> Fraction:
-    share = exact_fraction(value)
-    if not 0 <= share < 1:
-        raise ValueError(f"{shown(value)} is not at least 0 and below 1")
-    return share
-
-
-def _share_between(value: object) -> Fraction:
-    share = exact_fraction(value)
-    if not 0 < share < 1:
-        raise ValueError(f"{shown(value)} is not above 0 and below 1")
-    return share
 
 
 def _factor(value: object) -> Fraction:
@@ -184,18 +177,20 @@ Margin = Annotated[
 
 Share = Annotated[
     Fraction,
-    BeforeValidator(_share),
+    BeforeValidator(limited_fraction(lambda share: 0 <= share <= 1, "between 0 and 1, as a share must be")),
     _schema({"minimum": 0, "maximum": 1}, _ANY_TEXT, "a share such as 1/8 or 0.125; those of a level add up to 1"),
 ]
 
 ShareBelow1 = Annotated[
     Fraction,
-    BeforeValidator(_share_below_1),
+    BeforeValidator(limited_fraction(lambda share: 0 <= share < 1, "at least 0 and below 1")),
     _schema({"minimum": 0, "exclusiveMaximum": 1}, _ANY_TEXT, "at least 0 and below 1, such as 0.9999"),
 ]
 
 ShareBetween = Annotated[
-    Fraction, BeforeValidator(_share_between), _schema(_BETWEEN_0_AND_1, _RATE_TEXT, "above 0 and below 1, such as 1/4")
+    Fraction,
+    BeforeValidator(limited_fraction(lambda share: 0 < share < 1, "above 0 and below 1")),
+    _schema(_BETWEEN_0_AND_1, _RATE_TEXT, "above 0 and below 1, such as 1/4"),
 ]
 
 Factor = Annotated[

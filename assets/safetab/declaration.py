@@ -65,10 +65,7 @@ class SafeTabPDeclaration(SafeTabDeclaration):
     """The YAML declaration of a release of total population and sex by age of detailed race and ethnicity groups."""
 
     states: Annotated[list[State], Field(min_length=1)] = Field(description=_STATES)
-    lists: SourcePath = Field(
-        "production",
-        description=_LISTS,
-    )
+    lists: SourcePath = Field("production", description=_LISTS)
     budgets: Budgets = Field(
         "production",
         description=_BUDGETS.format(example="TRACT 2", words="tracts, iterations of level 2", unit="person"),

@@ -23,7 +23,7 @@ from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import find_repeated
-from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, shown
+from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, limited_fraction, shown
 from assets.release.published import Product
 from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import PERSON_RECORD
@@ -46,13 +46,6 @@ def _validate_most_unique(value: object) -> Fraction | None:
     if not 0 <= share <= 1:
         raise ValueError(f"{shown(value)} is not a share from 0 to 1, such as 1/100, nor {ACCEPTED}")
     return share
-
-
-def _validate_probability(value: object) -> Fraction:
-    probability = exact_fraction(value)
-    if not 0 < probability < 1:
-        raise ValueError(f"{shown(value)} is not a probability strictly between 0 and 1")
-    return probability
 
 
 def _validate_fitting(given: object) -> tuple[int | str | bool, ...]:
@@ -113,7 +106,9 @@ Conditions = dict[
 """By variable, the value or values that fit."""
 
 Keep = Annotated[
-    Fraction, BeforeValidator(_validate_probability), _number_or_text(FRACTION, exclusiveMinimum=0, exclusiveMaximum=1)
+    Fraction,
+    BeforeValidator(limited_fraction(lambda keep: 0 < keep < 1, "a probability strictly between 0 and 1")),
+    _number_or_text(FRACTION, exclusiveMinimum=0, exclusiveMaximum=1),
 ]
 """The probability that a value stays as it is."""
 

@@ -42,13 +42,10 @@ from assets.table_builder.tables import (
 )
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from mechanisms.table_builder.hypercube import (
-    LARGEST_BUDGET,
-    LARGEST_RATE,
     MECHANISM,
     VERSION,
     Consistency,
     Margins,
-    NoiseFamily,
 )
 from resources.custody import Custody
 from resources.warehouse import Session
@@ -88,9 +85,8 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         design = self.release.design
         if design.p_table is not None:
             raise ValueError("margins: the noise is that of the p-table, so change p_table")
-        rate = LARGEST_RATE * design.sensitivity ** (2 if design.noise is NoiseFamily.GAUSSIAN else 1)
-        most = min(rate, LARGEST_BUDGET)
-        budgets = budgets_for_margins(planned_lines(self.release), margins, most, as_shares=True)
+        lines = planned_lines(self.release)
+        budgets = budgets_for_margins(lines, margins, design.largest_of_table, as_shares=True)
         total = sum(budgets.values(), Fraction())
         fields = dict(self.scale_budgets(total / design.budget))
         if design.margins is not Margins.SUMMED:

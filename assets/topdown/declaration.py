@@ -29,6 +29,12 @@ from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError, Schema
 FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
 """How many replicates a release may ask for, if any."""
 
+TYPES_FIRST = (
+    "With `estimation: full`: the lowest level at which the counts by type of group quarters, and by race alone or in "
+    "combination, are fixed before single cells; by default the level below the root."
+)
+"""What the field of that name is in a release, and in a reestimation of its measurements."""
+
 
 @dataclass(frozen=True)
 class Code:
@@ -174,11 +180,7 @@ class TopDownDeclaration(TreeDeclaration):
         "make them agree. own_levels: every place from the measurements of its own level alone. Charges and draws are "
         "the same.",
     )
-    types_first: Level | SkipJsonSchema[None] = Field(
-        None,
-        description="With `estimation: full`: the lowest level at which the counts by type of group quarters, and by "
-        "race alone or in combination, are fixed before single cells; by default the level below the root.",
-    )
+    types_first: Level | SkipJsonSchema[None] = Field(None, description=TYPES_FIRST)
     lean_on_housing_units: bool = Field(
         False,
         strict=True,

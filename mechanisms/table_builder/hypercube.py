@@ -159,12 +159,11 @@ class Hypercube:
     def _check_rate(self) -> None:
         if self.budget > LARGEST_BUDGET:
             raise HypercubeError(f"budget: {self.budget} protects nobody; a hypercube has at most {LARGEST_BUDGET:,}")
-        limit = LARGEST_RATE * self.sensitivity ** (2 if self.noise is NoiseFamily.GAUSSIAN else 1)
         for table in self.tables:
-            if self.budget_of(table) > limit:
+            if self.budget_of(table) > self.largest_of_table:
                 raise HypercubeError(
                     f"budget: {self.budget_of(table)} for the table by {', '.join(table)} protects nobody; a table has "
-                    f"at most {limit:,}"
+                    f"at most {self.largest_of_table:,}"
                 )
 
     def _check_cap(self) -> None:
@@ -238,6 +237,12 @@ class Hypercube:
     def sensitivity(self) -> int:
         """L, the most that one record adds to a cell, in steps of the grid: 1 for counts."""
         return max(abs(self.least), abs(self.most))
+
+    @property
+    def largest_of_table(self) -> int:
+        """The largest ε or ρ of a table."""
+        rate = LARGEST_RATE * self.sensitivity ** (2 if self.noise is NoiseFamily.GAUSSIAN else 1)
+        return min(rate, LARGEST_BUDGET)
 
     @property
     def total_sensitivity(self) -> int:

@@ -15,6 +15,7 @@ from assets.release.names import DatasetName, ReleaseName, SourcePath
 from assets.release.prose import Prose
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.release.release import Release, ReleaseDeclaration
+from assets.topdown.declaration import TYPES_FIRST
 from assets.topdown.release import TopDownRelease
 from assets.topdown.ways import MOST, Estimation
 from mechanisms.refusal import RefusedError
@@ -78,11 +79,7 @@ class ReestimationDeclaration(ReleaseDeclaration):
         description="full: every place is estimated from all measurements. own_levels: every place from the "
         "measurements of its own level alone.",
     )
-    types_first: str | SkipJsonSchema[None] = Field(
-        None,
-        description="With `estimation: full`: the lowest level at which the counts by type of group quarters, and by "
-        "race alone or in combination, are fixed before single cells; by default the level below the root.",
-    )
+    types_first: str | SkipJsonSchema[None] = Field(None, description=TYPES_FIRST)
     lean_on_housing_units: bool = Field(
         False,
         strict=True,
