@@ -18,8 +18,8 @@ class CoarseningDeclaration(UnperturbedDeclaration):
         "above.",
     )
     place_threshold: Annotated[int, Field(ge=2, strict=True)] = Field(
-        description="The least number of records of a published place and of a rest. Smaller places of a level form "
-        "the rest of the place above; while the rest is too small, the next smallest place joins it."
+        description="The least number of records of a published place. Smaller places of a level form the rest of the "
+        "place above; while that rest is below the threshold, the next smallest place joins it."
     )
     key: list[str] = Field(
         min_length=1,

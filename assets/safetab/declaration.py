@@ -115,13 +115,13 @@ class SafeTabHDeclaration(SafeTabDeclaration):
 
     detail: ReleaseName | SkipJsonSchema[None] = Field(
         None,
-        description="The release by SafeTab-P of the same dataset whose published totals say which groups there are "
-        "and in what detail. States, lists of iterations and the number of race codes are those of that release.",
+        description="A release by SafeTab-P of the same dataset. Its published totals determine which groups there "
+        "are and in what detail. It also determines the states, lists of iterations and number of race codes.",
     )
     totals: PublishedTotals | SkipJsonSchema[None] = Field(
         None,
-        description="Instead of `detail`: a file of such totals, which a dataset without persons needs. Then declare "
-        "`states`, and `lists` and `max_race_codes` if they differ from production.",
+        description="Instead of `detail`, for example if the dataset has no persons: a file of such totals. Then "
+        "declare `states`, and `lists` and `max_race_codes` if they differ from production.",
     )
     states: list[State] | SkipJsonSchema[None] = Field(None, description=f"With `totals`. {_STATES}")
     lists: SourcePath | SkipJsonSchema[None] = Field(None, description=f"With `totals`. {_LISTS}")
@@ -136,8 +136,8 @@ class SafeTabHDeclaration(SafeTabDeclaration):
     )
     thresholds: Thresholds = Field(
         "production",
-        description="production: as in the 2020 Census. Otherwise by line: the least published totals with which a "
-        "group has more cells in the table, three for T3 and one for T4.",
+        description="production: as in the 2020 Census. Otherwise by line: the published totals from which on a "
+        "group's table has more cells (three totals for T3, one for T4).",
     )
 
     @model_validator(mode="after")

@@ -245,7 +245,8 @@ def _check_whole_numbers(session: Session, context: Context) -> Iterable[str]:
 
 
 def _check_structural_zeros(session: Session, context: Context) -> Iterable[str]:
-    """No person or unit is in an impossible cell, and no person in a dwelling of a type that the place lacks."""
+    """No person or unit is in an impossible cell. No place without a housing unit has persons in households, and
+    no place has persons in a type of group quarters that it lacks."""
     release = context.release
     for level in release.levels:
         for histogram, records in count_impossible(session, release.public(release.estimates(level))).items():
@@ -359,7 +360,7 @@ def _count_by_state(session: Session, release: TopDownRelease, schema: Schema) -
 
 
 def _check_states(session: Session, context: Context) -> Iterator[str]:
-    """The records made for every state are in that state, and follow from its stored estimates."""
+    """The records made for each state are in that state, and follow from its stored estimates."""
     release, stale = context.release, find_stale_states(session, context.custody, context.release)
     for state in stale:
         yield f"{release.of_state(RECORDS, state)}: missing, altered, or made from other estimates"
@@ -368,7 +369,7 @@ def _check_states(session: Session, context: Context) -> Iterator[str]:
 
 
 def _check_tables_of_states(session: Session, context: Context) -> Iterator[str]:
-    """The stored tables of every state equal those rows of the complete tables that are about it or a place in it."""
+    """The stored tables of each state equal the rows of the complete tables about the state or a place in it."""
     release = context.release
     if tables := [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]:
         yield from _find_strange_rows(session, release, [table.name.lower() for table in tables])

@@ -9,7 +9,8 @@ from orchestration.components.release import ReleaseComponent
 
 @dataclass
 class Coarsening(ReleaseComponent):
-    """Records changed, without noise, until places and combinations have enough of them. The loss is infinite."""
+    """Records changed, without noise, until every place, and every combination of place and key, has enough of them.
+    The loss is infinite."""
 
     declared_by = CoarseningDeclaration
     release_type = CoarseningRelease
