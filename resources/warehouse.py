@@ -73,7 +73,7 @@ _IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql
 _PARTS = SQL("warehouse/parts", "SELECT count(size) FROM read_blob($files)")
 _PLAN = SQL("warehouse/plan", "EXPLAIN SELECT * FROM {{ table }}")
 # Up to the size of the buffer, threads compute a result ahead of the one that reads it.
-_PREPARE = SQL("warehouse/prepare", "SET enable_progress_bar = false; SET streaming_buffer_size = '128MB'")
+_PREPARE = SQL("warehouse/prepare", "SET streaming_buffer_size = '128MB'")
 # Length-prefixed texts ('-' for NULL) are unique to their values, and `concat` leaves NULL out.
 _ROW_TEXTS = SQL(
     "warehouse/row_texts",
@@ -876,10 +876,11 @@ class Warehouse(ConfigurableResource):
             connection = opened.enter_context(closing(duckdb.connect(config=settings)))
             for extension in needed:
                 connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
-            # A confined instance takes no settings, also none of a connection.
+            # A confined instance takes no settings, also none of a connection. One thread computes nothing ahead.
             connections = [opened.enter_context(closing(connection.cursor())) for _ in range(sessions)]
-            for each in connections:
-                each.execute(render(_PREPARE))
+            if threads > 1:
+                for each in connections:
+                    each.execute(render(_PREPARE))
             if any(storage.on_network for storage in storages):
                 # DuckDB itself reads the keys and the region from the environment.
                 scheme, _, host = self.object_storage.rpartition("://")

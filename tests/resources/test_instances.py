@@ -134,7 +134,13 @@ def test_nothing_of_a_session_is_in_the_next_one(warehouse: Warehouse) -> None:
         for statement in ("FROM staged", "FROM registered", "EXECUTE kept", *MADE_IN_MEMORY.values()):
             with pytest.raises(duckdb.Error):
                 session._connection.execute(statement)
-        assert session.row(SQL("tests/buffer", "SELECT current_setting('streaming_buffer_size')")) == ("122.0 MiB",)
+
+
+def test_every_session_of_an_instance_with_threads_computes_ahead(warehouse: Warehouse) -> None:
+    threaded = Warehouse(folder=warehouse.folder, threads=2)
+    for _ in range(2):
+        with threaded.session(reads=[Zone.CONFIDENTIAL]) as session:
+            assert session.row(SQL("tests/buffer", "SELECT current_setting('streaming_buffer_size')")) == ("122.0 MiB",)
 
 
 def test_an_instance_of_large_databases_does_not_wait(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
