@@ -66,7 +66,7 @@ class Thresholds(Part):
         description="The least number of persons in a published place."
     )
     least: Annotated[int, Field(ge=2, strict=True)] = Field(
-        description="The least number of persons with a combination of the key."
+        description="The least number of persons with the same values of the key."
     )
     by_race: bool = Field(
         False, description="Whether race and ethnicity are in the key, besides what the attacker already knows."

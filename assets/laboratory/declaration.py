@@ -86,14 +86,14 @@ class LaboratoryDeclaration(Declaration):
         le=10_000,
         strict=True,
         description="The number of persons of each tract and draw whose gain is measured: how much the accuracy of an "
-        "attack on them rises because they are in the data. One half are among those whom the tables expose most, the "
-        "other half among the rest. 0 leaves the gain out.",
+        "attack on them rises because they are in the data. Half of them are among those whom the tables expose most, "
+        "the others among the rest. 0 leaves the gain out.",
     )
     attackers: tuple[AttackerName, ...] = Field(
         ("reconstruct", "link", "likeliest", "margin", "difference", "pairs"),
         description="Who attacks each draw: "
         + "; ".join(f"{name} {words}" for name, words in ATTACKERS.items())
-        + ". They leave out draws that they cannot attack.",
+        + ". Attackers leave out draws that they cannot attack.",
     )
     metrics: tuple[Metric, ...] | SkipJsonSchema[None] = Field(
         None,

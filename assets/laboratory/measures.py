@@ -19,14 +19,15 @@ BASELINE, TABLES = "none", "tables"
 
 ATTACKERS: Mapping[str, str] = {
     RECONSTRUCT: "knows nothing but the publication, and writes down the records behind exact tables",
-    LINK: "knows everybody's block, sex and age, and matches them with reconstructed records, or takes the posterior",
+    LINK: "knows everybody's block, sex and age, and matches them with published or reconstructed records, or infers "
+    "the posterior of the unknown values from perturbed counts or measurements",
     LIKELIEST: "knows the same, and finds the likeliest records of a block behind perturbed counts or sums",
     MARGIN: "knows the same, and draws from the published shares of the block alone",
     DIFFERENCE: "knows all other records, and tries each category: under noise or a p-table, by its posterior; of a "
     "method without randomness, in the first draw only",
     PAIRS: "knows all records but whether two were exchanged, and takes the likelihood ratio of the two worlds",
-    UNDO: "works like link, and looks for persons without a record in their block among the records left over in the "
-    "tract's other blocks",
+    UNDO: "works like link, and then matches the persons without a record in their own block with the unmatched "
+    "records of the tract's other blocks",
     AWARE: "works like link, and knows the swap rate, which gives the probability that a person stayed in the block or "
     "is among the records of another",
     AWARE_OF_HOUSEHOLDS: "works like aware, and knows who lives together and therefore moves together",

@@ -244,10 +244,10 @@ class DatasetDeclaration(Declaration):
     )
     cap: Cap | SkipJsonSchema[None] = Field(
         None,
-        description="The most that all releases from the population's datasets may lose together; required unless the "
-        "dataset is public. ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
-        "1/10000000000}. If the last form also has `by: curve`, it caps the privacy curve of all charges; such a "
-        "cap guarantees nothing if a budget is chosen after a look at noisy results.",
+        description="The most that all releases from the population's datasets may lose together: ε as a number or a "
+        "fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}. If the last form also has "
+        "`by: curve`, it caps the privacy curve of all charges; such a cap guarantees nothing if a budget is chosen "
+        "after a look at noisy results. Only public datasets do without a cap.",
     )
     copies: Copies = Field(
         1,

@@ -197,7 +197,9 @@ class SwappingGrid(Grid):
     match: tuple[Literal["persons", "adults"], ...] = Field(
         ("persons",), min_length=1, description="The match variables: a household's number of persons, or of adults."
     )
-    in_tracts: bool = Field(False, description="Whether swaps within the tracts of a county are compared too.")
+    in_tracts: bool = Field(
+        False, description="With `counties`: whether swaps within tracts are compared too, besides those in the county."
+    )
     rare: RareRate | SkipJsonSchema[None] = Field(
         None, description="Further swaps to compare, in which households with rare persons have a rate of their own."
     )
@@ -205,8 +207,8 @@ class SwappingGrid(Grid):
     then_p_tables: bool = Field(False, description="Whether each swap followed by each of `p_tables` is compared too.")
     second_rate: SwapRate | SkipJsonSchema[None] = Field(
         None,
-        description="Further swaps to compare: a first stir within block groups, and a second one, at this rate, in "
-        "the tract.",
+        description="Further swaps to compare: a first swap within block groups, and then a second one in the tract, "
+        "at this rate.",
     )
     noise_before: Keep | SkipJsonSchema[None] = Field(
         None,

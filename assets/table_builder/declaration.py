@@ -223,8 +223,8 @@ class StatisticAttributes(Part):
     )
     products: list[SubTableDeclaration] = Field(
         default_factory=list,
-        description="Tables to publish by some of the variables, at no cost. They have the quantiles, or the means, "
-        "deviations and correlations, of cells taken together.",
+        description="Tables to publish by some of the hypercube's variables, at no cost, with the quantiles, or the "
+        "means, deviations and correlations, of the cells that they take together.",
     )
 
     @model_validator(mode="after")
@@ -255,9 +255,9 @@ class QuantilesAttributes(StatisticAttributes):
     )
     at: list[ShareBetween] = Field(
         default_factory=list,
-        description="Quantiles that are drawn by themselves, without a tree and with an epsilon. One or two are more "
-        "accurate this way, but have no intervals. Other quantiles, or those of several cells together, cannot be "
-        "asked for.",
+        description="Quantiles that are drawn by themselves, without a tree; they need an epsilon, not a rho. One or "
+        "two are more accurate this way, but have no intervals. Other quantiles, or those of several cells together, "
+        "cannot be asked for.",
     )
     published: list[ShareBetween] = Field(
         default=[Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)],
@@ -383,12 +383,13 @@ class HypercubeAttributes(Part):
     )
     delta: Delta = Field(DELTA, description="δ at which a loss in ρ is stated as (ε, δ).")
     cap: Annotated[int, Field(gt=0, strict=True)] | SkipJsonSchema[None] = Field(
-        None, description="The greatest discrete Laplace noise, in records or in steps of the grid. It costs a δ."
+        None,
+        description="The greatest discrete Laplace noise, in records or in steps of the grid. The loss then has a δ.",
     )
     p_table: PTableDeclaration | SkipJsonSchema[None] = Field(
         None,
-        description="Counts are perturbed by a p-table instead, made or from a file. The charge has the p-table's δ at "
-        "the declared epsilon.",
+        description="A p-table that perturbs the counts instead: computed from parameters, or read from a file. With "
+        "an epsilon, the loss has the δ of the p-table at this epsilon.",
     )
     consistency: Consistency = Field(
         Consistency.QUERY,
@@ -403,8 +404,8 @@ class HypercubeAttributes(Part):
     margins: Margins = Field(
         Margins.SUMMED,
         description="summed: only the table by all variables is measured, and margins are its sums; independent: every "
-        "margin is measured too, and they do not add up; fitted: likewise, and the published tables agree with each "
-        "other and fit all measurements best.",
+        "margin is measured too, so the tables do not agree with each other; fitted: every margin is measured too, and "
+        "the published tables agree with each other and fit all measurements best.",
     )
     shares: list[ShareDeclaration] = Field(
         default_factory=list,
@@ -420,7 +421,9 @@ class HypercubeAttributes(Part):
         description="Categories that occur together in no record: their cells are neither measured nor published.",
     )
     suppress_below: Number = Field(
-        Fraction(0), description="Estimates below this number are not published; 0 publishes all estimates."
+        Fraction(0),
+        description="Estimates below this number are not published. By default (0), all are published, negative ones "
+        "too.",
     )
     products: list[SubTableDeclaration] = Field(
         default_factory=list, description="Tables to publish from the hypercube, at no cost."
@@ -452,7 +455,7 @@ class HypercubeAttributes(Part):
         for name, statistic in self.statistics.items():
             if self.suppress_below:
                 raise ValueError(
-                    f"{name}: the counts of a tree add up to those that suppress_below hides; drop one of both"
+                    f"{name}: the counts of a tree add up to those that suppress_below hides; remove one of the two"
                 )
             if self.weight and self.weight.least < 0:
                 raise ValueError(f"{name}: weights are not negative; declare a least of 0 or more")

@@ -46,7 +46,7 @@ class Methods(Part):
         None, description="The DHC's persons, tier T2: with the noisy measurements, and as microdata alone."
     )
     hypercubes: HypercubeGrid | SkipJsonSchema[None] = Field(
-        None, description="Hypercubes with noise; in tier T2, tables with noise."
+        None, description="Discrete Laplace noise: in tier T1 on a hypercube, in T2 and T3 on the tables."
     )
     p_tables: PTableGrid | SkipJsonSchema[None] = Field(None, description="Perturbation tables.")
     phsafe: PHSafeGrid | SkipJsonSchema[None] = Field(
