@@ -13,7 +13,8 @@ owner could, because a process that opens the warehouse restricts its umask. To 
 folder above them.
 
 Someone may be able to write here who cannot read the keys. No link is therefore followed, at any moment: it could lead
-to a key, whose content would be published or whose mode would be opened.
+to a key, whose content would be published or whose mode would be opened. A hard link cannot be told from a file, so a
+file gets its mode where nobody else can have exchanged it, and only folders get theirs in place.
 """
 
 import errno
@@ -25,6 +26,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from assets.publication.signature import EDITIONS, is_readable, raise_error
 from assets.texts import find_unseen, show_line
@@ -77,11 +79,12 @@ def place_folder(
             if _same(folder, target):
                 record()
             else:
+                _open_files(folder)
                 _move(folder, arriving)
                 _keep_editions(target, arriving, kept_as)
                 verify(arriving)
                 record()
-                _open_to_all(arriving)
+                _open_folders(arriving)
                 for path in (*arriving.rglob("*"), arriving):
                     (flush_folder if path.is_dir() else flush_file)(path)
                 _replace(arriving, target)
@@ -209,8 +212,8 @@ def bring_publications(folder: Path, published: Path) -> None:
     """
     _require_plain(folder)
     _make_public(published)
-    shutil.copytree(folder, published, symlinks=True, dirs_exist_ok=True)
-    _open_to_all(published)
+    shutil.copytree(folder, published, symlinks=True, dirs_exist_ok=True, copy_function=_copy_opened)
+    _open_folders(published)
 
 
 def _arriving(target: Path) -> Path:
@@ -265,15 +268,16 @@ def _make_public(folder: Path) -> None:
         folder.chmod(0o755)
 
 
-def _open_to_all(folder: Path) -> None:
-    for _, _, files, folder_descriptor in os.fwalk(folder):
-        os.fchmod(folder_descriptor, 0o755)
-        for name in files:
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder_descriptor)
-            try:
-                os.fchmod(descriptor, 0o644)
-            finally:
-                os.close(descriptor)
+def _open_files(private: Path) -> None:
+    """Let everyone read the files in a folder that nobody else can write to."""
+    for path in private.rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
+
+
+def _open_folders(folder: Path) -> None:
+    for *_, descriptor in os.fwalk(folder):
+        os.fchmod(descriptor, 0o755)
 
 
 def _require_plain(folder: Path) -> None:
@@ -321,7 +325,7 @@ def _copy_into(folder: Path, opened: int) -> None:
             continue
         new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with path.open("rb") as source, os.fdopen(os.open(path.name, new, 0o600, dir_fd=opened), "wb") as copy:
-            shutil.copyfileobj(source, copy)
+            _fill(copy, source)
 
 
 @contextmanager
@@ -384,7 +388,18 @@ def _copy(name: str, destination: Path, folder: int) -> None:
         os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder), "rb") as source,
         destination.open("xb") as copy,
     ):
-        shutil.copyfileobj(source, copy)
+        _fill(copy, source)
+
+
+def _copy_opened(source: str, destination: str) -> None:
+    with Path(source).open("rb") as original, Path(destination).open("xb") as copy:
+        _fill(copy, original)
+
+
+def _fill(copy: BinaryIO, source: BinaryIO) -> None:
+    """Write a new file that everyone can read."""
+    os.fchmod(copy.fileno(), 0o644)
+    shutil.copyfileobj(source, copy)
 
 
 def _same(first: Path, second: Path) -> bool:

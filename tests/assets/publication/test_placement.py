@@ -431,6 +431,24 @@ def test_a_link_that_is_planted_while_a_publication_is_written_is_not_followed(
     assert _beside(target) == [target.name]
 
 
+def test_a_hard_link_opens_nothing(target: Path, tmp_path: Path) -> None:
+    """Told apart from: files that get their modes in place, where somebody can have exchanged the folder since it was
+    verified. A hard link looks like a file, and leads to a file of the deployment on the same disk."""
+    (key := tmp_path / "source.csv").write_text("records")
+    key.chmod(0o600)
+
+    def exchange() -> None:
+        (arriving := placement._arriving(target)).rename(tmp_path / "away")
+        arriving.mkdir()
+        (arriving / "table.csv").hardlink_to(key)
+
+    (private := tmp_path / "private").mkdir()
+    with place_folder(target, private, lambda present: None, record=exchange) as folder:
+        _write(folder, NEW)
+    assert (target / "table.csv").samefile(key)
+    assert key.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_file_is_never_written_through_a_planted_link(tmp_path: Path) -> None:
     """As it was, the master key was overwritten with the public key and opened to everyone."""
     key = tmp_path / "master.key"
