@@ -23,8 +23,8 @@ ATTACKERS: Mapping[str, str] = {
     "the posterior of the unknown values from perturbed counts or measurements",
     LIKELIEST: "knows the same, and finds the likeliest records of a block behind perturbed counts or sums",
     MARGIN: "knows the same, and draws from the published shares of the block alone",
-    DIFFERENCE: "knows all other records, and tries each category: under noise or a p-table, by its posterior; of a "
-    "method without randomness, in the first draw only",
+    DIFFERENCE: "knows all other records, and tries each category: under noise or a p-table, by its posterior; "
+    "without randomness, in the first draw only",
     PAIRS: "knows all records but whether two were exchanged, and takes the likelihood ratio of the two worlds",
     UNDO: "works like link, and then matches the persons without a record in their own block with the unmatched "
     "records of the tract's other blocks",
