@@ -407,14 +407,17 @@ def _require_own_name(context: ReleaseContext[Any]) -> None:
 
     Raises:
         dagster.Failure: if the ledger has a charge under the name, or the custody a record of such an edition.
+        LedgerError: if nothing is charged, and the ledger is not intact. Of what is charged, a gate says so.
     """
     release, reading = context.release, context.ledger.examine()
-    # Without an intact ledger, its gate says so.
-    if not reading.problems and (problem := release.find_name_problem(context.custody, reading.entries)):
+    if release.declaration.charges and reading.problems:
+        return
+    entries = reading.require_intact()
+    if problem := release.find_name_problem(context.custody, entries):
         raise dg.Failure(f"{release.schema} is not published: {problem}", allow_retries=False)
     if release.declaration.charges:
         return
-    for entry in context.ledger.entries():
+    for entry in entries:
         if (entry.dataset, entry.release) == (release.dataset.name, release.name):
             raise dg.Failure(
                 f"{release.schema} is not published: name: ledger entry {entry.sequence} has a charge of a release of "

@@ -31,6 +31,7 @@ from assets.topdown.reestimation.declaration import ReestimationError
 from assets.topdown.reestimation.measurements import open_measurements
 from orchestration.components import Reestimation
 from resources.chain import RESERVE, SETTLE
+from resources.ledger import LedgerError
 from resources.statements import Zone
 from stirred.deployment import Publication
 from tests.assets.publication.test_formats import MISSING, read_csv, read_px
@@ -137,6 +138,14 @@ def test_no_name_has_editions_of_draws_of_two_releases(town: Deployment[Any]) ->
         context = replace(town.context, method=Anew(replace(release, of=of)))
         with pytest.raises(dg.Failure, match="name: edition 1 of town/anew is made from a draw of redistricting"):
             publish(context, certify)
+    # Whoever can alter the ledger makes no name free by that.
+    names = ["release", "of_release"]
+    for old, new in (names, names[::-1]):
+        with town.opened("ledger") as connection:
+            connection.execute(f"ALTER TABLE entries RENAME COLUMN {old} TO {new}")
+        if new == "of_release":
+            with pytest.raises(LedgerError, match="its columns are not the ledger's"):
+                publish(replace(town.context, method=Anew(replace(named, of=None))), certify)
     assert sorted(release.published.rglob("*")) == before
 
 
