@@ -1,9 +1,11 @@
 """The files that a confined process can open: an allow-list, which the kernel enforces where it can.
 
 On Linux with Landlock (5.13 or newer), the process gives up every access to files that is not on the list, and, from
-Linux 6.7 on, every TCP connection but those that come in at its own port, if it has one. It cannot take that back, and
-neither can whatever it starts. On other systems an audit hook of Python refuses the files of the deployment that it
-must not read; that keeps mistakes of Python code out, and not code that means to get around it.
+Linux 6.7 on, every TCP connection but those that come in at its own port, if it has one. Landlock leaves other sockets
+open, by which a process of the same user, such as that of its desktop, could be asked to open a file or to start a
+program. On the machines of `_MACHINES`, a filter of system calls refuses to make them. The process cannot take any of
+this back, and neither can whatever it starts. On other systems an audit hook of Python refuses the files of the
+deployment that it must not read; that keeps mistakes of Python code out, and not code that means to get around it.
 
 Landlock has no rule that takes a part of an allowed folder away, so `exclude` lists its neighbors instead. A rule
 belongs to the file that had the name when the rule was made, not to the name.
@@ -11,13 +13,16 @@ belongs to the file that had the name when the rule was made, not to the name.
 This module imports nothing but the standard library: it is applied before anything else is loaded, because a thread
 that runs already would not be restricted.
 
-Source: the Linux kernel's documentation, userspace-api/landlock; its numbers are those of `linux/landlock.h`.
+Source: the Linux kernel's documentation, userspace-api/landlock and userspace-api/seccomp_filter; the numbers are those
+of `linux/landlock.h`, `linux/seccomp.h`, `linux/audit.h` and `linux/bpf_common.h`.
 """
 
 import ctypes
+import errno
 import os
 import platform
 import signal
+import socket
 import stat
 import struct
 import sys
@@ -40,6 +45,16 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE
 _READS = _EXECUTE | _READ_FILE | _READ_FOLDER
 _NETWORK, _BIND, _CONNECT = 4, 1, 2
 """The first version of Landlock with rights about TCP, and these rights."""
+
+_FILTER_CALLS, _BY_PROGRAM = 22, 2
+_MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+"""By machine, its architecture in a filter, and the number of the system call that makes a socket."""
+_RINGS, _OTHER_NUMBERS = 425, 1 << 30
+"""The system call of `io_uring`, which makes sockets too, and the first number of the second set of calls of x86."""
+_LOAD, _IS, _IS_AT_LEAST, _MASK, _ANSWER = 0x20, 0x15, 0x35, 0x54, 0x06
+_NUMBER, _ARCHITECTURE, _FAMILY, _KIND, _PROTOCOL = 0, 4, 16, 24, 32
+"""Where a filter finds the number of a system call, the architecture, and the first three arguments."""
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 
 SYSTEM = (
     "/usr",
@@ -105,6 +120,8 @@ def confine(readable: Collection[Path], writable: Collection[Path], refused: Col
         if version >= _NETWORK
         else ""
     )
+    if _refuse_sockets(port):
+        network += " It makes no sockets but those of TCP and UDP: by others, it could ask another process for a file."
     return (
         f"The Linux kernel refuses the explorer's process every file that is not on its list (Landlock, version "
         f"{version}). On the list are the programs, the public database, the ledger's database, the publications and "
@@ -172,6 +189,44 @@ def _allow(ruleset: int, path: Path, allowed: int) -> None:
             raise ConfinementError(f"the kernel refuses the rule for {path}")
     finally:
         os.close(descriptor)
+
+
+def _refuse_sockets(port: int | None) -> bool:
+    """Give up all sockets but those of TCP and UDP, and these too without a port. Returns whether that holds."""
+    architecture, make_socket = _MACHINES.get(platform.machine(), (0, 0))
+    # Each with the place to go to if it holds, and if it does not.
+    steps: list[tuple[int, int, str, str]] = [
+        (_LOAD, _ARCHITECTURE, "", ""),
+        (_IS, architecture, "", "refuse"),
+        (_LOAD, _NUMBER, "", ""),
+        (_IS_AT_LEAST, _OTHER_NUMBERS, "refuse", ""),
+        (_IS, _RINGS, "refuse", ""),
+        (_IS, make_socket, "" if port else "refuse", "allow"),
+        (_LOAD, _KIND, "", ""),
+        # The rest are flags.
+        (_MASK, 0xF, "", ""),
+        (_IS, socket.SOCK_DGRAM, "protocol", ""),
+        (_IS, socket.SOCK_STREAM, "", "refuse"),
+        (_LOAD, _PROTOCOL, "", ""),
+        (_IS, socket.IPPROTO_UDP, "family", ""),
+        (_IS, socket.IPPROTO_TCP, "family", ""),
+        (_IS, 0, "", "refuse"),
+        (_LOAD, _FAMILY, "", ""),
+        (_IS, socket.AF_INET, "allow", ""),
+        (_IS, socket.AF_INET6, "allow", "refuse"),
+        (_ANSWER, _ALLOW, "", ""),
+        (_ANSWER, _REFUSE, "", ""),
+    ]
+    first = {"protocol": (_LOAD, _PROTOCOL, "", ""), "family": (_LOAD, _FAMILY, "", "")}
+    places = {name: steps.index(step) for name, step in first.items()}
+    places |= {"allow": len(steps) - 2, "refuse": len(steps) - 1}
+    program = b"".join(
+        struct.pack("=HBBI", code, places.get(yes, following) - following, places.get(no, following) - following, value)
+        for following, (code, value, yes, no) in enumerate(steps, 1)
+    )
+    kept = ctypes.create_string_buffer(program, len(program))
+    listed = ctypes.create_string_buffer(struct.pack("@HP", len(steps), ctypes.addressof(kept)))
+    return bool(architecture) and not ctypes.CDLL(None).prctl(_FILTER_CALLS, _BY_PROGRAM, listed, 0, 0)
 
 
 def _call(number: int, *arguments: Any) -> int:

@@ -40,12 +40,26 @@ def attempts(secrets: dict[str, str], allowed: dict[str, str], temporary: str) -
     attempt("master key in its first environment", lambda: _key_in(Path("/proc/self/environ").read_bytes()))
     attempt("write beside the databases", lambda: (Path(allowed["public"]).parent / "new").write_text(""))
     attempt("connect to a server", lambda: socket.create_connection(("127.0.0.1", int(allowed["port"])), 2))
+    attempt("ask another process by its socket", lambda: _ask(allowed["socket"]))
+    attempt("allowed for Streamlit", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close())
+    attempt("connect in another protocol", lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM, MULTIPATH))
+    attempt("allowed to listen", lambda: socket.create_server(("127.0.0.1", int(allowed["own port"]))).close())
     for name, path in allowed.items():
         if path.endswith(".duckdb"):
             attempt(f"allowed {name}", lambda path=path: _tables(path))
-        elif name != "port":
+        elif name not in ("port", "own port", "socket"):
             attempt(f"allowed {name}", lambda path=path: Path(path).read_bytes()[:4])
     return found
+
+
+MULTIPATH = 262
+"""A protocol of streams that rules about TCP connections do not count as TCP."""
+
+
+def _ask(path: str) -> bytes:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.connect(path)
+        return other.recv(4)
 
 
 def _tables(path: str) -> list[Any]:
