@@ -108,6 +108,17 @@ def propose_dataset(
         roles = {unit: Role.UNIT} | ({own: Role.KEY} if own and own != unit else {})
         lines += ["  persons:", *_propose_table(proposal, "persons", path, profile, roles, renamed)]
     proposal.text = "\n".join(lines) + "\n"
+    if not proposal.columns:
+        one = len(profile.columns) == 1 and reader is Reader.CSV
+        raise DeclarationError(
+            f"dataset {name}: {sources}: "
+            + (
+                "its one column cannot be declared. If it is text in fields of fixed width, write it as CSV; Stirred "
+                "reads such text only with a DDI codebook of IPUMS"
+                if one
+                else f"no column can be proposed. {' '.join(proposal.warnings)}"
+            )
+        )
     try:
         DatasetDeclaration.model_validate(yaml.safe_load(proposal.text)["attributes"])
     except (ValueError, yaml.YAMLError) as error:

@@ -17,6 +17,9 @@ from resources.warehouse import Session
 _DAY = "(?:1[3-9]|2[0-9]|3[01])"
 _SPACES = "\u0020\u00a0\u2009\u202f"
 
+_NUMBER = rf"-?[0-9][0-9.,'’{_SPACES}]*"
+_SIGN = r"(?:%|‰|\p{Sc}|EUR|USD|GBP|CHF)"
+
 _FORMS = {
     "missing": r"(?i)NA|N/A|#N/A|NaN|null|none|\.|-+|\?",
     "digits": "(?s).*[0-9].*",
@@ -25,7 +28,13 @@ _FORMS = {
     # 1,234 is a decimal or one thousand.
     **{f"{name}_open": f"-?[1-9][0-9]{{0,2}}{mark}[0-9]{{3}}" for name, mark in (("comma", ","), ("point", r"\."))},
     "thousands": rf"-?[0-9]{{1,3}}(?:[.,'’{_SPACES}][0-9]{{3}})+(?:[.,][0-9]+)?",
+    # No decimal is written so: 1,234,567 or 1,234.5.
+    **{
+        f"{name}_thousands": rf"-?[0-9]{{1,3}}(?:(?:{mark}[0-9]{{3}}){{2,}}|(?:{mark}[0-9]{{3}})+{other}[0-9]+)"
+        for name, mark, other in (("comma", ",", r"\."), ("point", r"\.", ","))
+    },
     "spaced": rf"-?[0-9]{{1,3}}(?:['’{_SPACES}][0-9]{{3}})+(?:[.,][0-9]+)?",
+    "signed": rf"-?{_SIGN}[{_SPACES}]?{_NUMBER}|{_NUMBER}{_SIGN}",
     "iso": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
     **{
         name: pattern.replace("_", r"\." if mark == "." else mark)
@@ -79,7 +88,7 @@ def find_notation(session: Session, source: Source, relation: Fragment, given: M
     likely = _count_forms(session, relation, {}, list(source.columns), ["whole", "digits"])
     chosen = [name for name, forms in likely.items() if forms["digits"] > forms["whole"]]
     columns = _count_forms(session, relation, {}, chosen, list(_FORMS)) if chosen else {}
-    decimal = given.get("decimal") or _find_decimal(source, columns)
+    decimal = _find_decimal(source, columns, given.get("decimal"))
     dates = given.get("dates") or _find_dates(source, columns)
     dialect = (source.dialect or USUAL).model_copy(update={"decimal": decimal, "dates": dates})
     types = {name: ColumnType.DECIMAL for name, forms in columns.items() if decimal == "," and _wholly(forms, "comma")}
@@ -100,7 +109,10 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
     kind = column.type
     if dialect is None or not ill_typed or kind in (ColumnType.STRING, ColumnType.BOOLEAN):
         return {}
-    spaced = {"spaced": "spaces or apostrophes between thousands, which are written without"}
+    of_numbers = {
+        "signed": "a sign of percent or of a currency, which is left out",
+        "spaced": "spaces or apostrophes between thousands, which are written without",
+    }
     # If commas are declared, the relation has them exchanged with points.
     commas = (
         "decimal commas, which `csv: {decimal: ','}` declares"
@@ -109,8 +121,8 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
     )
     order = "written in another order, which `csv: {dates: …}` declares as in DD.MM.YYYY"
     words = {
-        ColumnType.INTEGER: spaced | {"point": "a decimal point, as in 5.0, for which the type is decimal"},
-        ColumnType.DECIMAL: spaced | {"comma": commas},
+        ColumnType.INTEGER: of_numbers | {"point": "a decimal point, as in 5.0, for which the type is decimal"},
+        ColumnType.DECIMAL: of_numbers | {"comma": commas},
         ColumnType.DATE: {name: order for name in _FORMS if name.startswith("year_")}
         | {"short_year": "years of two digits, which do not tell the century"},
     }[kind]
@@ -141,10 +153,25 @@ def _wholly(forms: Mapping[str, int], form: str) -> bool:
     return 0 < forms[form] == forms["present"] - forms["missing"] - whole
 
 
-def _find_decimal(source: Source, columns: Mapping[str, Mapping[str, int]]) -> str:
+def _find_decimal(source: Source, columns: Mapping[str, Mapping[str, int]], given: str | None) -> str:
     commas, points = ([name for name, forms in columns.items() if _wholly(forms, form)] for form in ("comma", "point"))
     sure_commas = [name for name in commas if columns[name]["comma"] > columns[name]["comma_open"]]
     sure_points = [name for name in points if columns[name]["point"] > columns[name]["point_open"]]
+    # Where one column has 1,234,567, another one's 1,234 is no decimal.
+    grouped = {
+        mark: next((name for name, forms in columns.items() if _groups_thousands(forms, form)), "")
+        for mark, form in ((",", "comma"), (".", "point"))
+    }
+    of_marks = {",": ("commas", commas, sure_commas, "."), ".": ("points", points, sure_points, ",")}
+    if given is not None:
+        words, marked, sure, other = of_marks[given]
+        if grouped[given] and marked and not sure:
+            rule = (
+                f"it has {words} between thousands, as in 1{given}234{given}567, so that they are no decimal marks in "
+            )
+            rule += f"column {marked[0]}; give --csv decimal={other}"
+            raise SourceError([Finding(source.label, rule, grouped[given])])
+        return given
     separator = (source.dialect or USUAL).separator
     quoted = separator == ","
     if sure_points and (quoted or not sure_commas):
@@ -154,12 +181,17 @@ def _find_decimal(source: Source, columns: Mapping[str, Mapping[str, int]]) -> s
     if sure_commas and sure_points:
         rule = f"it has decimal commas, and column {sure_points[0]} has decimal points"
         raise _ask(source, sure_commas[0], rule, "decimal", [",", "."])
-    open_marks = {"commas": commas, "points": points if separator == ";" else []}
-    for marks, columns_with in open_marks.items():
-        if columns_with:
-            rule = f"its {marks} may be decimal marks, or mark thousands or parts of a code"
-            raise _ask(source, columns_with[0], rule, "decimal", [",", "."])
-    return "."
+    for mark, (words, marked, _, other) in of_marks.items():
+        if marked and not grouped[mark] and (mark == "," or separator == ";"):
+            rule = f"its {words} may be decimal marks (--csv decimal={mark}), or mark thousands or parts of a code "
+            raise SourceError([Finding(source.label, f"{rule}(--csv decimal={other}). Say which", marked[0])])
+    return "," if grouped["."] and separator == ";" else "."
+
+
+def _groups_thousands(forms: Mapping[str, int], form: str) -> bool:
+    """Whether all values are numbers, some of which have this mark between thousands, and none as a decimal mark."""
+    numbers = forms["whole"] + forms[f"{form}_open"] + forms[f"{form}_thousands"]
+    return forms[f"{form}_thousands"] > 0 and numbers == forms["present"] - forms["missing"]
 
 
 def _ask(source: Source, column: str, rule: str, option: str, values: Iterable[str]) -> SourceError:
@@ -215,6 +247,8 @@ def _explain(forms: Mapping[str, int], decimal: str, dates: str) -> str:
     if forms["thousands"] and numbers == present:
         marks = "spaces or apostrophes" if forms["spaced"] else "points or commas"
         return f"some numbers may have {marks} between thousands; write them without"
+    if forms["signed"] and numbers + forms["signed"] == present:
+        return "its numbers have a sign of percent or of a currency; write them without"
     if forms["comma"] and forms["point"] and forms["whole"] + decimals == present:
         return "it has decimal commas in some rows and decimal points in others"
     if _wholly(forms, other):

@@ -243,7 +243,9 @@ def profile(
                 rows = session.rows("cef/codes", relation=relation, name=name)
             if facts[_ROUNDED] < facts["present"]:
                 ends = session.row("cef/ends", {"most": _ENDS}, relation=relation, name=name)
-            described = _describe_column(name, records, facts, [code for (code,) in rows], ends)
+            described = _describe_column(
+                name, records, facts, [code for (code,) in rows], ends, is_text=name in notation.reasons
+            )
             # A floating-point number of a Parquet file is read only if it is rounded.
             rounded = described.rounded or (column.rounded and described.type is not ColumnType.STRING)
             kind = ColumnType.DECIMAL if rounded else described.type
@@ -275,7 +277,13 @@ def profile(
 
 
 def _describe_column(
-    name: str, records: int, facts: Mapping[str, Any], codes: Sequence[str], ends: Sequence[Sequence[Mapping[str, Any]]]
+    name: str,
+    records: int,
+    facts: Mapping[str, Any],
+    codes: Sequence[str],
+    ends: Sequence[Sequence[Mapping[str, Any]]],
+    *,
+    is_text: bool,
 ) -> ColumnProfile:
     present, missing = facts["present"], dict(facts["missing"] or {})
     lows, highs = ([_Number(Decimal(end["text"]), end["text"], end["rows"]) for end in side or ()] for side in ends[:2])
@@ -288,7 +296,7 @@ def _describe_column(
     rounded = not fitting and facts[_ROUNDED] == absent < present
     kind = ColumnType.DECIMAL if rounded else next(iter(fitting), ColumnType.STRING)
     numeric = kind in (ColumnType.INTEGER, ColumnType.DECIMAL)
-    if kind is ColumnType.STRING or (numeric and facts["padded"]):
+    if is_text or kind is ColumnType.STRING or (numeric and facts["padded"]):
         kind, missing, numeric, rounded = ColumnType.STRING, {}, False, False
     if numeric and facts["different"] - len(missing) > FEW:
         spikes = _find_codes(lows, highs, present / facts["different"])

@@ -322,6 +322,9 @@ def test_a_column_that_no_declaration_can_have_is_left_out_alone(warehouse: Ware
         "it has texts ", "its name has ", "its name has ", "it has texts ",
     ]  # fmt: skip
     assert records_read(warehouse, declaration) == [4]
+    (tmp_path / "fixed.csv").write_text("\n".join(map(str, range(140000, 140012))))
+    with pytest.raises(DeclarationError, match=r"fixed\.csv: its one column cannot be declared"):
+        proposed(warehouse, tmp_path / "fixed.csv")
     (tmp_path / "names.csv").write_bytes(b"a\0b,c\n1,2\n")
     with pytest.raises(SourceError, match=r"^names\.csv: NUL in the name of a column$"):
         proposed(warehouse, tmp_path / "names.csv")

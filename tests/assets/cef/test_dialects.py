@@ -239,6 +239,7 @@ NOT_DECIMAL, NOT_DATE = "column income: not of type decimal: ", "column born: no
         (b"PK\x03\x04" + TABLE.encode(), {}, "is a zip archive, as Excel's workbooks are; export the table as CSV"),
         (TABLE, {}, f"{NOT_DECIMAL}decimal commas, which `csv: {{decimal: ','}}` declares: 1 row"),
         (TABLE.replace(",", "."), NUMBERS, f"{NOT_DECIMAL}decimal points, although `csv: {{decimal: ','}}`"),
+        (TABLE.replace("1,5", "1,5%"), NUMBERS, f"{NOT_DECIMAL}a sign of percent or of a currency, which is left out"),
         (TABLE.replace("1,", "1\u202f000,"), NUMBERS, f"{NOT_DECIMAL}spaces or apostrophes between thousands, "),
         (TABLE, NUMBERS, f"{NOT_DATE}written in another order, which `csv: {{dates: …}}` declares as in DD"),
         (TABLE.replace(".2020", ".20"), GERMAN, f"{NOT_DATE}years of two digits, which do not tell the century: 1"),
@@ -277,12 +278,17 @@ def test_a_file_that_is_not_as_declared_is_refused_with_how_it_is(
         ),
         (
             "id;a\n1;1,234\n2;5\n",
-            "column a: its commas may be decimal marks, or mark thousands or parts of a code. Say which with "
-            "--csv decimal=, or --csv decimal=.",
+            "column a: its commas may be decimal marks (--csv decimal=,), or mark thousands or parts of a code "
+            "(--csv decimal=.). Say which",
             {"decimal": ","},
             {"separator": ";", "decimal": ","},
         ),
-        ("id;a\n1;1.234\n", "column a: its points may be decimal marks, or", {"decimal": "."}, {"separator": ";"}),
+        (
+            "id;a\n1;1.234\n",
+            "column a: its points may be decimal marks (--csv decimal=.), or",
+            {"decimal": "."},
+            {"separator": ";"},
+        ),
         ('id,a\n1,"2,5"\n2,3\n', "column a: its commas may be decimal marks", {"decimal": ","}, {"decimal": ","}),
         (
             "id;a;b\n1;1,5;2.5\n",
@@ -342,6 +348,8 @@ def test_what_the_bytes_leave_open_is_refused_with_what_settles_it(
 def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: Session, folder: Path) -> None:
     values = {
         "spaced": ("1\u00a0000", "12\u202f345"), "swiss": ("1'000", "2"), "grouped": ("1.234.567,5", "1"),
+        "percent": ("12,5%", "7"),
+        "euros": ("7,50 €", "1.234,50 EUR"),
         "short": ("31.12.20", "1.2.99"), "named": ("3 March 2020", "12-Jan-99"),
         "timed": ("2020-01-01 12:30", "2020-01-02T01:02"),
         "forms": ("31.12.2020", "2020-12-31"), "orders": ("31-12-2020", "12-31-2020"),
@@ -359,6 +367,8 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
         "spaced": "some numbers may have spaces or apostrophes between thousands",
         "swiss": "some numbers may have spaces or apostrophes between thousands",
         "grouped": "some numbers may have points or commas between thousands",
+        "percent": "its numbers have a sign of percent or of a currency",
+        "euros": "its numbers have a sign of percent or of a currency",
         "short": "its years have two digits, which do not tell the century",
         "named": "it has dates with the names of months",
         "timed": "its dates have times of the day",
@@ -366,6 +376,23 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
         "orders": "some of its dates have the day first and others the month",
         "mixed": "it has decimal commas in some rows and decimal points in others",
     }
+
+
+def test_a_mark_between_thousands_in_one_column_is_no_decimal_mark_in_another(session: Session, folder: Path) -> None:
+    """Wrong program: one that takes the 1,234 employees of Excel's file for 1.234, as the person answered its question;
+    one that proposes a number that cannot be read as declared."""
+    grouped, other = folder / "grouped.csv", folder / "other.csv"
+    grouped.write_text('revenue,employees\n"1,234,567","1,234"\n"2,345,678",12\n')
+    found = profile(session, Reader.CSV, grouped)
+    assert (found.csv, [column.type.value for column in found.columns]) == ({}, ["string", "string"])
+    rule = (
+        "column revenue: it has commas between thousands, as in 1,234,567, so that they are no decimal marks in column"
+    )
+    with pytest.raises(SourceError, match=f"{rule} employees"):
+        profile(session, Reader.CSV, grouped, given={"decimal": ","})
+    other.write_text("a;b\n1;1.234\n2;12\n")
+    found = profile(session, Reader.CSV, other, given={"decimal": ","})
+    assert [column.type.value for column in found.columns] == ["integer", "string"]
 
 
 def test_dates_as_in_iso_8601_are_dates_beside_others(session: Session, folder: Path) -> None:
