@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.remedies import explain_failure
 from assets.texts import show_line
 from resources.statements import Table
 from resources.warehouse import Session
@@ -197,14 +198,27 @@ def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:
     return {"table": named(table), "dagster/row_count": session.count(table)}
 
 
-def check_result(problems: Sequence[str], name: str | None = None) -> dg.AssetCheckResult:
-    """The result of a check, from its problems in words without values; its name if a step evaluates several."""
+def check_result(
+    name: str, problems: Sequence[object], metadata: Mapping[str, str] | None = None
+) -> dg.AssetCheckResult:
+    """The result of a check, from its problems in words without values, below which is what to do about them.
+
+    The page of a check reads its description as Markdown, which joins lines unless two spaces end them.
+    """
     return dg.AssetCheckResult(
         check_name=name,
         passed=not problems,
-        description="\n".join(problems) or None,
-        metadata={"problems": write_count(len(problems))},
+        description=_LINE.join(map(escape_markdown, explain_failure(problems, name))) if problems else None,
+        metadata={"problems": write_count(len(problems))} if metadata is None else metadata,
     )
+
+
+def read_description(result: str) -> str:
+    """The description of a check's result as lines, to be shown where nothing reads Markdown."""
+    return unescape_markdown(result).replace(_LINE, "\n")
+
+
+_LINE = "  \n"
 
 
 def write_count(number: int) -> str:

@@ -30,6 +30,7 @@ import dagster as dg
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, inspect
 from sqlalchemy.event import listens_for
 
+from assets.conventions import read_description
 from orchestration.environment import is_cluster
 from orchestration.run_locks import end_lost_runs
 from resources.faults import conceal, name_error
@@ -469,10 +470,10 @@ def _steps(entry: dg.EventLogEntry, begun: dict[str, float]) -> Iterator[Step]:
             yield Step("made", "/".join(made.asset_key.path), seconds=taken, metadata=_plain_values(made.metadata))
         case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             check = event.asset_check_evaluation_data
-            kind = "passed" if check.passed else "failed"
+            kind, words = ("passed", "") if check.passed else ("failed", read_description(check.description or ""))
             # A step may evaluate several checks, one after the other.
             begun[event.step_key] = entry.timestamp
-            yield Step(kind, "/".join(check.asset_key.path), check.check_name, taken, check.description or "")
+            yield Step(kind, "/".join(check.asset_key.path), check.check_name, taken, words)
         case dg.DagsterEventType.ENGINE_EVENT if _BLOCKED in (event.message or ""):
             words = "Waiting for another run, which writes to this deployment. `stirred unblock` lists it"
             yield Step("waits", event.step_key, words=words)

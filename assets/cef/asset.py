@@ -180,9 +180,9 @@ def _describe_rule(rule: Rule) -> str:
 def _check_as_read(warehouse: Warehouse, custody: Custody, declaration: DatasetDeclaration) -> dg.AssetCheckResult:
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         try:
-            return check_result(find_content_problems(session, custody, declaration), _AS_READ)
+            return check_result(_AS_READ, find_content_problems(session, custody, declaration))
         except SealError as error:
-            return check_result([str(error)], _AS_READ)
+            return check_result(_AS_READ, [error])
 
 
 def code_version(declaration: DatasetDeclaration) -> str:
@@ -192,15 +192,8 @@ def code_version(declaration: DatasetDeclaration) -> str:
 
 
 def _check_result(name: str, findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        check_name=name,
-        passed=not findings,
-        description="\n".join(str(finding) for finding in findings) or None,
-        metadata={
-            "violated rules": write_count(len(findings)),
-            **{words: write_count(counts[words]) for words in counts},
-        },
-    )
+    numbers = {words: write_count(counts[words]) for words in counts}
+    return check_result(name, findings, {"violated rules": write_count(len(findings)), **numbers})
 
 
 def describe(declaration: DatasetDeclaration) -> str:

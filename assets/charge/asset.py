@@ -162,7 +162,7 @@ def _budget_facts(release: Release, reading: Reading, entry: Entry) -> dict[str,
     charged, warning = reading.compose(population, cap), warn_of_infinite(reading.count_infinite(population))
     return {
         "charged so far": f"{format_loss(charged)}. {warning}" if warning else format_loss(charged),
-        "left of the cap": f"{remaining(charged, cap)} of {format_loss(cap)}",
+        "left of the cap": f"{remaining(charged, cap)} of {format_loss(cap)} (as of this run)",
     }
 
 

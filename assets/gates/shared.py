@@ -168,7 +168,7 @@ def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.Asse
                     # The other gates are evaluated all the same.
                     faults.append(fault)
                 else:
-                    yield check_result(problems, gate.name)
+                    yield check_result(gate.name, problems)
             if faults:
                 raise faults[0]
 

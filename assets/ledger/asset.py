@@ -103,8 +103,8 @@ def build_ledger(
         "All charges, with their randomness and the rest of each cap. The ledger is append-only: each entry "
         "contains the SHA-256 of the previous one, and an anchor beside the keys holds the last. A reservation counts "
         "from before its draw; a settlement records the output of the draw. This asset shows the current ledger, and "
-        "fails if an entry was edited, removed or reordered. The times of last replays are Dagster's records, not part "
-        "of the ledger.",
+        "fails if an entry was edited, removed or reordered. All times are in UTC; those of last replays are Dagster's "
+        "records, not part of the ledger.",
         [*charges, *draws],
         code_version="2",
         kinds={"duckdb", "ledger"},
@@ -205,7 +205,7 @@ def _build_check(
 ) -> dg.AssetChecksDefinition:
     @stage_check(asset, name, words)
     def check(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(find(warehouse, ledger))
+        return check_result(name, find(warehouse, ledger))
 
     return check
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -51,6 +51,7 @@ from assets.release.release import Release
 from assets.release.seal import SealError
 from assets.release.stage import release_stage
 from assets.release.statement import Parameter
+from assets.remedies import explain_failure
 from assets.stages import stage_check
 from mechanisms.accounting.losses import PureLoss, format_number
 from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, RESERVE, WITHDRAW, Entry, find, settled_draws
@@ -92,11 +93,12 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         )
         certificate, sums = publish(release_context)
         cap, budget = release.dataset.cap, find_budget(release.dataset, ledger.examine())
+        left = NOT_CHARGED if cap is None else f"{budget.left} of {cap.round_up()} (as of this run)"
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
                 "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
-                "left of the cap": NOT_CHARGED if cap is None else f"{budget.left} of {cap.round_up()}",
+                "left of the cap": left,
                 "draw": shorten_digest(certificate.randomness.draw_id),
                 "commitment": shorten_digest(certificate.randomness.commitment),
                 "certificate": link(release, "certificate.html"),
@@ -161,7 +163,9 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
         materialization = event.asset_materialization if event else None
         recorded = join_digits(str(materialization.metadata[CHECKSUMS].value)) if materialization else None
         names = release.dataset.name, release.name
-        return check_result(publication_problems(release.published, *names, custody, ledger, recorded))
+        return check_result(
+            "files_as_published", publication_problems(release.published, *names, custody, ledger, recorded)
+        )
 
     return files_as_published
 
@@ -436,12 +440,12 @@ def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
     """
     passed: list[Check] = []
     for stage, of_stage in groupby(all_gates(context.method), lambda gate: gate.stage):
-        problems = []
+        problems: dict[str, list[str]] = {}
         for gate in of_stage:
-            problems += [f"{stage}: {gate.name}: {problem}" for problem in gate.evaluate(context)]
+            problems[gate.name] = [f"{stage}: {gate.name}: {problem}" for problem in gate.evaluate(context)]
             passed.append(Check(gate.name, gate.words))
-        if problems:
-            raise _refusal(context, problems)
+        if failed := [name for name in problems if problems[name]]:
+            raise _refusal(context, explain_failure(chain.from_iterable(problems.values()), *failed))
     return tuple(passed)
 
 
@@ -544,7 +548,7 @@ def _review_arriving(context: ReleaseContext[Any], folder: Path, key: Ed25519Pub
         (folder / signature.EDITIONS).rmdir()
 
 
-def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:
+def _refusal(context: ReleaseContext[Any], problems: Sequence[str]) -> dg.Failure:
     words = f"{context.release.schema} is not published, because it does not pass its gates:\n" + "\n".join(problems)
     return dg.Failure(description=words, allow_retries=False)
 
@@ -572,7 +576,7 @@ def certify(
     if withdrawn := reading.find_withdrawal(draw.draw_id):
         raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
     if problems := find_cap_problems(dataset, reading):
-        raise _refusal(context, problems)
+        raise _refusal(context, explain_failure(problems, "within_cap"))
     details = entry.parse_details()
     draws = settled_draws(reading.require_intact(), dataset.name, release.name)
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}

@@ -316,6 +316,8 @@ def _run_job(
                 show(f" {step.seconds:>7.1f} s", step.asset)
             elif step.kind == "failed":
                 show(f"  {step.asset}: {step.check} failed")
+            elif step.kind == "refused" and running == step.asset.replace("__", "/"):
+                show("   refused", running)
             elif step.kind == "waits" and not any(step.words == other.words for other in steps[:-1]):
                 show(f"  {step.words}")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from assets.remedies import OF_ANY_OTHER, OF_CHECKS
 from docs.pictures.__main__ import FOLDER
 from orchestration.cli import main
 
@@ -61,3 +62,13 @@ def test_the_plans_of_the_page_on_choices_can_be_made(tmp_path: Path, monkeypatc
     assert "| 0.75 | ρ = 0.9070 |" in page
     assert "Total: ρ = 0.9070" in printed[1]
     assert "17.0801" in printed[2]
+
+
+def test_the_page_says_what_to_do_about_every_check() -> None:
+    """Wrong page: one with other words than the UI and the command, or with those of a check that was renamed."""
+    section = MESSAGES.read_text("utf-8").partition("## Checks\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+) \| ([^|]+\.) \|$", section, re.MULTILINE)
+    told = {check: remedy for checks, remedy in rows for check in checks.split(", ")}
+    assert told == {f"`{check}`": remedy for check, remedy in OF_CHECKS.items()} | {"any other check": OF_ANY_OTHER}
+    code = "".join(path.read_text("utf-8") for path in (ROOT / "assets").rglob("*.py") if path.name != "remedies.py")
+    assert [check for check in OF_CHECKS if not re.search(rf'["_]{check}\b', code)] == []

@@ -433,6 +433,7 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     assert status == 3, said
     assert "Release village/counties would charge ε = 4.1272 to population village. Nobody has authorized it." in said
     assert "Traceback" not in said
+    assert re.search(r"^ +village/counties/charge +refused$", said, flags=re.MULTILINE), "nor is it still being made"
     published = project / "shown" / "village" / "counties"
     assert not published.exists()
     (command,) = re.findall(r"^stirred (launch .*)$", said, flags=re.MULTILINE)

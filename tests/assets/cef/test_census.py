@@ -28,8 +28,10 @@ from assets.cef.census import (
 )
 from assets.cef.ingestion import ingest
 from assets.cef.validation import SourceError, cef_problems, structure_findings, structure_offenders
+from assets.conventions import read_description
 from assets.release.columns import Role
 from assets.release.dataset import DatasetDeclaration
+from assets.remedies import explain_failure
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -747,6 +749,9 @@ def test_the_structure_is_a_blocking_check_of_the_stored_tables(census: Census) 
             )
             return {found.check_name: found for found in result.get_asset_check_evaluations()}
 
+    def describe(found: dg.AssetCheckEvaluation) -> list[str]:
+        return read_description(found.description or "").split("\n")
+
     good = run()["structure"]
     assert good.passed
     assert set(good.metadata) == {
@@ -760,12 +765,13 @@ def test_the_structure_is_a_blocking_check_of_the_stored_tables(census: Census) 
     assert bad["schema_and_keys"].passed
     assert not bad["structure"].passed
     rule = STRUCTURE.rules["tenure"]
-    assert bad["structure"].description == f"units: column TEN: {rule.offence}: 2 rows"
+    problem = f"units: column TEN: {rule.offence}: 2 rows"
+    assert describe(bad["structure"]) == explain_failure([problem], "structure")
     with duckdb.connect(str(census.warehouse.path(Zone.CONFIDENTIAL))) as connection:
         connection.execute("ALTER TABLE census.units DROP COLUMN TEN")
     malformed = run()
-    assert {name: found.description for name, found in malformed.items()} == dict.fromkeys(
-        ("schema_and_keys", "structure"), "units: columns or types are not as declared"
+    assert {name: describe(found) for name, found in malformed.items()} == dict.fromkeys(
+        ("schema_and_keys", "structure"), explain_failure(["units: columns or types are not as declared"], "structure")
     )
 
 

@@ -20,7 +20,9 @@ from assets.cef import validation
 from assets.cef.asset import build_cef
 from assets.cef.ingestion import TOO_FINE, ingest
 from assets.cef.validation import SourceError, cef_problems
+from assets.conventions import read_description
 from assets.release.dataset import DatasetDeclaration
+from assets.remedies import explain_failure
 from mechanisms import delimited
 from resources.custody import Custody
 from resources.statements import SQL, Table, Zone
@@ -574,7 +576,9 @@ def test_a_cef_altered_by_hand_does_not_pass_its_check(town: Town, tampering: st
     (check,) = result.get_asset_check_evaluations()
     assert not check.passed
     assert check.blocking
-    assert check.description == "\n".join(problems)
+    assert check.description
+    assert read_description(check.description).split("\n") == explain_failure(problems, "schema_and_keys")
+    assert check.description.count("  \n") == len(problems), "Markdown joins lines that do not end so"
 
 
 def quoted_row(town: Town) -> None:
