@@ -1,11 +1,12 @@
 """The files that a confined process can open: an allow-list, which the kernel enforces where it can.
 
 On Linux with Landlock (5.13 or newer), the process gives up every access to files that is not on the list, and, from
-Linux 6.7 on, every TCP connection but those that come in at its own port, if it has one. Landlock leaves other sockets
-open, by which a process of the same user, such as that of its desktop, could be asked to open a file or to start a
-program. On the machines of `_MACHINES`, a filter of system calls refuses to make them. The process cannot take any of
-this back, and neither can whatever it starts. On other systems an audit hook of Python refuses the files of the
-deployment that it must not read; that keeps mistakes of Python code out, and not code that means to get around it.
+Linux 6.7 on, every TCP connection but those that come in at its own port, if it has one; from Linux 6.12 on, it can
+send no signal to other processes than those that it starts. Landlock leaves other sockets open, by which a process of
+the same user, such as that of its desktop, could be asked to open a file or to start a program. On the machines of
+`_MACHINES`, a filter of system calls refuses to make them. The process cannot take any of this back, and neither can
+whatever it starts. On other systems an audit hook of Python refuses the files of the deployment that it must not read;
+that keeps mistakes of Python code out, and not code that means to get around it.
 
 Landlock has no rule that takes a part of an allowed folder away, so `exclude` lists its neighbors instead. A rule
 belongs to the file that had the name when the rule was made, not to the name.
@@ -45,6 +46,8 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE
 _READS = _EXECUTE | _READ_FILE | _READ_FOLDER
 _NETWORK, _BIND, _CONNECT = 4, 1, 2
 """The first version of Landlock with rights about TCP, and these rights."""
+_SCOPES, _OF_SIGNALS = 6, 2
+"""The first version of Landlock that keeps signals within, and this scope."""
 
 _FILTER_CALLS, _BY_PROGRAM = 22, 2
 _MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
@@ -158,7 +161,8 @@ def _list_covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
 def _confine_by_kernel(version: int, readable: Collection[Path], writable: Collection[Path], port: int | None) -> None:
     rights = _RIGHTS[max(since for since in _RIGHTS if since <= version)]
     network = _BIND | _CONNECT if version >= _NETWORK else 0
-    attributes = struct.pack("=QQ", rights, network) if network else struct.pack("=Q", rights)
+    scopes = [_OF_SIGNALS] if version >= _SCOPES else []
+    attributes = b"".join(struct.pack("=Q", each) for each in (rights, *([network] if network else []), *scopes))
     ruleset = _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     if ruleset < 0:
         raise ConfinementError("the kernel refuses the rules")

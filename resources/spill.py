@@ -78,7 +78,8 @@ def _sweep(base: Path) -> None:
             # Another process has just removed it, or it belongs to another user.
             continue
         try:
-            if _try_lock(descriptor):
+            # Somebody else's lock beside a folder of this user's, such as `stirred-data`, would have it removed.
+            if os.fstat(descriptor).st_uid == os.geteuid() and _try_lock(descriptor):
                 _remove(lock)
         finally:
             os.close(descriptor)

@@ -94,9 +94,10 @@ def unite_parts(
 
 
 def _hash_files(parts: Mapping[str, PartContents], key: bytes) -> dict[str, str]:
-    """By table as of one file, an HMAC of the files of all partitions. It does not show which of them has changed."""
+    """By table as of one file, an HMAC of the files of all partitions, whatever these are called. It does not show in
+    which of them something has changed."""
     names = {name for part in parts.values() for name in part.files}
-    of_parts = {name: {part: parts[part].files.get(name, "") for part in parts} for name in sorted(names)}
+    of_parts = {name: sorted(part.files.get(name, "") for part in parts.values()) for name in sorted(names)}
     return {name: hmac.new(key, canonicalize(versions), sha256).hexdigest() for name, versions in of_parts.items()}
 
 

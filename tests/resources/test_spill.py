@@ -248,6 +248,16 @@ def test_a_folder_in_use_is_not_swept(tmp_path):
         assert not second.exists()
 
 
+def test_a_lock_of_somebody_else_sweeps_nothing(tmp_path, monkeypatch):
+    """Told apart from: a lock that anybody can plant in `/tmp` beside a folder of this user's, to have it removed."""
+    (tmp_path / "stirred-data").mkdir()
+    (tmp_path / "stirred-data.lock").touch()
+    somebody = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: somebody)
+    spill._sweep(tmp_path)
+    assert (tmp_path / "stirred-data").exists()
+
+
 def test_what_is_not_a_spill_folder_is_left_alone(tmp_path):
     precious = tmp_path / "precious"
     precious.mkdir()

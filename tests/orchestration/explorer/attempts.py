@@ -40,6 +40,7 @@ def attempts(secrets: dict[str, str], allowed: dict[str, str], temporary: str) -
     attempt("master key in its first environment", lambda: _key_in(Path("/proc/self/environ").read_bytes()))
     attempt("write beside the databases", lambda: (Path(allowed["public"]).parent / "new").write_text(""))
     attempt("connect to a server", lambda: socket.create_connection(("127.0.0.1", int(allowed["port"])), 2))
+    attempt("signal the launcher", lambda: os.kill(os.getppid(), 0))
     attempt("ask another process by its socket", lambda: _ask(allowed["socket"]))
     attempt("allowed for Streamlit", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close())
     attempt("connect in another protocol", lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM, MULTIPATH))
