@@ -32,6 +32,7 @@ from mechanisms.topdown.estimation import Families, Measurement, estimate_famili
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.information import (
     descend,
+    estimate_finest_cells,
     finish_root,
     inform,
     prepare_sums,
@@ -79,6 +80,7 @@ def _compile_information() -> None:
     union = unite([families, families], [root, None], [place[:0], place])
     sums = prepare_sums(Decomposition(PERSONS), PERSONS.possible[None])
     round_intervals(*sum_cells(sums, union), np.ones((1, 1)))
+    estimate_finest_cells(sums, root, np.ones((1, 1), dtype=np.int64), families)
 
 
 def _inform() -> tuple[Families, Information]:

@@ -9,6 +9,11 @@ from numpy.typing import NDArray
 _DIGITS = 20
 """The most bytes of an integer of 64 bits, with its sign."""
 
+_TOGETHER = 64
+"""The rows that are turned together: a processor's cache can hold them."""
+
+_TEN = np.uint64(10)
+
 
 def write_lines(
     begins: tuple[NDArray[np.uint8], NDArray[np.int64]],
@@ -45,35 +50,48 @@ def write_lines(
 
 @njit(cache=True, nogil=True)
 def _write(texts, bounds, columns, digits, separator, lines):  # type: ignore[no-untyped-def]
-    at = 0
-    for row in range(columns.shape[1]):
-        for position in range(bounds[row], bounds[row + 1]):
-            lines[at] = texts[position]
-            at += 1
+    at, rows = 0, columns.shape[1]
+    # Some rows at a time lie beside each other: from one column to the next, memory is far away.
+    together = np.empty((_TOGETHER, columns.shape[0]), dtype=np.int64)
+    for first in range(0, rows, _TOGETHER):
+        last = min(first + _TOGETHER, rows)
         for column in range(columns.shape[0]):
-            lines[at] = separator
-            at += 1
-            number = columns[column, row]
-            if number < 0:
-                lines[at] = 45
+            for row in range(first, last):
+                together[row - first, column] = columns[column, row]
+        for row in range(first, last):
+            for position in range(bounds[row], bounds[row + 1]):
+                lines[at] = texts[position]
                 at += 1
-                number = -number
-            after = digits[column]
-            size, rest = 1, number
-            while rest > 9 or size <= after:
-                rest //= 10
-                size += 1
-            end = at + size + (after > 0)
-            position = end
-            for place in range(size):
-                if place == after and after > 0:
-                    position -= 1
-                    lines[position] = 46
-                rest = number // 10
-                position -= 1
-                lines[position] = 48 + number - 10 * rest
-                number = rest
-            at = end
-        lines[at] = 10
-        at += 1
+            for column in range(columns.shape[0]):
+                lines[at] = separator
+                at = _write_number(together[row - first, column], digits[column], lines, at + 1)
+            lines[at] = 10
+            at += 1
     return at
+
+
+@njit(cache=True, nogil=True)
+def _write_number(number, after, lines, at):  # type: ignore[no-untyped-def]
+    """Write a number with so many digits after the point; return where the next text begins."""
+    if number < 0:
+        lines[at] = 45
+        at += 1
+        number = -number
+    # Division by a constant is faster without a sign.
+    rest = np.uint64(number)
+    size, bound = 1, _TEN
+    while size < _DIGITS - 1 and rest >= bound:
+        size += 1
+        bound *= _TEN
+    size = max(size, after + 1)
+    end = at + size + (after > 0)
+    position = end
+    for place in range(size):
+        if place == after and after > 0:
+            position -= 1
+            lines[position] = 46
+        following = rest // _TEN
+        position -= 1
+        lines[position] = np.uint64(48) + rest - _TEN * following
+        rest = following
+    return end

@@ -1076,15 +1076,13 @@ def read_lists(lists: pa.Array, size: int) -> NDArray[np.signedinteger]:
 def to_lists(numbers: NDArray[np.signedinteger], digits: int | None = None) -> pa.ListArray:
     """A list for each row of an array: of integers, or of decimals as of `to_decimals`."""
     values = numbers.ravel()
-    elements = pa.array(values) if digits is None else to_decimals(values.astype(np.int64), digits)
+    elements = pa.array(values) if digits is None else to_decimals(np.ascontiguousarray(values, np.int64), digits)
     return pa.ListArray.from_arrays(np.arange(len(numbers) + 1, dtype=np.int32) * numbers.shape[1], elements)
 
 
 def to_decimals(numbers: NDArray[np.int64], digits: int) -> pa.Array:
-    """Numbers in units of the last of so many digits after the point."""
-    # A decimal has 128 bits, of which the upper half is only the sign of a small number.
-    halves = np.column_stack([numbers, numbers >> 63])
-    return pa.Array.from_buffers(pa.decimal128(18, digits), len(numbers), [None, pa.py_buffer(halves)])
+    """Numbers in units of the last of so many digits after the point, of 64 bits, as DuckDB stores them too."""
+    return pa.Array.from_buffers(pa.decimal64(18, digits), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _keep_private() -> None:

@@ -57,6 +57,7 @@ from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.information import (
     CellSums,
     descend,
+    estimate_finest_cells,
     finish_root,
     inform_finest,
     prepare_sums,
@@ -82,9 +83,12 @@ COLUMNS = {
 DIGITS = 2
 """The digits of a linear estimate after the point."""
 
-_LISTS = dict(zip(COLUMNS, (pa.list_(pa.decimal128(18, DIGITS)), *[pa.list_(pa.int32())] * 2), strict=True))
-_STORED = pa.schema([("level", pa.string()), ("geoid", pa.string()), *_LISTS.items()])
-"""The columns of a stored table, whose lists have the numbers of all cells."""
+_KINDS = pa.decimal64(18, DIGITS), pa.int32(), pa.int32()
+_MADE = pa.schema([("level", pa.string()), ("geoid", pa.string()), *zip(COLUMNS, map(pa.list_, _KINDS), strict=True)])
+"""The columns of a table, whose lists have the numbers of all cells."""
+
+_STORED = _MADE.set(2, pa.field(_MADE.names[2], pa.list_(pa.decimal128(18, DIGITS))))
+"""The same as DuckDB gives them back: decimals with as many bits as the longest have."""
 
 _MOST = SQL("topdown/most", "SELECT most FROM {{ table }} WHERE histogram = $histogram AND number = $number")
 
@@ -197,7 +201,7 @@ def make_intervals(
         paths = [folder / f"{table.name}.arrow" for table in tables]
         with ExitStack() as opened:
             writers = {
-                table.name: opened.enter_context(open_part(path, _STORED))
+                table.name: opened.enter_context(open_part(path, _MADE))
                 for table, path in zip(tables, paths, strict=True)
             }
             turns = opened.enter_context(warehouse.in_turns())
@@ -425,9 +429,9 @@ class _Descent:
         with closing(in_threads(lambda task, _: self._estimate(*task), tasks, release.processes)) as outcomes:
             for estimates in outcomes:
                 cells = dict[str, _Cells]()
-                for name, (linear, estimate, lower) in estimates.items():
-                    cells[name] = estimate, lower, linear.most
-                    if scope.level != release.finest:
+                for name, (linear, own) in estimates.items():
+                    cells[name] = own
+                    if linear:
                         found[name].append(linear)
                 end = begin + max((len(lower) for _, lower, _ in cells.values()), default=0)
                 if self._rows:
@@ -437,9 +441,7 @@ class _Descent:
         self.regions.add(hash_facts(reading.regions))
         return {name: _concatenate(parts) for name, parts in found.items() if parts}
 
-    def _estimate(
-        self, task: Task, parents: Mapping[str, Linear]
-    ) -> dict[str, tuple[Linear, NDArray[np.float64], NDArray[np.int64]]]:
+    def _estimate(self, task: Task, parents: Mapping[str, Linear]) -> dict[str, "tuple[Linear | None, _Cells]"]:
         """`_estimate` of the families of a task, by histogram."""
         return {name: _estimate(task.families[name], parents.get(name), sums) for name, sums in self._sums.items()}
 
@@ -477,23 +479,25 @@ class _Rows:
             estimate, *ends = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
             if any(end.max(initial=0) > np.iinfo(np.int32).max for end in ends):
                 raise GridError("the end of an interval is 2^31 or more")
-            cells, first = [np.rint(estimate * 10**DIGITS).astype(np.int64), *(end.astype(np.int32) for end in ends)], 0
+            first = 0
             for table in self._tables[histogram]:
-                own = [np.ascontiguousarray(each[:, first : first + len(table.cells)]) for each in cells]
+                cells = slice(first, first + len(table.cells))
+                hundredths = np.rint(estimate[:, cells] * 10**DIGITS).astype(np.int64)
+                own = [hundredths, *(end[:, cells].astype(np.int32) for end in ends)]
                 lists = [to_lists(numbers, digits) for numbers, digits in zip(own, (DIGITS, None, None), strict=True)]
-                self._writers[table.name].write_table(pa.table([levels, codes, *lists], schema=_STORED))
+                self._writers[table.name].write_table(pa.table([levels, codes, *lists], schema=_MADE))
                 self.digests[table.name].add(levels, codes, own)
-                first += len(table.cells)
+                first = cells.stop
             waiting.clear()
         self._levels.clear()
         self._codes.clear()
 
 
-def _estimate(
-    families: Families, parents: Linear | None, sums: CellSums
-) -> tuple[Linear, NDArray[np.float64], NDArray[np.int64]]:
-    """The linear estimates of all children of some families; the estimates of the cells, and the lower ends of their
-    intervals, shape (children, cells). Without parents, the only child is the root."""
+def _estimate(families: Families, parents: Linear | None, sums: CellSums) -> tuple[Linear | None, _Cells]:
+    """The linear estimates of all children of some families, except of the finest level; the estimates of the cells,
+    and the ends of their intervals. Without parents, the only child is the root."""
+    if parents and not families.information:
+        return None, estimate_finest_cells(sums, parents.information, parents.most, families)
     own = families.information or inform_finest(families)
     if parents is None:
         information, above = finish_root(own, families), np.full((1, len(sums.squares)), np.inf)
@@ -501,7 +505,7 @@ def _estimate(
         information, above = descend(parents.information, families, own), parents.most.astype(np.float64)
     estimate, variance = sum_cells(sums, information)
     lower, most = round_intervals(estimate, variance, np.repeat(above, np.diff(families.starts), axis=0))
-    return Linear(information, most), estimate, lower
+    return Linear(information, most), (estimate, lower, most)
 
 
 def _join_parents(tasks: Iterator[Task], above: Mapping[str, Linear]) -> Iterator[tuple[Task, Mapping[str, Linear]]]:

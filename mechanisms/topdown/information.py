@@ -67,6 +67,9 @@ _EXACT = 1e-6
 _LOOK_BACK = 16
 """The places before one that are compared with it."""
 
+_LEFT = 1e-10
+"""The part of a variance below which a total has none left but rounding errors."""
+
 _CERTAIN = 0.01
 """Below it, a margin consists of rounding errors, or of noise that moves no count."""
 
@@ -249,6 +252,32 @@ def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[N
     return lower, upper
 
 
+def estimate_finest_cells(
+    sums: CellSums, above: Information, most: NDArray[np.signedinteger], families: Families
+) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+    """The linear estimates of sums of cells, for all children of some families of the finest level, and the ends of
+    their intervals, shape (children, sums), from the parents' linear estimates and upper ends. They are those of
+    `descend`, `sum_cells` and `round_intervals` to the last bit; but what children of one parent have in common that
+    can have the same, such as their covariance, is computed once, and of none of them kept."""
+    split = Decomposition(families.schema)
+    measurements, present = families.measurements, split.find_present(families.limits.upper)
+    precision = split.add_precisions((each.query, each.precision) for each in measurements)
+    firsts, number = _number_patterns(present)
+    patterns = present[firsts]
+    estimates, (lower, upper) = _estimate_finest_cells(
+        (above.present, above.estimate, above.variance),
+        most.astype(np.float64),
+        families.starts,
+        _to_totals(families.limits.totals),
+        (patterns, number, _invert_precisions(precision, patterns)),
+        _weigh(split, measurements, present),
+        split.divisors,
+        split.spread,
+        *sums,
+    )
+    return estimates, lower, upper
+
+
 def unite(
     families: Sequence[Families], informed: Sequence[Information | None], chosen: Sequence[NDArray[np.int64]]
 ) -> Information:
@@ -418,7 +447,7 @@ def _fix_totals(estimate, variance, totals):  # type: ignore[no-untyped-def]
             for j in range(summed):
                 lacking -= estimate[place, i, j]
         # Where all totals below are fixed, this one is their sum, and nothing but rounding errors is left to it.
-        if not every > 1e-10 * spread_out:
+        if not every > _LEFT * spread_out:
             continue
         for i in range(kept):
             for j in range(summed):
@@ -480,80 +509,91 @@ def _descend(above, sums, starts, divisors, spread, children):  # type: ignore[n
     above_present, above_estimate, above_variance = above
     sum_variance, sum_estimate = sums
     present, estimate, variance = children
-    sets = divisors.size
+    shift = np.empty(sum_estimate.shape[1:])
     for parent in range(starts.size - 1):
         rows = list_present(above_present[parent])
-        n = rows.size
-        inverses, changes = np.empty((sets, n, n)), np.zeros(variance.shape[1:])
-        for own in range(sets):
-            of_children = take(sum_variance[parent, own], rows)
-            inverses[own], _, _ = invert_covariance(of_children, 0.0, False)
-            lacking = of_children - take(above_variance[parent, own], rows)
-            change = product(product(inverses[own], lacking), inverses[own])
-            for i in range(n):
-                for j in range(n):
-                    changes[own, rows[i], rows[j]] = change[i, j]
-        shift = np.zeros_like(sum_estimate[parent])
-        difference = above_estimate[parent] - sum_estimate[parent]
-        add_product(to_terms(inverses, divisors), rows, difference, spread, shift)
+        of_parent, of_children = above_variance[parent], sum_variance[parent]
+        changes = _compute_shift(
+            above_estimate[parent], of_parent, rows, sum_estimate[parent], of_children, divisors, spread, shift
+        )
         for child in range(starts[parent], starts[parent + 1]):
             rows = list_present(present[child])
-            add_product(to_terms(take_all(variance[child], rows), divisors), rows, shift, spread, estimate[child])
-            for own in range(sets):
-                of_child = take(variance[child, own], rows)
-                change = product(product(of_child, take(changes[own], rows)), of_child)
+            primed = take_all(variance[child], rows)
+            add_product(to_terms(primed, divisors), rows, shift, spread, estimate[child])
+            descended = _descend_variance(primed, changes, rows)
+            for own in range(divisors.size):
                 for i in range(rows.size):
                     for j in range(rows.size):
-                        variance[child, own, rows[i], rows[j]] -= 0.5 * (change[i, j] + change[j, i])
+                        variance[child, own, rows[i], rows[j]] = descended[own, i, j]
+
+
+@njit(cache=True, nogil=True)
+def _compute_shift(  # type: ignore[no-untyped-def]
+    above_estimate, above_variance, rows, sum_estimate, sum_variance, divisors, spread, shift
+):
+    """Fill in what C⁺ makes of the difference between a parent's estimate and its children's sum s, and return what it
+    makes of that of the covariances."""
+    n = rows.size
+    inverses, changes = np.empty((divisors.size, n, n)), np.zeros(sum_variance.shape)
+    for own in range(divisors.size):
+        of_children = take(sum_variance[own], rows)
+        inverses[own], _, _ = invert_covariance(of_children, 0.0, False)
+        lacking = of_children - take(above_variance[own], rows)
+        change = product(product(inverses[own], lacking), inverses[own])
+        for i in range(n):
+            for j in range(n):
+                changes[own, rows[i], rows[j]] = change[i, j]
+    shift[:] = 0.0
+    add_product(to_terms(inverses, divisors), rows, above_estimate - sum_estimate, spread, shift)
+    return changes
+
+
+@njit(cache=True, nogil=True)
+def _descend_variance(primed, changes, rows):  # type: ignore[no-untyped-def]
+    """W of a child, from its V' over its own combinations."""
+    descended = primed.copy()
+    for own in range(primed.shape[0]):
+        change = product(product(primed[own], take(changes[own], rows)), primed[own])
+        for i in range(rows.size):
+            for j in range(rows.size):
+                descended[own, i, j] -= 0.5 * (change[i, j] + change[j, i])
+    return descended
 
 
 @njit(cache=True, nogil=True)
 def _round_intervals(estimates, variances, most, ends):  # type: ignore[no-untyped-def]
     for cell in range(estimates.size):
-        estimate = estimates[cell]
-        margin = QUANTILE * np.sqrt(max(variances[cell], 0.0)) + _EXACT
-        lower, upper = np.ceil(estimate - margin), np.floor(estimate + margin)
-        if lower > upper:
-            lower = upper = np.rint(estimate)
-        above = np.inf if margin < _CERTAIN else most[cell]
-        ends[0, cell] = np.int64(min(max(lower, 0.0), above))
-        ends[1, cell] = np.int64(min(max(upper, 0.0), above))
+        ends[0, cell], ends[1, cell] = _round_interval(estimates[cell], _to_margin(variances[cell]), most[cell])
 
 
 @njit(cache=True, nogil=True)
-def _sum_cells(present, order, estimate, variance, of_place, contained, begins, squares):  # type: ignore[no-untyped-def]
+def _to_margin(variance):  # type: ignore[no-untyped-def]
+    return QUANTILE * np.sqrt(max(variance, 0.0)) + _EXACT
+
+
+@njit(cache=True, nogil=True)
+def _round_interval(estimate, margin, most):  # type: ignore[no-untyped-def]
+    lower, upper = np.ceil(estimate - margin), np.floor(estimate + margin)
+    if lower > upper:
+        lower = upper = np.rint(estimate)
+    above = np.inf if margin < _CERTAIN else most
+    return np.int64(min(max(lower, 0.0), above)), np.int64(min(max(upper, 0.0), above))
+
+
+@njit(cache=True, nogil=True)
+def _sum_cells(present, order, estimate, variance, of_cell, contained, begins, squares):  # type: ignore[no-untyped-def]
     """Places are in an order in which those with the same combinations follow each other as they are numbered."""
     sums, sets = squares.shape[0], variance.shape[1]
     estimates, variances = np.zeros((present.shape[0], sums)), np.zeros((present.shape[0], sums))
-    atoms = np.empty(of_place.max() + 1)
-    others = np.empty(atoms.size, dtype=np.bool_)
-    own, ends = np.empty_like(contained), np.zeros(sums + 1, dtype=np.int64)
+    atoms = np.empty(of_cell.max() + 1)
+    own, ends = contained, begins
     before = -1
     for place in order:
         rows = list_present(present[place])
         if before < 0 or not np.array_equal(present[before], present[place]):
-            # Most places have few of the atoms. The others are 0.
-            others[:] = True
-            for i in rows:
-                for j in range(estimate.shape[2]):
-                    others[of_place[i, j]] = False
-            size = 0
-            for number in range(sums):
-                for position in range(begins[number], begins[number + 1]):
-                    if not others[contained[position]]:
-                        own[size] = contained[position]
-                        size += 1
-                ends[number + 1] = size
+            own, ends = _select_atoms(rows, of_cell, contained, begins)
         before = place
-        atoms[:] = 0.0
-        for i in rows:
-            for j in range(estimate.shape[2]):
-                atoms[of_place[i, j]] += estimate[place, i, j]
-        for number in range(sums):
-            total = 0.0
-            for position in range(ends[number], ends[number + 1]):
-                total += atoms[own[position]]
-            estimates[place, number] = total
+        _add_atoms(estimate[place], rows, of_cell, own, ends, atoms, estimates[place])
         # Many siblings can have the same, and then have the same covariance.
         alike = place - 1
         while alike >= max(place - _LOOK_BACK, 0) and not (
@@ -569,6 +609,167 @@ def _sum_cells(present, order, estimate, variance, of_place, contained, begins, 
                     for j in rows:
                         variances[place, number] += variance[place, of_set, i, j] * squares[number, of_set, i, j]
     return estimates, variances
+
+
+@njit(cache=True, nogil=True)
+def _select_atoms(rows, of_cell, contained, begins):  # type: ignore[no-untyped-def]
+    """The atoms in each sum that places with these combinations can have, and where those of each sum begin. Most
+    places have few of the atoms. The others are 0."""
+    others = np.ones(of_cell.max() + 1, dtype=np.bool_)
+    for i in rows:
+        for j in range(of_cell.shape[1]):
+            others[of_cell[i, j]] = False
+    own, ends = np.empty_like(contained), np.zeros_like(begins)
+    size = 0
+    for number in range(begins.size - 1):
+        for position in range(begins[number], begins[number + 1]):
+            if not others[contained[position]]:
+                own[size] = contained[position]
+                size += 1
+        ends[number + 1] = size
+    return own, ends
+
+
+@njit(cache=True, nogil=True)
+def _add_atoms(estimate, rows, of_cell, own, ends, atoms, estimates):  # type: ignore[no-untyped-def]
+    """The estimates of the sums, from the cells of a place; `atoms` is room for those."""
+    atoms[:] = 0.0
+    for i in rows:
+        for j in range(estimate.shape[1]):
+            atoms[of_cell[i, j]] += estimate[i, j]
+    for number in range(ends.size - 1):
+        total = 0.0
+        for position in range(ends[number], ends[number + 1]):
+            total += atoms[own[position]]
+        estimates[number] = total
+
+
+@njit(cache=True, nogil=True)
+def _estimate_finest_cells(  # type: ignore[no-untyped-def]
+    above, most, starts, totals, patterns, weighted, divisors, spread, of_cell, contained, begins, squares
+):
+    """Children of one parent are alike if they can have the same, and have a fixed total or none: by kind, twice the
+    number of their pattern plus whether there is one."""
+    above_present, above_estimate, above_variance = above
+    present, pattern_of, inverses = patterns
+    sums, sets, summed = squares.shape[0], divisors.size, weighted.shape[2]
+    places, kinds = pattern_of.size, 2 * present.shape[0]
+    estimates, ends = np.empty((places, sums)), np.empty((2, places, sums), dtype=np.int64)
+    rows_of = []
+    terms_of = []
+    own_of = []
+    ends_of = []
+    primed_of = []
+    along_of = []
+    for pattern in range(present.shape[0]):
+        rows = list_present(present[pattern])
+        own, own_ends = _select_atoms(rows, of_cell, contained, begins)
+        rows_of.append(rows)
+        own_of.append(own)
+        ends_of.append(own_ends)
+        terms_of.append(to_terms(take_all(inverses[pattern], rows), divisors))
+        for fixed in range(2):
+            primed = take_all(inverses[pattern], rows)
+            along = _fix_variance(primed[0]) if fixed else np.zeros(0)
+            primed_of.append(primed)
+            along_of.append(along)
+    kind_of = 2 * pattern_of + ~np.isnan(totals)
+    # Room for the children of one parent, and by kind, for what they have in common.
+    largest = np.diff(starts).max()
+    estimate, shift = np.zeros((largest, *weighted.shape[1:])), np.empty(weighted.shape[1:])
+    images, margins = np.empty((kinds, sets, *weighted.shape[1:])), np.empty((kinds, sums))
+    known, atoms = np.empty(kinds, dtype=np.bool_), np.empty(of_cell.max() + 1)
+    for parent in range(starts.size - 1):
+        first, last = starts[parent], starts[parent + 1]
+        sum_variance, sum_estimate = np.zeros(above_variance.shape[1:]), np.zeros(weighted.shape[1:])
+        for child in range(first, last):
+            kind, own = kind_of[child], estimate[child - first]
+            rows, primed, along = rows_of[kind // 2], primed_of[kind], along_of[kind]
+            for i in rows:
+                own[i] = 0.0
+            add_product(terms_of[kind // 2], rows, weighted[child], spread, own)
+            if along.size:
+                lacking = totals[child]
+                for i in rows:
+                    for j in range(summed):
+                        lacking -= own[i, j]
+                for i in range(rows.size):
+                    for j in range(summed):
+                        own[rows[i], j] += along[i] * (lacking / summed) / along[rows.size]
+            for i in range(rows.size):
+                sum_estimate[rows[i]] += own[rows[i]]
+                for of_set in range(sets):
+                    for j in range(rows.size):
+                        sum_variance[of_set, rows[i], rows[j]] += primed[of_set, i, j]
+        rows = list_present(above_present[parent])
+        changes = _compute_shift(
+            above_estimate[parent], above_variance[parent], rows, sum_estimate, sum_variance, divisors, spread, shift
+        )
+        known[:] = False
+        for child in range(first, last):
+            kind, own = kind_of[child], estimate[child - first]
+            rows, primed = rows_of[kind // 2], primed_of[kind]
+            if not known[kind]:
+                known[kind] = True
+                _fill_images(to_terms(primed, divisors), rows, shift, spread, images[kind])
+                _fill_margins(_descend_variance(primed, changes, rows), rows, squares, margins[kind])
+            for of_set in range(sets):
+                for i in range(rows.size):
+                    for j in range(summed):
+                        own[rows[i], j] += images[kind, of_set, i, spread[of_set, j]]
+            _add_atoms(own, rows, of_cell, own_of[kind // 2], ends_of[kind // 2], atoms, estimates[child])
+            for number in range(sums):
+                ends[0, child, number], ends[1, child, number] = _round_interval(
+                    estimates[child, number], margins[kind, number], most[parent, number]
+                )
+    return estimates, ends
+
+
+@njit(cache=True, nogil=True)
+def _fix_variance(variance):  # type: ignore[no-untyped-def]
+    """Change the part of V that a fixed total changes into that of V'. What of its lack each combination is given, and
+    last, what all are given together; nothing if it leaves no choice."""
+    n = variance.shape[0]
+    along = np.zeros(n + 1)
+    spread_out = 0.0
+    for i in range(n):
+        for j in range(n):
+            along[i] += variance[i, j]
+        along[n] += along[i]
+        spread_out += variance[i, i]
+    if not along[n] > _LEFT * spread_out:
+        return np.zeros(0)
+    for i in range(n):
+        for j in range(n):
+            variance[i, j] -= along[i] * along[j] / along[n]
+    return along
+
+
+@njit(cache=True, nogil=True)
+def _fill_images(terms, rows, x, spread, images):  # type: ignore[no-untyped-def]
+    """The summands of `add_product` by set, before they are spread."""
+    for own in range(terms.shape[0]):
+        images[own, : rows.size, : spread[own, -1] + 1] = 0.0
+        for k in range(rows.size):
+            sums = np.zeros(x.shape[1])
+            for j in range(x.shape[1]):
+                sums[spread[own, j]] += x[rows[k], j]
+            for i in range(rows.size):
+                factor = terms[own, i, k]
+                if factor != 0.0:
+                    for j in range(spread[own, -1] + 1):
+                        images[own, i, j] += factor * sums[j]
+
+
+@njit(cache=True, nogil=True)
+def _fill_margins(variance, rows, squares, margins):  # type: ignore[no-untyped-def]
+    for number in range(margins.size):
+        total = 0.0
+        for of_set in range(variance.shape[0]):
+            for i in range(rows.size):
+                for j in range(rows.size):
+                    total += variance[of_set, i, j] * squares[number, of_set, rows[i], rows[j]]
+        margins[number] = _to_margin(total)
 
 
 @njit(cache=True, nogil=True)

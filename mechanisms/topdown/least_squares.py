@@ -281,14 +281,16 @@ def _gradient_of_quadratic(x, quadratic, gradient):  # type: ignore[no-untyped-d
     sets, size = terms.shape[1], terms.shape[2]
     width = weights.size
     sums, image = np.empty((size, width)), np.empty((size, width))
+    widths = np.ones(sets, dtype=np.int64)
+    for own in range(sets):
+        for k in range(rows.size):
+            widths[own] = max(widths[own], columns[own, k] + 1)
     objective = constant
     for c in range(x.shape[0]):
         for k in range(x.shape[1]):
             gradient[c, k] = -slope[c, k]
         for own in range(sets):
-            wide = 0
-            for k in range(rows.size):
-                wide = max(wide, columns[own, k] + 1)
+            wide = widths[own]
             sums[:, :wide] = 0.0
             for k in range(rows.size):
                 sums[rows[k], columns[own, k]] += x[c, k] - target[c, k]

@@ -14,6 +14,7 @@ from mechanisms.topdown.estimation import Measurement
 from mechanisms.topdown.feasibility import FREE
 from mechanisms.topdown.information import (
     covary_sums,
+    estimate_finest_cells,
     inform,
     prepare_sums,
     round_intervals,
@@ -270,6 +271,26 @@ def test_sums_of_cells_have_their_estimates_variances_and_covariances() -> None:
                 both = variance_of(split, linear[2], place, cells.astype(int) + further)
                 twice = both - variances[place, number] - variances[place, other]
                 assert 2 * covariances[place, number, other - 1] == pytest.approx(twice, rel=1e-7)
+
+
+def test_cells_of_the_finest_places_are_those_of_the_whole_linear_estimates_to_the_last_bit() -> None:
+    """Siblings that can have the same, with fixed totals and without, before and after others. Wrong programs: what
+    siblings have in common is taken from one with a fixed total for one without, from one that can have other
+    combinations, or from the children of the parent before."""
+    random = np.random.default_rng(3)
+    parents = (np.zeros(3, dtype=np.int64), np.repeat(np.arange(3), (6, 1, 5)))
+    upper = np.array([[9, 9, 9], [9, 0, 9], [0, 9, 0]])[random.integers(3, size=12)]
+    noises = [{"detailed": Fraction(4 * n), "kind": Fraction(9), "total": Fraction(2)} for n in (1, 3, 2)]
+    tree = answer_at_random(SMALL, parents, upper, noises, random)
+    fixed = np.where(random.random(12) < 0.5, random.integers(99, size=12), FREE)
+    tree = replace(tree, totals=(*tree.totals[:2], fixed))
+    *_, above, finest = tree.descend(tree.inform())
+    sums = prepare_sums(Decomposition(SMALL), random.random((7, SMALL.size)) < 0.3)
+    most = random.integers(20, 400, size=(3, 7))
+    estimates, variances = sum_cells(sums, finest)
+    due = estimates, *round_intervals(estimates, variances, most[parents[1]].astype(np.float64))
+    found = estimate_finest_cells(sums, above, most, tree.families(2))
+    assert all(np.array_equal(own, each) for own, each in zip(found, due, strict=True))
 
 
 @pytest.mark.parametrize(
