@@ -30,7 +30,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mechanisms.topdown.projection import project
-from mechanisms.topdown.splitting import prepare, take_step
+from mechanisms.topdown.splitting import count_answers, prepare, take_step
 
 GAP = 1e-9
 """The duality gap at which the step ends, relative to its objective (absolute below 1)."""
@@ -140,7 +140,7 @@ def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints, with
     else:
         answers = _gather(objective, children, cells)
         wide = (query for query in objective if query.measured.shape[1] >= cells)
-        detailed = [query for query in wide if len(np.unique(query.cells)) == cells]
+        detailed = [query for query in wide if count_answers(query.cells) == cells]
         curvature = np.zeros(children) + sum(query.precision for query in detailed)
         if detailed:
             start = detailed[0].measured[:, detailed[0].cells]

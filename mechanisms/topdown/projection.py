@@ -81,20 +81,23 @@ def _multiplier_of_total(v, nu, starts, first, last, lower, upper, total, start)
 
 
 @njit(cache=True, nogil=True)
-def _multiplier_of_group(v, nu, first, last, shift, target):  # type: ignore[no-untyped-def]
+def _multiplier_of_group(v, nu, first, last, shift, target, values):  # type: ignore[no-untyped-def]
     """The μ for which the sum of max(0, v + ν + shift + μ) over the cells of a group equals the target (> 0). The sum
-    is convex in μ, so Newton steps that start where it is at least the target descend to the root."""
-    largest = -np.inf
+    is convex in μ, so Newton steps that start where it is at least the target descend to the root. A cell that is not
+    positive at one step is so at no later one: `values` keeps those that are."""
+    largest, kept = -np.inf, last - first
     for k in range(first, last):
-        largest = max(largest, v[k] + nu[k] + shift)
+        values[k - first] = v[k] + nu[k] + shift
+        largest = max(largest, values[k - first])
     multiplier = target - largest
     for _ in range(_ROOT_STEPS):
         total, positive = 0.0, 0
-        for k in range(first, last):
-            value = v[k] + nu[k] + shift + multiplier
-            if value > 0.0:
-                total += value
-                positive += 1
+        for k in range(kept):
+            value = values[k] + multiplier
+            total += max(value, 0.0)
+            values[positive] = values[k]
+            positive += value > 0.0
+        kept = positive
         excess = total - target
         if excess <= 1e-13 * target or positive == 0:
             break
@@ -108,6 +111,7 @@ def _multiplier_of_group(v, nu, first, last, shift, target):  # type: ignore[no-
 @njit(cache=True, nogil=True)
 def _project_children(v, nu, starts, sections, lower, upper, totals, lam, mu, x):  # type: ignore[no-untyped-def]
     """Write every child's x for given ν into `x`, its λ, which is 0 if the total is free, into `lam`, and its μ."""
+    values = np.empty(v.shape[1])
     for c in range(v.shape[0]):
         for s in range(sections.size - 1):
             shift = 0.0
@@ -128,7 +132,7 @@ def _project_children(v, nu, starts, sections, lower, upper, totals, lam, mu, x)
                     group += x[c, k]
                 target = min(max(group, lower[c, g]), upper[c, g])
                 if target != group:
-                    mu[c, g] = _multiplier_of_group(v[c], nu, first, last, shift, target)
+                    mu[c, g] = _multiplier_of_group(v[c], nu, first, last, shift, target, values)
                     for k in range(first, last):
                         x[c, k] = max(0.0, v[c, k] + nu[k] + shift + mu[c, g])
 

@@ -7,7 +7,7 @@ a row for each coarse answer.
 """
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -26,8 +26,8 @@ class Step(NamedTuple):
 
     Attributes:
         fine: shape (cells,): the answer of T that counts each cell, from 0.
-        coarse: shape (cells, queries): the answers of U that count it, from 0. With many cells, a step takes as long as
-            reading these numbers, which are therefore short and in the order in which they are read.
+        kind: shape (cells,): cells of a kind, from 0, are counted by the same answers of U.
+        coarse: shape (kinds, queries): these answers, from 0. There are far fewer kinds than cells.
         own: shape (children,): a.
         shrunk: shape (children, answers of T): 2p/(a + 2p n), where n is the number of cells.
         inner: shape (children, coarse answers, coarse answers): (W⁻¹/2 + U A⁻¹ Uᵀ)⁻¹.
@@ -35,7 +35,8 @@ class Step(NamedTuple):
     """
 
     fine: NDArray[np.uint32]
-    coarse: NDArray[np.uint16]
+    kind: NDArray[np.uint32]
+    coarse: NDArray[np.uint32]
     own: Floats
     shrunk: Floats
     inner: Floats
@@ -48,7 +49,7 @@ def prepare(
     """The step for the answers of `least_squares`; None if a step with a matrix of all coarse answers is too large."""
     children, cells = len(precisions), len(maps)
     sizes, of_queries = np.diff(begins), maps.T.astype(np.int64)
-    detailed = np.array([len(np.unique(own)) == cells for own in of_queries])
+    detailed = np.array([count_answers(own) == cells for own in of_queries])
     others = np.flatnonzero(~detailed)
     if not others.size:
         return None
@@ -69,7 +70,18 @@ def prepare(
     order = np.argsort(fine, kind="stable")
     ends = np.append(0, np.cumsum(np.bincount(fine, minlength=sizes[finest])))
     inner = _invert(of_coarse, order, ends, own, shrunk, weights)
-    return Step(fine.astype(np.uint32), np.ascontiguousarray(of_coarse.T, np.uint16), own, shrunk, inner, linear)
+    kind, example = np.zeros(cells, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    for of_query in of_coarse:
+        _, example, kind = np.unique(kind * MOST_COARSE + of_query, return_index=True, return_inverse=True)
+    answers = np.ascontiguousarray(of_coarse[:, example].T, np.uint32)
+    return Step(fine.astype(np.uint32), kind.astype(np.uint32), answers, own, shrunk, inner, linear)
+
+
+def count_answers(cells: NDArray[np.integer[Any]]) -> int:
+    """How many answers of a query, by the answer of each cell, have a cell."""
+    reached = np.zeros(int(cells.max(initial=-1)) + 1, dtype=np.bool_)
+    reached[cells] = True
+    return int(np.count_nonzero(reached))
 
 
 @njit(cache=True, nogil=True)
@@ -100,37 +112,37 @@ def _invert(coarse, order, ends, own, shrunk, weights):  # type: ignore[no-untyp
 @njit(cache=True, nogil=True)
 def take_step(step, sigma, w, x):  # type: ignore[no-untyped-def]
     """Write the minimum into `x`, for w of the same shape (children, cells)."""
-    fine, coarse, own, shrunk, inner, linear = step
-    cells, queries = coarse.shape
-    sums, of_coarse = np.empty(shrunk.shape[1]), np.empty(inner.shape[1])
+    fine, kind, coarse, own, shrunk, inner, linear = step
+    sums, of_kind, of_coarse = np.empty(shrunk.shape[1]), np.empty(coarse.shape[0]), np.empty(inner.shape[1])
     multipliers = np.empty(inner.shape[1])
     for c in range(x.shape[0]):
         sums[:] = 0.0
-        for k in range(cells):
+        for k in range(fine.size):
             value = linear[c, k] + sigma * w[c, k]
             sums[fine[k]] += value
             x[c, k] = value
         sums *= shrunk[c]
-        of_coarse[:] = 0.0
-        for k in range(cells):
+        of_kind[:] = 0.0
+        for k in range(fine.size):
             value = (x[c, k] - sums[fine[k]]) / own[c]
-            for q in range(queries):
-                of_coarse[coarse[k, q]] += value
+            of_kind[kind[k]] += value
             x[c, k] = value
+        of_coarse[:] = 0.0
+        for each in range(of_kind.size):
+            for q in range(coarse.shape[1]):
+                of_coarse[coarse[each, q]] += of_kind[each]
         for m in range(of_coarse.size):
             total = 0.0
             for n in range(of_coarse.size):
                 total += inner[c, m, n] * of_coarse[n]
             multipliers[m] = total
+        for each in range(of_kind.size):
+            of_kind[each] = 0.0
+            for q in range(coarse.shape[1]):
+                of_kind[each] += multipliers[coarse[each, q]]
         sums[:] = 0.0
-        for k in range(cells):
-            total = sums[fine[k]]
-            for q in range(queries):
-                total += multipliers[coarse[k, q]]
-            sums[fine[k]] = total
+        for k in range(fine.size):
+            sums[fine[k]] += of_kind[kind[k]]
         sums *= shrunk[c]
-        for k in range(cells):
-            total = -sums[fine[k]]
-            for q in range(queries):
-                total += multipliers[coarse[k, q]]
-            x[c, k] -= total / own[c]
+        for k in range(fine.size):
+            x[c, k] -= (of_kind[kind[k]] - sums[fine[k]]) / own[c]

@@ -7,7 +7,8 @@ them.
 
 import json
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import starmap
@@ -35,7 +36,7 @@ from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import GROUPS
-from mechanisms.topdown.dhc.replicates import estimate_finest
+from mechanisms.topdown.dhc.replicates import estimate_homes, estimate_persons
 from mechanisms.topdown.dhc.tree import Held, collect
 from mechanisms.topdown.schema import Counts
 from resources.custody import Custody
@@ -51,7 +52,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Task:
-    """A replicate that is to be made, with all that it follows from, as of `estimate_finest`."""
+    """A replicate that is to be made, with all that it follows from, as of `estimate_persons` and `estimate_homes`."""
 
     replicate: int
     key: bytes = field(repr=False)
@@ -63,12 +64,32 @@ class Task:
     facilities: Numbers
 
 
+def make_persons(task: Task) -> Replicate:
+    """The persons of a replicate."""
+    started, of = time.thread_time(), task
+    counts = estimate_persons(of.design, of.parents, of.counts, of.persons, of.facilities, of.key)
+    return of.replicate, counts, time.thread_time() - started
+
+
+def make_homes(task: Task) -> Replicate:
+    """The units and households of a replicate."""
+    started, of = time.thread_time(), task
+    counts = estimate_homes(of.design, of.parents, of.counts, of.persons, of.occupancy, of.facilities, of.key)
+    return of.replicate, counts, time.thread_time() - started
+
+
 def make_replicate(task: Task) -> Replicate:
-    started = time.thread_time()
-    counts = estimate_finest(
-        task.design, task.parents, task.counts, task.persons, task.occupancy, task.facilities, task.key
-    )
-    return task.replicate, counts, time.thread_time() - started
+    return _join(make_persons(task), make_homes(task))
+
+
+def make_half(half: tuple[Callable[[Task], Replicate], Task]) -> Replicate:
+    make, task = half
+    return make(task)
+
+
+def _join(persons: Replicate, homes: Replicate) -> Replicate:
+    (replicate, of_persons, seconds), (_, of_homes, others) = persons, homes
+    return replicate, {**of_persons, **of_homes}, seconds + others
 
 
 class DHCReplication(Replication[DHCRelease]):
@@ -121,7 +142,10 @@ class DHCReplication(Replication[DHCRelease]):
         return replace(task, persons=persons, occupancy=occupancy)
 
     def perform(self, tasks: Iterator[Task], number: int) -> Generator[Replicate, None, None]:
-        yield from in_processes(make_replicate, tasks, min(self.release.processes, number))
+        """Persons and homes do not depend on each other, so that two processes make a single replicate."""
+        halves = ((make, task) for task in tasks for make in (make_persons, make_homes))
+        with closing(in_processes(make_half, halves, min(self.release.processes, 2 * number))) as made:
+            yield from starmap(_join, zip(made, made, strict=True))
 
     def _read_before(self, session: Session, counts: Table, places: int, replicate: int = 0) -> tuple[Held, Numbers]:
         """Persons by group and units by occupancy of the redistricting release, by place of our own finest level."""

@@ -141,7 +141,7 @@ def reach_lists(marginal: Marginal, lists: Lists) -> Lists:
 def _reach(marginal: Marginal, own: Numbers, first: Numbers, last: Numbers) -> Lists:
     cells = np.empty((last - first).sum(), dtype=np.int64)
     starts = np.zeros(len(first) + 1, dtype=np.int64)
-    _list_cells(marginal.find(own), first, last, starts, cells)
+    _list_cells(marginal.find(own), first, last, marginal.size, starts, cells)
     return Lists(starts, cells[: starts[-1]])
 
 
@@ -188,15 +188,28 @@ class Kept:
 
 
 @njit(cache=True, nogil=True)
-def _list_cells(found, first, last, starts, cells):  # type: ignore[no-untyped-def]
-    end = 0
+def _list_cells(found, first, last, size, starts, cells):  # type: ignore[no-untyped-def]
+    """Many of the `size` marginal cells are marked, a few are sorted."""
+    end, reached = 0, np.zeros(0, np.bool_)
     for place in range(len(first)):
-        previous = -1
-        for cell in np.sort(found[first[place] : last[place]]):
-            if cell != previous:
-                cells[end] = cell
-                end += 1
-                previous = cell
+        own = found[first[place] : last[place]]
+        if len(own) >= size // 8:
+            if not len(reached):
+                reached = np.zeros(size, np.bool_)
+            for cell in own:
+                reached[cell] = True
+            for cell in range(size):
+                if reached[cell]:
+                    cells[end] = cell
+                    end += 1
+            reached[:] = False
+        else:
+            previous = -1
+            for cell in np.sort(own):
+                if cell != previous:
+                    cells[end] = cell
+                    end += 1
+                    previous = cell
         starts[place + 1] = end
 
 

@@ -22,7 +22,32 @@ from mechanisms.topdown.schema import Counts
 Numbers = NDArray[np.int64]
 
 
-def estimate_finest(
+def estimate_persons(
+    design: DHCDesign,
+    parents: Sequence[Numbers],
+    counts: Mapping[str, Counts],
+    persons: Held | Numbers,
+    facilities: Numbers,
+    key: bytes,
+) -> dict[str, Counts]:
+    """The estimates of the finest level that follow from counts and noise, with facilities filled, by histogram.
+
+    Args:
+        parents: by level from the root's, the position of each place's parent in the level above; 0 for the root.
+        counts: by histogram, the counts of the finest level that are measured.
+        persons: what holds of persons in the finest level, shape (places, groups).
+        facilities: of the finest level, shape (places, types).
+
+    Raises QuartersError, NotSolvedError and NotRoundedError.
+    """
+    quarters = climb(count_quarters(persons, facilities), parents, Quarters.add_up)
+    held = climb(persons, parents, add_answers)
+    readings = _measure(PERSONS.name, design, parents, counts, key)
+    found = estimate_tree(PLANS[PERSONS.name], readings, held, parents, quarters)[-1]
+    return {PERSONS.name: fill_facilities(found.counts, facilities)}
+
+
+def estimate_homes(
     design: DHCDesign,
     parents: Sequence[Numbers],
     counts: Mapping[str, Counts],
@@ -31,30 +56,23 @@ def estimate_finest(
     facilities: Numbers,
     key: bytes,
 ) -> dict[str, Counts]:
-    """The estimates of the finest level that follow from counts and noise, by histogram, with facilities filled.
+    """As `estimate_persons`, of units and households, which do not depend on the persons' estimates. Raises
+    HouseholdersError, NotSolvedError and NotRoundedError.
 
     Args:
-        parents: by level from the root's, the position of each place's parent in the level above; 0 for the root.
-        counts: by histogram, the counts of the finest level that are measured.
-        persons: what holds of persons in the finest level, shape (places, groups).
         occupancy: occupied and vacant units of the finest level, shape (places, 2).
-        facilities: of the finest level, shape (places, types).
-
-    Raises QuartersError, HouseholdersError, NotSolvedError and NotRoundedError.
     """
-
-    def measure(histogram: str) -> list[Reading]:
-        allocation, own = design.allocations[histogram], counts[histogram]
-        return measure_tree(SCHEMAS[histogram], allocation, parents, own, key, design.full, "replicate ")
-
-    quarters = climb(count_quarters(persons, facilities), parents, Quarters.add_up)
-    held = climb(persons, parents, add_answers)
-    of_persons = estimate_tree(PLANS[PERSONS.name], measure(PERSONS.name), held, parents, quarters)[-1]
-    units_held = climb(np.concatenate([occupancy, facilities], axis=1), parents, add_answers)
+    held = climb(np.concatenate([occupancy, facilities], axis=1), parents, add_answers)
     householders = None
     if design.householders_among_persons:
         householders = climb(count_householders(persons, occupancy[:, 0]), parents, Householders.add_up)
-    homes = estimate_all_homes(measure(UNITS.name), measure(HOUSEHOLDS.name), units_held, parents, householders)
-    units, households = homes[-1]
-    filled = fill_facilities(of_persons.counts, facilities)
-    return {PERSONS.name: filled, UNITS.name: units.counts, HOUSEHOLDS.name: households.counts}
+    of_units, of_households = (_measure(name, design, parents, counts, key) for name in (UNITS.name, HOUSEHOLDS.name))
+    units, households = estimate_all_homes(of_units, of_households, held, parents, householders)[-1]
+    return {UNITS.name: units.counts, HOUSEHOLDS.name: households.counts}
+
+
+def _measure(
+    histogram: str, design: DHCDesign, parents: Sequence[Numbers], counts: Mapping[str, Counts], key: bytes
+) -> list[Reading]:
+    allocation, own = design.allocations[histogram], counts[histogram]
+    return measure_tree(SCHEMAS[histogram], allocation, parents, own, key, design.full, "replicate ")

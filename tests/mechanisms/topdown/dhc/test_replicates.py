@@ -7,7 +7,7 @@ from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.levels import Measuring, plan_levels
 from mechanisms.topdown.dhc.persons import PERSONS, REDISTRICTING
-from mechanisms.topdown.dhc.replicates import estimate_finest
+from mechanisms.topdown.dhc.replicates import estimate_homes, estimate_persons
 from mechanisms.topdown.schema import Counts
 from tests.mechanisms.topdown.dhc.country import count, draw_country
 from tests.mechanisms.topdown.dhc.test_estimation import KEY, equal, lower_levels
@@ -35,7 +35,9 @@ def test_a_replicate_lies_within_the_redistricting_data_of_its_own_and_follows_f
     other[0, group] += 2
 
     def repeat(held: np.ndarray, key: bytes) -> dict[str, Counts]:
-        return estimate_finest(design, country.parents, counts, held, occupancy, country.facilities, key)
+        of = design, country.parents, counts, held
+        homes = estimate_homes(*of, occupancy, country.facilities, key)
+        return {**estimate_persons(*of, country.facilities, key), **homes}
 
     found = repeat(other, KEY)
     assert np.array_equal(found[PERSONS.name].answer(PERSONS.marginal(REDISTRICTING), 0, blocks), other)
