@@ -288,7 +288,7 @@ def find_unlike_tables(
         found = [*expected, *(table for table in _list_compositions(session) if table not in expected)]
         shown = [table for table in found if session.columns(table)]
         if shown:
-            lagging += [f"{table} is not there; materialize it again" for table in expected if table not in shown]
+            lagging += [f"{table} is not there; {_UPDATE}" for table in expected if table not in shown]
         for table in shown:
             # With the types of its columns: 1 equals 1.0.
             stored, counts = session.arrow("warehouse/all", source=table), range(len(entries), -1, -1)
@@ -297,9 +297,12 @@ def find_unlike_tables(
             if count is None:
                 altered.append(f"{name} shows no state that the ledger has had")
             elif count < len(entries):
-                remedy = "materialize it again" if table in expected else "no declared population brings it up to date"
+                remedy = _UPDATE if table in expected else "no declared population brings it up to date"
                 lagging.append(f"{name} shows the ledger as of entry {count}; {remedy}")
     return altered, lagging
+
+
+_UPDATE = "the job `budget` brings it up to date"
 
 
 def _list_compositions(session: Session) -> list[Table]:

@@ -30,11 +30,11 @@ def status(as_json: bool) -> None:
         charges = ", ".join(release["charges"]) or "nothing"
         published, last_run = _write_state(release)
         rows.append([release["release"], str(release["draws"]), published, charges, last_run])
-    print_table("Releases", ["release", "draws", "published", "charged", "last run"], rows)
+    print_table("Releases", ["release", "draws", "published", "charged", "last run (UTC)"], rows)
     echo()
     if others:
         rows = [[other["name"], other["kind"], *_write_state(other)] for other in others]
-        print_table("Made without a charge", ["name", "what", "published", "last run"], rows)
+        print_table("Made without a charge", ["name", "what", "published", "last run (UTC)"], rows)
         echo()
     _print_budgets(budgets)
 

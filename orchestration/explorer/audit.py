@@ -137,7 +137,7 @@ def _show_publications(intact: tuple[Entry, ...] | None) -> None:
         st.error(escape(f"{len(broken)} problems were found, the first: {broken[0]}."))
     else:
         st.success(
-            f"All {len(published)} publications are signed with this key, every file has its checksum, and none is "
+            f"All publications ({len(published)}) are signed with this key, every file has its checksum, and none is "
             "missing or added."
             + (
                 " Each is a draw that the ledger holds, or estimated from published measurements."

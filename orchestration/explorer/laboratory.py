@@ -68,7 +68,10 @@ def show() -> None:
     folder = read_settings().laboratory
     found = {str(path.parent.relative_to(folder)): path for path in sorted(folder.glob("*/*/results.parquet"))}
     if not found:
-        st.info("No laboratory has results. `stirred launch` a declared one, and its asset `results` writes them.")
+        st.info(
+            "No laboratory has results yet. *Compare methods: what an attacker learns* in the documentation shows "
+            "how to declare one; `stirred launch` makes its results."
+        )
         return
     link: dict[str, str] = {}
     controls, picture = split_page()

@@ -234,7 +234,7 @@ def _choose_lines(lines: Sequence[Line], name: str) -> Sequence[Line]:
 
 def _show_lines(lines: Sequence[Line]) -> None:
     st.markdown("**Accuracy of the numbers**")
-    names = [line.title or line.name for line in lines]
+    names, is_counted = [line.title or line.name for line in lines], any(line.numbers is not None for line in lines)
     rows = [
         {"name": title, "margin": line.margin, "figure": f"{line.margin:,.4g}"}
         for title, line in zip(names, lines, strict=True)
@@ -255,7 +255,7 @@ def _show_lines(lines: Sequence[Line]) -> None:
                 "Budget": f"{float(line.budget):.6g}",
                 "Standard error": f"{line.standard_error:,.4g}",
                 "90% margin": f"{line.margin:,.4g}",
-                "Numbers": "" if line.numbers is None else f"{line.numbers:,}",
+                **({"Numbers": "" if line.numbers is None else f"{line.numbers:,}"} if is_counted else {}),
             }
             for title, line in zip(names, lines, strict=True)
         ],

@@ -285,7 +285,7 @@ def test_the_audit_finds_an_altered_file(explored: Explored) -> None:
     page = explored.page("audit")
     main = page.get_by_test_id("stMain")
     expect(main.get_by_text("The hashes of all 2 entries were computed again")).to_be_visible()
-    expect(main.get_by_text("All 1 publications are signed with this key")).to_be_visible()
+    expect(main.get_by_text("All publications (1) are signed with this key")).to_be_visible()
     expect(main.get_by_role("cell", name="same output")).to_be_visible()
     altered = explored.published / RELEASE / "tenure_by_county.csv"
     before = altered.read_bytes()
@@ -474,7 +474,7 @@ def test_the_explorer_holds_no_database_and_waits_for_a_run_that_does(explored: 
         page.reload()
         drawn(page)
         expect(page.get_by_text("A run is writing the database. Try again when it has ended")).to_be_visible()
-        expect(page.get_by_text("All 1 publications are signed with this key")).to_be_visible()
+        expect(page.get_by_text("All publications (1) are signed with this key")).to_be_visible()
         page.goto(f"{explored.address}/tables?release={RELEASE}")
         drawn(page)
         expect(page.get_by_text("The table behind the chart")).to_be_visible()
