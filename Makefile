@@ -24,7 +24,7 @@ explore: $(READY)   ## a local page on budgets, plans, published tables and the 
 	@$(BIN)/stirred explore
 
 ui: $(READY)        ## the Dagster UI, with schedules and sensors, on http://localhost:3000
-	@$(BIN)/dg dev
+	@$(BIN)/python -m orchestration.ui
 
 # Files are begun in the order that tests/conftest.py gives them.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder

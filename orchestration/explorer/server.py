@@ -7,17 +7,16 @@ to this machine, whose pages could then read what is answered to any other reque
 from pathlib import Path
 
 from markdown_it import MarkdownIt
-from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 from streamlit.starlette import App
 
 from orchestration.explorer.process import APP, DOCUMENTATION
 from orchestration.explorer.settings import read_settings
+from orchestration.hosts import HostMiddleware
 
 _POLICY = "sandbox allow-downloads; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:"
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -36,15 +35,6 @@ class Files(StaticFiles):
             response = HTMLResponse(_PAGE.format(MarkdownIt().enable("table").render(text)))
         response.headers.update({"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"})
         return response
-
-
-class HostMiddleware(TrustedHostMiddleware):
-    """Refuses other hosts, and a request with several (RFC 9112, Section 3.2)."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan" and len(Headers(scope=scope).getlist("host")) > 1:
-            scope = {**scope, "headers": []}
-        await super().__call__(scope, receive, send)
 
 
 app = App(

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +106,7 @@ def copied_project(folder: Path, datasets: Collection[str]) -> Path:
 
 @contextlib.contextmanager
 def deployed(project: Path, home: Path) -> Iterator[Site]:
-    """`dg dev` of a project, with its state below a folder, and a browser."""
+    """The UI of a project, with its state below a folder, and a browser."""
     (home / "dagster").mkdir()
     shutil.copy(ROOT / "dagster.yaml", home / "dagster")
     with socket.socket() as free:
@@ -115,7 +117,7 @@ def deployed(project: Path, home: Path) -> Iterator[Site]:
         "STIRRED_HOME": str(home / "var"),
         "STIRRED_PUBLISHED": str(home / "published"),
     }
-    command = [str(Path(sys.executable).with_name("dg")), "dev", "--port", str(port)]
+    command = [sys.executable, "-m", "orchestration.ui", "--port", str(port)]
     with (home / "dev.log").open("wb") as log:
         server = subprocess.Popen(
             command,
@@ -128,6 +130,7 @@ def deployed(project: Path, home: Path) -> Iterator[Site]:
         )
     try:
         _wait_for(port, server)
+        _require_own_webserver(port)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             page = browser.new_page(viewport={"width": 1500, "height": 1100})
@@ -148,12 +151,19 @@ def _hear_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _require_own_webserver(port: int) -> None:
+    """Told apart from: Dagster's own webserver, which answers under any name."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/server_info", headers={"Host": "other.example"})
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(request, timeout=60)
+
+
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
-        assert server.poll() is None, "dg dev ended"
+        assert server.poll() is None, "the UI ended"
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.2)
-    pytest.fail("dg dev does not answer")
+    pytest.fail("the UI does not answer")

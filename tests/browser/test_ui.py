@@ -1,6 +1,6 @@
 """What a person sees: releases of every kind launched from the Dagster UI, their pages, and their certificates.
 
-A real `dg dev`, a real browser. The dataset of 1940 asks before it is charged, and publications are served. `make
+The real UI, a real browser. The dataset of 1940 asks before it is charged, and publications are served. `make
 test-deep` shows the smallest release, `make prove` one of PHSafe and one of TopDown too. Without a Chromium on the
 machine these tests are left out, unless STIRRED_REQUIRE_BROWSER is set.
 """

@@ -1,0 +1,83 @@
+"""Dagster's UI of this machine answers its own pages, and nothing that a page of another site asks."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from dagster_webserver.webserver import DagsterWebserver
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import Message
+from starlette.websockets import WebSocket
+
+from orchestration import webserver
+
+OWN = {"host": "localhost:3000"}
+HTML, JSON = {"accept": "text/html,*/*"}, {"content-type": "application/json", "accept": "*/*"}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Starlette:
+    """A server with the middleware of Dagster's, which answers everything that comes through."""
+    monkeypatch.setattr(DagsterWebserver, "build_middleware", DagsterWebserver.build_middleware)
+    webserver.guard()
+    middleware = DagsterWebserver.build_middleware(object.__new__(DagsterWebserver))
+    answer = Route("/{path:path}", lambda request: PlainTextResponse("done"), methods=["GET", "POST"])
+    return Starlette(routes=[WebSocketRoute("/graphql", WebSocket.accept), answer], middleware=middleware)
+
+
+def ask(server: Starlette, method: str, path: str, headers: dict[str, str]) -> str:
+    """The status of the answer; of a websocket ("WS"), what the server does first."""
+    given = [(name.encode(), value.encode()) for name, value in (OWN | headers).items()]
+    kind = {"type": "websocket", "subprotocols": []} if method == "WS" else {"type": "http", "method": method}
+    scope: dict[str, Any] = kind | {
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"query=a",
+    }
+    scope |= {"headers": given, "scheme": "http", "server": ("localhost", 3000), "client": ("127.0.0.1", 4000)}
+    sent = list[Message]()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect" if method == "WS" else "http.request", "body": b""}
+
+    asyncio.run(server(scope, receive, send))
+    return str(sent[0].get("status", sent[0]["type"]))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "answer"),
+    [
+        # A picture, in browsers that say what a request is for, and in others.
+        ("GET", "/graphql", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", **HTML}, "403"),
+        ("GET", "/graphql", {"accept": "image/*"}, "403"),
+        # A form, also of a page in a frame without an origin, and of another port of this machine.
+        ("POST", "/graphql", {"origin": "http://evil.example"}, "403"),
+        ("POST", "/report_asset_check/a", {"origin": "null"}, "403"),
+        ("POST", "/graphql", {"origin": "http://localhost:3001"}, "403"),
+        ("WS", "/graphql", {"origin": "http://evil.example"}, "websocket.close"),
+        # Another name of this machine.
+        ("POST", "/graphql", {**JSON, "host": "evil.example:3000", "origin": "http://evil.example:3000"}, "400"),
+        ("GET", "/", {**HTML, "host": "evil.example:3000"}, "400"),
+    ],
+)
+def test_what_a_page_of_another_site_asks_is_refused(
+    server: Starlette, method: str, path: str, headers: dict[str, str], answer: str
+) -> None:
+    """Dagster executes all of these, so that such a page could launch a job, or authorize a charge."""
+    assert ask(server, method, path, headers) == answer
+
+
+def test_own_pages_links_and_programs_are_answered(server: Starlette) -> None:
+    own = {"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors", "origin": "http://localhost:3000"}
+    link = {**HTML, "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert ask(server, "POST", "/graphql", {**JSON, **own}) == "200"
+    assert ask(server, "POST", "/graphql", JSON) == "200", "a program has no origin"
+    assert ask(server, "GET", "/runs/1", link) == "200"
+    assert ask(server, "GET", "/runs/1", {**HTML, "host": "127.0.0.1:3000"}) == "200"
+    assert ask(server, "WS", "/graphql", own) == "websocket.accept"
