@@ -397,7 +397,8 @@ def audit(to: Path | None, as_json: bool) -> None:
         echo("Claims: " + ", ".join(f"{verdict}: {count}" for verdict, count in record["counts"].items()))
         for finding in record["findings"]:
             if finding["verdict"] == audits.Verdict.FAILS:
-                echo(f"{finding['subject']}: {finding['name']} does not hold. {'; '.join(finding['details'])}")
+                details = "; ".join(detail.rstrip(".") for detail in finding["details"])
+                echo(f"{finding['subject']}: {finding['name']} does not hold. {details}.")
         echo(f"The report is {page}")
     if record["verdict"] == audits.Verdict.FAILS:
         sys.exit(REFUSED)
