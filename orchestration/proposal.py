@@ -357,6 +357,8 @@ def _propose_domain(
         concerns += (
             ["a weight: take its bounds from the design of the survey"] if weight and not column.negative else []
         )
+    if column.has_total:
+        concerns.append("an amount that is in one row the sum of all others; if that row is a total, delete it")
     if kind not in (ColumnType.STRING, ColumnType.BOOLEAN):
         many = MANY if kind is ColumnType.INTEGER else FEW
         concerns += (

@@ -3,6 +3,7 @@
 A profile is as confidential as the file. The author of a declaration decides what readers may know of it.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -104,6 +105,7 @@ class ColumnProfile:
         marks: by what is unusual about texts, in words, the number of rows.
         like_numbers: the number of values that look like numbers, even if they are none.
         negative: the number of negative values, without `missing`.
+        has_total: whether one of many different numbers is the sum of all others.
         title: its label in a codebook, or in the file of a statistical package.
         labels: the labels of all `codes` there.
         reasons: the labels of codes in `missing`, or of categories that the file declares as no value.
@@ -123,6 +125,7 @@ class ColumnProfile:
     marks: Mapping[str, int] = field(default_factory=dict)
     like_numbers: int = 0
     negative: int = 0
+    has_total: bool = False
     title: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -251,6 +254,7 @@ def profile(
             kind = ColumnType.DECIMAL if rounded else described.type
             described = known.describe(replace(described, type=kind, rounded=rounded))
             columns.append(_as_written(described, notation) if name in notation.types else described)
+        columns = [replace(column, has_total=_has_total(session, relation, column)) for column in columns]
         larger = _find_larger_places(session, relation, columns)
         household, differing = _find_households(session, relation, columns)
         repeated = known.select_of_units(name for name, households in differing.items() if not households)
@@ -321,6 +325,16 @@ def _describe_column(
         facts["like_numbers"],
         facts["negative"] - sum(rows for code, rows in missing.items() if code[:1] == "-" and code[1:2].isdigit()),
     )
+
+
+def _has_total(session: Session, relation: Fragment, column: ColumnProfile) -> bool:
+    """Whether the greatest of many numbers is the sum of all others, as in a row of totals."""
+    if not column.highest or column.different <= FEW:
+        return False
+    # Codes for no value are beyond the ends.
+    low, high = float(column.lowest or 0), float(column.highest)
+    (total,) = session.row("cef/sum_between", {"low": low, "high": high}, relation=relation, name=column.name)
+    return math.isclose(total, 2 * high, rel_tol=1e-12)
 
 
 def _as_written(column: ColumnProfile, notation: Notation) -> ColumnProfile:

@@ -127,6 +127,8 @@ class System:
         y = min(x*, x). If x may exceed c = x*, it is y + w with y <= c, and w > 0 only if y = c, which one binary
         variable says.
         """
+        if not len(self.types):
+            return solution
         free = np.flatnonzero((solution > 0) & (self.upper > solution))
         types, extra = len(self.types), len(free)
         first, excess = solution[free], (self.upper - solution)[free]

@@ -330,6 +330,23 @@ def test_a_column_that_no_declaration_can_have_is_left_out_alone(warehouse: Ware
         proposed(warehouse, tmp_path / "names.csv")
 
 
+def test_a_row_of_totals_is_pointed_out(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Wrong programs: one that proposes the row like a record, so that every sum doubles; one that adds up codes."""
+    rows = [
+        {"a": f"{(n // 2) ** 2}", "b": "9999" if n % 5 == 0 else f"{n % 12}", "c": f"{n // 3}"} for n in range(1, 41)
+    ]
+    total = {name: f"{sum(int(row[name]) for row in rows if row[name] != '9999')}" for name in rows[0]}
+    said = [
+        [
+            sentence.split()[2]
+            for sentence in proposed(warehouse, written(tmp_path / "x.csv", of)).warnings
+            if " sum " in sentence
+        ]
+        for of in ([*rows, total], [total | {"b": "1"}, *rows], rows)
+    ]
+    assert said == [["a", "b", "c"], ["a", "c"], []]
+
+
 def test_a_place_in_two_larger_ones_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
     rows = [{"id": str(number), "region": "AB"[number % 2], "county": f"{number % 6}"} for number in range(24)]
     declaration = declared(proposed(warehouse, path := written(tmp_path / "units.csv", rows)))

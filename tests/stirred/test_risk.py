@@ -43,6 +43,8 @@ def test_a_reconstruction_varies_and_is_certain_as_far_as_all_solutions_show() -
     whole = risk.reconstruct([margin("sex", "race")], VALUES)
     assert (whole.variability, whole.provable, whole.measure_agreement(RECORDS)) == (0, 5, 1)
     assert "5 records of 4 kinds" in repr(whole)
+    nobody = risk.reconstruct([{"sex": ["f"], "count": [0]}], VALUES)
+    assert (nobody.records, nobody.variability, nobody.provable) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
