@@ -333,6 +333,8 @@ def _propose_domain(
         if words := [code for code in column.codes if code in MISSING]:
             listed = ", ".join(map(_quote, words))
             concerns.append(f"text in which {listed} may stand for no value; if so, move it to null")
+        for alike in _list_alike(column.codes):
+            concerns.append(f"text in which {', '.join(map(_quote, alike))} may be one category; if so, merge them")
     elif kind is ColumnType.STRING:
         fewest, most = column.digits or (1, 18)
         domain = {"pattern": _quote(f"[0-9]{{{fewest}{f',{most}' * (most > fewest)}}}")}
@@ -365,6 +367,14 @@ def _propose_domain(
             [_CONTINUOUS] if column.different > many and not column.labels and not _is_weight(column.name) else []
         )
     return domain, concerns
+
+
+def _list_alike(codes: Iterable[str]) -> list[list[str]]:
+    """Codes that are the same but for blanks, accents, and small and capital letters."""
+    found: dict[str, list[str]] = {}
+    for code in codes:
+        found.setdefault(" ".join(drop_accents(code).split()), []).append(code)
+    return [alike for alike in found.values() if len(alike) > 1]
 
 
 def _write_labels(kind: ColumnType, column: ColumnProfile) -> str:

@@ -239,6 +239,7 @@ def kinds_of_columns() -> list[dict[str, str]]:
             "heated": ("true", "false", ".")[number % 3],
             "blank": ("01", "01 ")[number % 2],
             "exporter": ("yes", "no", "NA")[number % 3],
+            "street": ("Straße", "STRASSE", "Platz")[number % 3],
         }
         for number in range(420)
     ]
@@ -283,7 +284,9 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         "is negative in 8 rows.",
         "column scientific is rounded to 4 digits, because of an exponent, as in 1e+05 in 1 row;",
         "column thousands is left out: text and no number, because of marks between thousands in 420 rows;",
-        "column blank is text with blanks at an end in 210 rows, which is part of the code.",
+        "column blank is text with blanks at an end in 210 rows, which is part of the code; "
+        'text in which "01", "01 " may be one category; if so, merge them.',
+        'text in which "STRASSE", "Straße" may be one category; if so, merge them.',
         'column exporter is text in which "NA" may stand for no value; if so, move it to null.',
     ):
         assert sentence in said
