@@ -311,6 +311,9 @@ def test_every_page_fits_a_phone(explored: Explored, tmp_path: Path, path: str) 
     wide = page.evaluate("document.documentElement.scrollWidth")
     main = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth")
     assert (wide, main) == (390, 390), "nothing is beyond the right edge"
+    page.set_viewport_size({"width": 650, "height": 500})
+    columns = page.get_by_test_id("stColumn").evaluate_all("columns => columns.map(each => each.clientWidth)")
+    assert min(columns, default=650) > 500, "enlarged twice, a window has one column: two would cut every choice"
     page.close()
 
 
