@@ -50,8 +50,9 @@ _SCOPES, _OF_SIGNALS = 6, 2
 """The first version of Landlock that keeps signals within, and this scope."""
 
 _FILTER_CALLS, _BY_PROGRAM = 22, 2
-_MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""By machine, its architecture in a filter, and the number of the system call that makes a socket."""
+_MACHINES = {"x86_64": (0xC000003E, 41, 53), "aarch64": (0xC00000B7, 198, 199)}
+"""By machine, its architecture in a filter, and the numbers of the system calls that make a socket, and two of a pair.
+Sockets of a pair reach each other alone if they are of streams; with others, any name can be asked."""
 _RINGS, _OTHER_NUMBERS = 425, 1 << 30
 """The system call of `io_uring`, which makes sockets too, and the first number of the second set of calls of x86."""
 _LOAD, _IS, _IS_AT_LEAST, _MASK, _ANSWER = 0x20, 0x15, 0x35, 0x54, 0x06
@@ -197,14 +198,20 @@ def _allow(ruleset: int, path: Path, allowed: int) -> None:
 
 def _refuse_sockets(port: int | None) -> bool:
     """Give up all sockets but those of TCP and UDP, and these too without a port. Returns whether that holds."""
-    architecture, make_socket = _MACHINES.get(platform.machine(), (0, 0))
+    architecture, make_socket, make_pair = _MACHINES.get(platform.machine(), (0, 0, 0))
     # Each with the place to go to if it holds, and if it does not.
+    pair = [
+        (_LOAD, _KIND, "", ""),
+        (_MASK, 0xF, "", ""),
+        (_IS, socket.SOCK_STREAM, "allow", "refuse"),
+    ]
     steps: list[tuple[int, int, str, str]] = [
         (_LOAD, _ARCHITECTURE, "", ""),
         (_IS, architecture, "", "refuse"),
         (_LOAD, _NUMBER, "", ""),
         (_IS_AT_LEAST, _OTHER_NUMBERS, "refuse", ""),
         (_IS, _RINGS, "refuse", ""),
+        (_IS, make_pair, "pair", ""),
         (_IS, make_socket, "" if port else "refuse", "allow"),
         (_LOAD, _KIND, "", ""),
         # The rest are flags.
@@ -218,12 +225,13 @@ def _refuse_sockets(port: int | None) -> bool:
         (_LOAD, _FAMILY, "", ""),
         (_IS, socket.AF_INET, "allow", ""),
         (_IS, socket.AF_INET6, "allow", "refuse"),
+        *pair,
         (_ANSWER, _ALLOW, "", ""),
         (_ANSWER, _REFUSE, "", ""),
     ]
     first = {"protocol": (_LOAD, _PROTOCOL, "", ""), "family": (_LOAD, _FAMILY, "", "")}
     places = {name: steps.index(step) for name, step in first.items()}
-    places |= {"allow": len(steps) - 2, "refuse": len(steps) - 1}
+    places |= {"pair": len(steps) - 2 - len(pair), "allow": len(steps) - 2, "refuse": len(steps) - 1}
     program = b"".join(
         struct.pack("=HBBI", code, places.get(yes, following) - following, places.get(no, following) - following, value)
         for following, (code, value, yes, no) in enumerate(steps, 1)

@@ -42,6 +42,8 @@ def attempts(secrets: dict[str, str], allowed: dict[str, str], temporary: str) -
     attempt("connect to a server", lambda: socket.create_connection(("127.0.0.1", int(allowed["port"])), 2))
     attempt("signal the launcher", lambda: os.kill(os.getppid(), 0))
     attempt("ask another process by its socket", lambda: _ask(allowed["socket"]))
+    attempt("ask another process by a socket of a pair", lambda: _send_by_pair(allowed["socket"]))
+    attempt("allowed for asyncio", lambda: [each.close() for each in socket.socketpair()])
     attempt("allowed for Streamlit", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close())
     attempt("connect in another protocol", lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM, MULTIPATH))
     attempt("allowed to listen", lambda: socket.create_server(("127.0.0.1", int(allowed["own port"]))).close())
@@ -61,6 +63,12 @@ def _ask(path: str) -> bytes:
     with socket.socket(socket.AF_UNIX) as other:
         other.connect(path)
         return other.recv(4)
+
+
+def _send_by_pair(path: str) -> int:
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with one, other:
+        return one.sendto(b"ask", f"{path}.datagrams")
 
 
 def _tables(path: str) -> list[Any]:

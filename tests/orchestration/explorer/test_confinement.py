@@ -88,7 +88,9 @@ def tried(
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_server(by_name, family=socket.AF_UNIX) as local,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as of_datagrams,
     ):
+        of_datagrams.bind(f"{by_name}.datagrams")
         threading.Thread(target=_answer, args=[local], daemon=True).start()
         allowed = {**allowed, "port": str(server.getsockname()[1]), "own port": str(known.port), "socket": by_name}
         given = json.dumps({"secrets": secrets, "allowed": allowed, "python": python, "attempts": str(ATTEMPTS)})
@@ -123,7 +125,7 @@ def test_the_kernel_refuses_every_way_to_what_is_not_public(
     got = {name for name, answer in found.items() if answer.startswith("got")}
     files = {"allowed public", "allowed ledger", "allowed published"}
     signals = {"signal the launcher"} if find_landlock_version() < 6 else set()
-    assert got == files | signals | {"allowed to listen", "allowed for Streamlit"}
+    assert got == files | signals | {"allowed to listen", "allowed for Streamlit", "allowed for asyncio"}
     assert len(found) > 40, "the attempts themselves were made"
 
 
