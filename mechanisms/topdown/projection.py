@@ -34,9 +34,8 @@ def _clipped_sum(v, nu, starts, first, last, lower, upper, multiplier):  # type:
         group, positive = 0.0, 0
         for k in range(starts[g], starts[g + 1]):
             value = v[k] + nu[k] + multiplier
-            if value > 0.0:
-                group += value
-                positive += 1
+            group += max(value, 0.0)
+            positive += value > 0.0
         if group < lower[g]:
             total += lower[g]
         elif group > upper[g]:

@@ -30,9 +30,8 @@ def _fill(v, sums, alpha, beta, x):  # type: ignore[no-untyped-def]
             total, positive = 0.0, 0
             for entry in range(entries):
                 value = v[line, entry] + alpha[entry] + multiplier
-                if value > 0.0:
-                    total += value
-                    positive += 1
+                total += max(0.0, value)
+                positive += value > 0.0
             if positive == 0:
                 multiplier = sums[line] - highest
                 continue
