@@ -244,7 +244,7 @@ def profile(
             rows, ends = [], ((), (), ())
             if facts["different"] <= MOST_CODES:
                 rows = session.rows("cef/codes", relation=relation, name=name)
-            if facts[_ROUNDED] < facts["present"]:
+            if min(facts[_ROUNDED], facts[ColumnType.INTEGER.value]) < facts["present"]:
                 ends = session.row("cef/ends", {"most": _ENDS}, relation=relation, name=name)
             described = _describe_column(
                 name, records, facts, [code for (code,) in rows], ends, is_text=name in notation.reasons

@@ -1,7 +1,10 @@
 -- The least and the greatest numbers of a column of texts, and the most frequent ones of its other texts, each with its
--- number of rows.
+-- number of rows. Integers may have more digits than decimals.
 WITH counted AS (
-    SELECT {{ name | id }} AS text, count(*) AS rows, any_value({% with type = "rounded" %}{% include "cef/typed_column.sql" %}{% endwith %}) AS number
+    SELECT {{ name | id }} AS text, count(*) AS rows, any_value(coalesce(
+        {% with type = "rounded" %}{% include "cef/typed_column.sql" %}{% endwith %},
+        {% with type = "integer" %}{% include "cef/typed_column.sql" %}{% endwith %}
+    )) AS number
     FROM {{ relation }}
     WHERE {{ name | id }} IS NOT NULL
     GROUP BY ALL

@@ -333,6 +333,17 @@ def test_a_column_that_no_declaration_can_have_is_left_out_alone(warehouse: Ware
         proposed(warehouse, tmp_path / "names.csv")
 
 
+def test_a_range_has_its_integers_of_more_than_fourteen_digits(warehouse: Warehouse, tmp_path: Path) -> None:
+    """As the codes of blocks have. Wrong program: one that finds ends among decimals alone."""
+    rows = [{"a": f"{n % 3}", "block": f"{10**14 - 30 + n // 3}"} for n in range(180)]
+    with warehouse.session() as session:
+        (*_, block) = profile(session, Reader.CSV, written(tmp_path / "x.csv", rows)).columns
+    assert (block.lowest, block.highest) == (10**14 - 30, 10**14 + 29)
+    with warehouse.session() as session:
+        (*_, block) = profile(session, Reader.CSV, written(tmp_path / "x.csv", rows[90:])).columns
+    assert (block.lowest, block.highest) == (10**14, 10**14 + 29)
+
+
 def test_a_row_of_totals_is_pointed_out(warehouse: Warehouse, tmp_path: Path) -> None:
     """Wrong programs: one that proposes the row like a record, so that every sum doubles; one that adds up codes."""
     rows = [
