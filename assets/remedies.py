@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 OF_ANY_OTHER = (
-    "Launch the release again, from its source: the same records and declaration give the same tables, at no charge. "
+    "Launch the release again: the same records and declaration give the same tables, at no charge. "
     "If the check fails again, publish nothing, and run stirred audit."
 )
 _SOURCE = (
@@ -39,7 +39,7 @@ OF_CHECKS = {
     "key_gone": "Run stirred audit, which deletes such keys, and launch again.",
     "files_as_published": "Launch the release again: it writes the same bytes and charges nothing. If the launch stops "
     "at this folder, move the folder elsewhere first.",
-    "shown_as_charged": "Materialize the asset again, which makes its tables from the ledger.",
+    "shown_as_charged": "Materialize the asset of the check again, which makes its tables from the ledger.",
 }
 
 

@@ -162,7 +162,8 @@ class CensusLayoutAttributes(DatasetAttributes):
     detailed_codes: bool
     dhc: bool
     recoded_units: Recodes = Field(
-        default_factory=dict, description="Further columns of units, each recoded from a column of the layout."
+        default_factory=dict,
+        description="Further columns of units, each recoded from the column of the layout that its `source` names.",
     )
     recoded_persons: Recodes = Field(default_factory=dict, description="The same for persons.")
 
@@ -338,7 +339,8 @@ class SyntheticSurveyAttributes(GeneratedAttributes, SurveyParameters):
     """The YAML attributes of a synthetic survey."""
 
     recoded_units: dict[ColumnName, Column] = Field(
-        default_factory=dict, description="Further columns of households, each recoded from one that is generated."
+        default_factory=dict,
+        description="Further columns of households, each recoded from the generated column that its `source` names.",
     )
     recoded_persons: dict[ColumnName, Column] = Field(default_factory=dict, description="The same for persons.")
 
