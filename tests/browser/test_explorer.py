@@ -281,6 +281,7 @@ def test_a_map_shows_supplied_boundaries(explored: Explored, tmp_path: Path) -> 
     page.close()
 
 
+@pytest.mark.prove
 def test_the_audit_finds_an_altered_file(explored: Explored) -> None:
     page = explored.page("audit")
     main = page.get_by_test_id("stMain")
@@ -317,6 +318,7 @@ def test_every_page_fits_a_phone(explored: Explored, tmp_path: Path, path: str) 
     page.close()
 
 
+@pytest.mark.prove
 def test_the_keyboard_alone_is_enough(explored: Explored) -> None:
     page = explored.page()
 

@@ -263,6 +263,7 @@ def test_charts_are_shown_as_pictures(site: Site, releases: list[str], asset: st
     assert picture.evaluate("image => image.naturalWidth") >= 1000
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @pytest.mark.parametrize(
     "asset",

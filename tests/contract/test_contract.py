@@ -62,12 +62,12 @@ QUICK = "laplace tables"
 WITHOUT_NOISE = ("swapping", "pair swapping", "coarsening", "suppression")
 """Kinds that add no noise to counts."""
 
-PROVED = ("quantiles", "drawn quantiles", "moments", "coarsening", "suppression", "dhc")
-"""Kinds that `make prove` tests: hypercubes but for their numbers, and others that have quick tests of their own."""
+IN_CI = ("swapping", "topdown")
+"""The kinds that CI tests beside the quick one. Others have tests of their own, and `make prove` tests them here."""
 
 
 def mark(name: str) -> list[pytest.MarkDecorator]:
-    return [] if name == QUICK else [pytest.mark.prove if name in PROVED else pytest.mark.deep]
+    return [] if name == QUICK else [pytest.mark.deep if name in IN_CI else pytest.mark.prove]
 
 
 @pytest.fixture(params=[pytest.param(name, marks=mark(name)) for name in KINDS])
@@ -496,7 +496,7 @@ def with_paths(changes: Any, root: Path) -> dict[str, Any]:
     return {**changes, "dataset": {"units": {**units, "path": str(root / units["path"])}}}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_release_without_invariants_says_so_and_rests_on_none(tmp_path: Path) -> None:
     deployment = laplace(tmp_path)
     deployment.run(*to_publication(deployment.context.method), *SHOWN, checks=True)

@@ -280,7 +280,7 @@ def test_the_page_on_reliability_shows_the_figures_of_the_last_run(figures: Path
 @pytest.mark.parametrize(
     "sections",
     [
-        pytest.param(["altered_tables"], marks=pytest.mark.deep),
+        pytest.param(["altered_tables"], marks=pytest.mark.prove),
         pytest.param(
             ["steps", "writes", "full_disk", "in_sequence", "attacked", "attacked_lakes"],
             marks=[pytest.mark.fault, pytest.mark.skipif(not strace.available(), reason="needs strace")],

@@ -145,7 +145,7 @@ def test_a_restoration_that_is_killed_leaves_no_copy_of_a_key_once_it_can_not_be
     assert found[tmp_path / "other" / "warehouse"] == ["custody/master.key"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_backup_of_an_earlier_version_with_the_empty_folder_of_a_dataset_is_restored(
     home: Path, tmp_path: Path
 ) -> None:
@@ -159,7 +159,7 @@ def test_a_backup_of_an_earlier_version_with_the_empty_folder_of_a_dataset_is_re
         restore(tmp_path / "kept", tmp_path / "other", tmp_path / "published a third time", resources)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_deployment_without_publications_is_restored_too(home: Path, tmp_path: Path) -> None:
     back_up(ledger_of(home), tmp_path / "nothing", tmp_path / "kept", resources, with_keys=True)
     restore(tmp_path / "kept", tmp_path / "other", tmp_path / "published again", resources)
@@ -209,7 +209,7 @@ def test_an_older_ledger_is_not_restored_under_a_newer_anchor(home: Path, tmp_pa
 
 
 @quick_cases(1)
-@deep_cases(3)
+@deep_cases(2)
 @pytest.mark.parametrize(
     ("name", "how"),
     deep_but(
@@ -439,7 +439,7 @@ def test_a_restored_release_is_made_again_with_the_same_bytes_and_without_a_char
         assert again.ledger == entries
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_backup_made_while_others_charge_and_publish_is_consistent(home: Path, tmp_path: Path) -> None:
     def charge_on() -> None:
         for number in range(2, 30):

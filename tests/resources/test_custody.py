@@ -12,11 +12,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resources.chain import Anchor, canonicalize
 from resources.custody import Custody, CustodyError, CustodyMode, compute_commitment
+from tests.depth import examples
 
 MASTER = "0123456789abcdef" * 4
 DRAW = "ab" * 32
@@ -317,6 +318,7 @@ def strict(value):
     return (type(value).__name__, value)
 
 
+@settings(max_examples=examples(50))
 @given(parts, parts)
 def test_two_things_are_written_alike_only_if_they_are_the_same(one, other):
     assert (canonicalize(one) == canonicalize(other)) == (strict(one) == strict(other))

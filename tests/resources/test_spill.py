@@ -161,7 +161,7 @@ def test_the_folder_is_removed_at_the_end(store):
     assert list(base(store).iterdir()) == []
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_folder_is_removed_when_the_session_fails(store):
     def fail():
         with store.session() as session:

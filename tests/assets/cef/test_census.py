@@ -233,6 +233,7 @@ def test_the_order_of_rows_and_columns_does_not_matter_and_other_columns_are_ign
     assert census.write().ingest() != version
 
 
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize("typed", [True, False])
 def test_parquet_gives_the_same_cef_as_csv(census: Census, typed: bool) -> None:
@@ -358,6 +359,7 @@ def contradict_place(census: Census) -> None:
         row["RTYPE"] = {"2": "4", "4": "2"}[row["RTYPE"]]
 
 
+@deep_cases(2)
 @quick_cases(2)
 @pytest.mark.parametrize(
     ("spoil", "said"),
@@ -597,7 +599,7 @@ def test_every_rule_of_the_structure_is_broken_by_some_corruption() -> None:
     assert set().union(*(broken for _, _, broken in BROKEN)) == set(HELD)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_block_groups_are_taken_as_given_if_that_is_declared(tmp_path: Path) -> None:
     """All units are in block 1003. In block group 2, strict refuses it; as given, it is the CEF's, as long as the block
     is in one block group. Whatever is declared, the same records have the same version, and so the same draws."""
@@ -636,7 +638,7 @@ def test_every_type_of_group_quarters_accepts_only_its_own_persons(tmp_path: Pat
     }
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_census_without_types_of_group_quarters_must_follow_all_other_rules(census: Census) -> None:
     """Both a census whose file has none, and one whose file has them, right or wrong, but is declared without them."""
     census.ingest()

@@ -173,6 +173,7 @@ def _headers() -> Iterator[tuple[str, str, Callable[[list[str]], list[str]], str
             yield table, "a further column", lambda names: [*names, "X"], rule
 
 
+@deep_cases(5)
 @pytest.mark.parametrize(
     ("table", "change", "rule"),
     [
@@ -332,7 +333,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes | None], str]] = {
 }  # fmt: skip
 
 
-@deep_cases(4)
+@deep_cases(8)
 @pytest.mark.parametrize(
     ("table", "kind"),
     [
@@ -419,7 +420,7 @@ def test_the_check_of_the_stored_tables_finds_households_without_a_block(
     ]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_records_in_blocks_that_the_geography_lacks_are_left_out_if_that_is_declared(
     session: Session, folders: Iterator[Path]
 ) -> None:

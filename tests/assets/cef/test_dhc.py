@@ -6,6 +6,7 @@ The codes of random households, however unlikely, are those that plain Python fi
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 from stirred import dhc
 from tests.assets.cef.test_synthetic import VERSION_KEY, made
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 COUPLES = {21: Couple.OPPOSITE_SEX_MARRIED, 22: Couple.OPPOSITE_SEX_COHABITING, 23: Couple.SAME_SEX_MARRIED,
            24: Couple.SAME_SEX_COHABITING}  # fmt: skip
@@ -74,7 +75,10 @@ def draw_records(random: np.random.Generator) -> Iterator[tuple[dict[str, Any], 
         yield unit, persons
 
 
-RECORDS = list(draw_records(np.random.default_rng(5)))
+@cache
+def records() -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Drawn in the tests that need them, not in every process that reads this file."""
+    return list(draw_records(np.random.default_rng(5)))
 
 
 def code_person(unit: dict[str, Any], person: dict[str, Any]) -> tuple[int, ...]:
@@ -157,8 +161,8 @@ def find_cell(schema: Any, codes: tuple[int, ...]) -> int:
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     with Warehouse(folder=str(tmp_path_factory.mktemp("random"))).session(writes=Zone.CONFIDENTIAL) as session:
-        units = [{**dict.fromkeys(UNIT_COLUMNS, "0"), "NPF": 0, **unit} for unit, _ in RECORDS]
-        persons = [{**person, "PERSON_RTYPE": "3"} for _, of_unit in RECORDS for person in of_unit]
+        units = [{**dict.fromkeys(UNIT_COLUMNS, "0"), "NPF": 0, **unit} for unit, _ in records()]
+        persons = [{**person, "PERSON_RTYPE": "3"} for _, of_unit in records() for person in of_unit]
         declaration = synthetic_census(population(2, dhc=True), name="random", cap=1)
         for table, rows in zip(declaration.cef_tables(), (units, persons), strict=True):
             session.create(table, "warehouse/all", source=session.register("rows", pa.Table.from_pylist(rows)))
@@ -173,13 +177,13 @@ def code(session: Session, statement: str) -> list[tuple[int, ...]]:
 
 
 def test_every_record_has_the_codes_that_plain_python_finds(session: Session) -> None:
-    persons = [(unit["MAFID"], *code_person(unit, person)) for unit, own in RECORDS for person in own]
+    persons = [(unit["MAFID"], *code_person(unit, person)) for unit, own in records() for person in own]
     assert code(session, "dhc/persons") == sorted(persons)
-    households = [(unit["MAFID"], *code_household(unit, own)) for unit, own in RECORDS if unit["TEN"] != "0"]
+    households = [(unit["MAFID"], *code_household(unit, own)) for unit, own in records() if unit["TEN"] != "0"]
     found = [tuple(-1 if part is None else part for part in row) for row in code(session, "dhc/households")]
     assert found == sorted(households)
     assert len({row[-1] for row in households}) > 150
-    units = [(unit["MAFID"], code_unit(unit)) for unit, own in RECORDS if unit["RTYPE"] == "2" or own]
+    units = [(unit["MAFID"], code_unit(unit)) for unit, own in records() if unit["RTYPE"] == "2" or own]
     assert code(session, "dhc/units") == sorted(units)
     assert len({each for _, each in units}) > 30
 
@@ -190,7 +194,7 @@ def test_each_rule_counts_its_offenders(session: Session) -> None:
     rules = declaration.structure.select_rules({"GQTYPE", "QSEX", "VACS", "GQTYPE3"})
     found = {name: offenders[rules[name]] for name in OF_DHC}
     expected = Counter[str]()
-    for unit, persons in RECORDS:
+    for unit, persons in records():
         kinds = {0: 0, **dict(zip(QUARTERS, MAJOR_TYPE[1:], strict=True))}
         expected["quarters_level"] += unit["GQTYPE"] != str(kinds[int(unit["GQTYPE3"])])
         vacant = unit["RTYPE"] == "2" and not persons
@@ -245,6 +249,7 @@ def test_a_large_synthetic_census_has_every_type_of_group_quarters_and_most_hous
     assert 0.46 < (persons["QSEX"] == "1").mean() < 0.51
 
 
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize("codes", [False, True])
 def test_files_with_the_columns_give_the_same_census(tmp_path: Path, codes: bool) -> None:

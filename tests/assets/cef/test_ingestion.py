@@ -332,7 +332,7 @@ def test_one_error_has_all_findings(town: Town) -> None:
     ]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_offenders_are_counted_across_batches(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "BATCH_ROWS", 1000)
     rows = 30_000
@@ -366,6 +366,7 @@ def test_a_source_that_changes_while_it_is_read_is_refused(town: Town, monkeypat
     assert town.refusal() == ["households.csv: changed while it was read"]
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "change",
@@ -682,7 +683,7 @@ def test_ten_million_rows_are_ingested_within_two_gibibytes(tmp_path: Path) -> N
     assert int(ingesting.stdout) * 1024 <= 2 * 2**30
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_donors_are_checked_against_the_declared_copies(tmp_path: Path) -> None:
     """1a's answers are in 1b and 3a too: three records. A program that does not count the donor's own, or counts
     records that name themselves, would accept 2 or refuse 3."""

@@ -251,6 +251,7 @@ def test_a_partition_read_from_another_source_is_not_charged_before_all_are_put_
     assert len(find_problems(parted)) == 1
 
 
+@deep_cases(1)
 @pytest.mark.parametrize("what", ["altered", "read anew"])
 def test_partitions_that_change_while_they_are_put_together_are_refused(
     parted: Deployment[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
@@ -277,6 +278,7 @@ def test_partitions_that_change_while_they_are_put_together_are_refused(
     assert len(find_problems(parted)) == 1
 
 
+@pytest.mark.prove
 def test_a_key_may_change_between_upper_and_lower_case(parted: Deployment[Any], tmp_path: Path) -> None:
     """DuckDB has one schema for both. Told apart from: the removal of what has just been read; and files that are not
     recognized under another name of their partition, so that they could be charged to another population."""
@@ -287,6 +289,7 @@ def test_a_key_may_change_between_upper_and_lower_case(parted: Deployment[Any], 
     assert read_published(again) == known
 
 
+@pytest.mark.prove
 def test_tables_of_earlier_declarations_are_dropped(parted: Deployment[Any], tmp_path: Path) -> None:
     """Told apart from: persons that stay after their declaration went, and a partition that only its own run has read
     before the partitions were taken back."""
@@ -328,6 +331,7 @@ def test_what_no_partition_knows_is_found_when_they_are_put_together(tmp_path: P
             assert not session.columns(Table(Zone.CONFIDENTIAL, "village", "units"))
 
 
+@pytest.mark.prove
 def test_a_block_in_two_block_groups_is_found_though_each_partition_has_it_in_one(tmp_path: Path) -> None:
     """The rule of the layout that looks at several units. Told apart from: rules that only each partition is asked."""
     whole, said = Census(tmp_path), dict[str, str]()

@@ -134,7 +134,7 @@ def test_pums_is_read_with_its_persons(state: str, tmp_path: Path) -> None:
         assert sorted(found[table], key=repr) == sorted(expected, key=repr)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_ppmf_is_published_without_a_charge(tmp_path: Path) -> None:
     path = tmp_path / "ppmf.csv"
     rows = [

@@ -33,6 +33,7 @@ from assets.release.dataset import DatasetDeclaration
 from mechanisms.states import STATES
 from resources.statements import SQL_FOLDER, Zone
 from resources.warehouse import Warehouse
+from tests.depth import deep_cases
 
 VERSION_KEY = bytes(range(32))
 WAVES = 4
@@ -393,6 +394,7 @@ def test_impossible_parameters_are_refused(fields: dict[str, Any], complaint: st
         parameters(**fields)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("households", "states", "waves"), [(2, ["72"], 1), (4, ["02", "56"], 12), (120, list(STATES), 2)]

@@ -83,7 +83,7 @@ def test_a_census_never_changes(tmp_path: Path) -> None:
     assert made(tmp_path, population(500))[0] == "ed085676fbee5d83f1243ff995c39bbe46ff0fd88dae63f238105fff86e9aac7"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_blocks_vary_as_much_as_is_declared_and_nothing_else_changes(tmp_path: Path) -> None:
     """Fails for: blocks that vary together with their tract or block group, all or none of them whatever is declared,
     and further draws that change the households."""
@@ -103,7 +103,7 @@ def test_blocks_vary_as_much_as_is_declared_and_nothing_else_changes(tmp_path: P
     assert between[0] < 0.07 < 0.13 < between[1] < 0.19 < between[2]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_seed_gives_another_census_of_the_same_size(tmp_path: Path) -> None:
     one, units, _ = made(tmp_path, population(2000))
     other, other_units, _ = made(tmp_path, population(2000, seed=8))
@@ -127,7 +127,7 @@ def test_households_are_divided_among_states_by_population(census: tuple[pd.Data
     }
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_shares_of_a_census_are_plausible(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     units, persons = census
     housing = units[units["RTYPE"] == "2"]

@@ -100,7 +100,7 @@ def test_the_table_of_codes_says_of_every_code_what_the_lists_say() -> None:
     assert {code for _, hispanic, code in rows if hispanic == "1"} == origins
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_codes_of_a_person_are_of_exactly_the_persons_races(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     _, persons = census
     races, _, _ = major_races()
@@ -203,7 +203,7 @@ def test_areas_cross_states(census: tuple[pd.DataFrame, pd.DataFrame], tmp_path:
     assert set(island[island["TABBLKST"] == "06"]["AIANNHCE"]) != {"9999"}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_all_else_is_as_without_detailed_codes(tmp_path: Path) -> None:
     """The bytes of a census without them are held by `test_a_census_never_changes`."""
     with_codes, units, persons = made(tmp_path, 500, "01", "02")

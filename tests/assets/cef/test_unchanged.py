@@ -122,7 +122,7 @@ def generated(folder: Path) -> DatasetDeclaration:
     return synthetic_survey(parameters(households=30, waves=1), name="panel", cap=1)
 
 
-@deep_cases(1)
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "declare",
@@ -158,7 +158,7 @@ def replace_within(path: Path, old: bytes, new: bytes) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-@deep_cases(1)
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("declare", "file", "old", "new"),
@@ -186,7 +186,7 @@ def test_one_changed_byte_of_any_file_is_read(
     assert "unchanged" not in source
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_same_file_in_another_place_is_not_read_again(town: Office) -> None:
     (town.folder / "moved").mkdir()
     for name in ("households.csv", "persons.csv"):
@@ -199,7 +199,7 @@ def test_the_same_file_in_another_place_is_not_read_again(town: Office) -> None:
     assert not town.materialize()[0]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @deep_cases(1)
 @pytest.mark.parametrize(
     "changes",
@@ -215,7 +215,7 @@ def test_another_declaration_is_read_with(town: Office, changes: dict[str, Any])
     assert not town.materialize()[0]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_geography_file_that_is_declared_and_not_there_is_missed(town: Office) -> None:
     """Told apart from: a declaration without its paths, as a file that is not there has no version either."""
     located = town.declaration.units.model_copy(update={"geography_path": "nowhere.csv"})
@@ -224,7 +224,7 @@ def test_a_geography_file_that_is_declared_and_not_there_is_missed(town: Office)
         town.materialize()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_seed_of_a_generated_dataset_is_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     office = Office(tmp_path, generated(tmp_path), monkeypatch)
     _, version, _ = office.materialize()
@@ -261,7 +261,7 @@ def test_an_altered_stored_table_is_read_again(town: Office, alteration: str) ->
     assert not town.materialize()[0]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_stored_rows_in_another_order_are_still_what_was_read(town: Office) -> None:
     town.alter(Zone.CONFIDENTIAL, "CREATE OR REPLACE TABLE town.units AS FROM town.units ORDER BY serial DESC")
     assert not town.materialize()[0]
@@ -300,6 +300,7 @@ def test_a_record_of_the_source_that_was_forged_without_the_key_is_not_believed(
     assert town.contents() == first
 
 
+@pytest.mark.prove
 def test_a_record_under_another_custody_is_not_believed(town: Office) -> None:
     town.custody = Custody(folder=str(town.folder / "another"))
     assert town.materialize()[0]

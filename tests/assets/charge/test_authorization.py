@@ -70,7 +70,7 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
     assert asking.ledger == ()
 
 
-@deep_cases(3)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("given", "says"),

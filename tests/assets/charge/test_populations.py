@@ -47,7 +47,7 @@ def test_the_same_records_under_another_name_are_refused(tmp_path: Path, again: 
     assert len(first.ledger) == 1
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_selection_of_columns_from_the_same_file_is_refused(tmp_path: Path) -> None:
     """The CEFs differ, but the source file is the same."""
     charged(tmp_path, {})
@@ -84,7 +84,7 @@ def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
     assert "twin/counties" in shown
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_other_records_are_another_population(tmp_path: Path) -> None:
     charged(tmp_path, {})
     drawn = Random(3)
@@ -95,7 +95,7 @@ def test_other_records_are_another_population(tmp_path: Path) -> None:
     assert [entry.parse_details().population for entry in other.ledger] == ["village", "hamlet"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_dataset_keeps_its_population(tmp_path: Path) -> None:
     charged(tmp_path, {})
     moved = small_deployment(tmp_path, dataset={"population": "elsewhere"}, swap_rate="1/4")

@@ -10,7 +10,7 @@ import pytest
 from assets.release.release import DeclarationError
 from tests.contract.kinds import to_publication
 from tests.deployments import Deployment
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.gates import executes, failing
 from tests.unperturbed_deployments import coarsening_deployment
 
@@ -49,6 +49,7 @@ def test_records_and_tables_are_published_add_up_and_state_what_is_not_guarantee
     assert "The number of records of every published place is exact" in page.partition("What is exact")[2][:300]
 
 
+@deep_cases(2)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("alteration", "gates"),

@@ -411,6 +411,7 @@ def overlap(one: Bbox, other: Bbox) -> bool:
     return width > 2 and height > 4
 
 
+@deep_cases(0)
 @quick_cases(3)
 def test_no_label_overlaps_a_bar(drawn: tuple[str, Figure]) -> None:
     _, figure = drawn
@@ -538,7 +539,7 @@ def test_an_invariant_is_implied_by_another_one_of_a_release_in_the_words_of_the
     assert THREE.find_implied(UNITS) == frozenset(), "a number of units does not follow from there being one"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_same_comparison_gives_the_same_png_1080_pixels_wide() -> None:
     three, again = (Budget("two_states", comparison.charges, CAP) for comparison in (THREE, AGAIN))
     picture = draw_comparison(three, r"A title with $x_{ in it")

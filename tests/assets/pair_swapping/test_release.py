@@ -27,6 +27,7 @@ from mechanisms.sampling.stream import RandomStream
 from resources.custody import CustodyMode
 from tests.deployments import Deployment
 from tests.depth import deep_cases
+from tests.docs.warehouse import tables_of, undescribed
 from tests.gates import executes, failing, in_confidence, keep, put_back
 from tests.pair_swapping_deployments import TO_DRAW, TO_PUBLICATION, pair_swapping_deployment
 from tests.phsafe_deployments import Files, census
@@ -164,6 +165,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Deployment[PairSwappingRel
 def release(kept: Deployment[PairSwappingRelease]) -> Iterator[Deployment[PairSwappingRelease]]:
     yield kept
     put_back(kept)
+
+
+@pytest.mark.deep
+def test_the_page_of_the_warehouse_describes_every_table(release: Deployment[PairSwappingRelease]) -> None:
+    assert undescribed(tables_of(release), "pair_swapping") == []
 
 
 @pytest.mark.deep

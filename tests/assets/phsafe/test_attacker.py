@@ -153,6 +153,7 @@ def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
     assert Attack(hashes_shown(careless), candidates).suspects([None]) == [TRUTH]
 
 
+@pytest.mark.prove
 def test_what_names_the_counts_and_the_draw_is_shown_and_differs(deployment: PHSafeDeployment, shown: set[str]) -> None:
     """Or the search would mean nothing. The commitment is the SHA-256 of a key that nobody has."""
     entry, versions = deployment.ledger[0], deployment.versions()
@@ -240,6 +241,7 @@ def test_nothing_that_is_shown_before_the_draw_depends_on_the_records(tmp_path: 
     assert shown[0] == shown[1]
 
 
+@pytest.mark.prove
 def test_the_truncation_report_is_shown_of_synthetic_records_only(deployment: PHSafeDeployment, tmp_path: Path) -> None:
     with deployment.opened("confidential") as connection:
         report = connection.execute(
@@ -259,6 +261,7 @@ def test_the_truncation_report_is_shown_of_synthetic_records_only(deployment: PH
     assert rows == [[f"{value:,}" if isinstance(value, int) else value for value in row] for row in report]
 
 
+@pytest.mark.prove
 def test_the_exact_counts_are_nowhere_in_the_open(deployment: PHSafeDeployment) -> None:
     """No public table or file has them as a column, whole or for one run."""
     with deployment.opened("confidential") as connection:
@@ -278,6 +281,7 @@ def test_the_exact_counts_are_nowhere_in_the_open(deployment: PHSafeDeployment) 
         assert len(counts) < 2 or str(counts) not in shown
 
 
+@pytest.mark.prove
 def test_no_key_of_a_unit_is_shown_anywhere(deployment: PHSafeDeployment) -> None:
     keys = {row["MAFID"] for row in census()["units"]}
     assert not keys & set(re.findall(r"\d{6,}", in_the_open(deployment)))

@@ -162,6 +162,7 @@ def tables(deployment: PHSafeDeployment, zone: str) -> dict[str, list[str]]:
     return dict(rows)
 
 
+@pytest.mark.prove
 def test_its_eleven_tables_are_confidential_and_have_no_noise(exact: PHSafeDeployment) -> None:
     public = tables(exact, "public")
     shared = {"composition", "composition_releases", "entries"}

@@ -107,7 +107,7 @@ def noise_of(key: bytes) -> dict[str, list[int]]:
 # Charged before drawn
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_without_a_charge_nothing_is_drawn(counted: PHSafeDeployment, tmp_path: Path) -> None:
     deployment = copied(counted, tmp_path)
     refusal = deployment.refusal("noisy_measurements")
@@ -137,6 +137,7 @@ def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDe
     assert "noisy_measurements" not in tables(deployment)
 
 
+@pytest.mark.prove
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("cap", "custody", "said"),
@@ -175,6 +176,7 @@ def test_over_the_cap_nothing_is_drawn_published_or_left(
     assert list(tmp_path.glob("custody/ephemeral/*")) == []
 
 
+@pytest.mark.prove
 @quick_cases(1)
 @pytest.mark.parametrize("cap", [{"rho": TOTAL}, {"epsilon": "7.1338", "delta": "1/10000000000"}], ids=str)
 def test_a_charge_that_meets_the_cap_exactly_fits(cap: Any, counted: PHSafeDeployment, tmp_path: Path) -> None:
@@ -232,7 +234,7 @@ def test_a_changed_record_that_changes_no_count_is_published_as_before(tmp_path:
     assert {name for name, version in again.versions().items() if version != versions[name]} == {"town/cef"}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_other_keys_for_the_same_units_change_counts_only_where_units_are_truncated(
     drawn: Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +266,7 @@ def another_race() -> Files:
     return changed(census(), persons=race("CENRACE"), units=race("HHRACE"))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_one_record_changed_is_a_draw_and_a_charge_of_its_own(drawn: Drawn, tmp_path: Path) -> None:
     """Were the noise the same for both, the difference of two publications would be the change itself.
 
@@ -287,6 +289,7 @@ def test_one_record_changed_is_a_draw_and_a_charge_of_its_own(drawn: Drawn, tmp_
     assert any(each.any() for each in differs.values() if len(each) <= 2)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     "changes",
@@ -313,6 +316,7 @@ def test_what_no_measurement_depends_on_makes_no_draw(drawn: Drawn, changes: Map
     assert again.ledger == drawn.ledger
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
@@ -370,7 +374,7 @@ def dies(*_: Any, **__: Any) -> None:
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("custody", "place", "name"),
     [

@@ -92,7 +92,7 @@ def test_every_run_counts_what_the_run_table_says(
     assert census.counts(truncation) == expected_counts(census, truncation)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_every_combination_of_codes_is_counted_by_the_run_table(session: Session) -> None:
     # Few persons to a unit, so that truncation hides no rule; every iteration of every cell is met.
     census = random_census(session, units=24_000, persons=24_000, seed=1)

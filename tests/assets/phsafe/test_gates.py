@@ -221,7 +221,7 @@ ONE_OF_SOME_STAGES = {
 }
 
 
-@deep_cases(2)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("case", each(case for case in BROKEN if case.name in ONE_OF_SOME_STAGES))
 def test_what_fails_a_gate_is_not_published(escrowed: PHSafeDeployment, case: Broken) -> None:
@@ -257,7 +257,7 @@ def test_tables_that_agree_with_forged_statistics_of_their_sources_do_not_pass(e
     refuses_to_publish(escrowed, {"tables_as_made"}, "")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_tables_made_anew_from_altered_measurements_do_not_pass_either(escrowed: PHSafeDeployment) -> None:
     """All tables agree with each other: only the ledger and the draw's own noise can tell."""
     executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH7'")(escrowed)
@@ -287,7 +287,7 @@ def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ep
     assert "measured_once" not in found
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: PHSafeDeployment) -> None:
     ephemeral.context.custody.commit(ephemeral.ledger[-1].draw_id, CustodyMode.EPHEMERAL)
     assert failing(ephemeral) == {"key_gone"}
@@ -384,7 +384,7 @@ def rounded_continuous_noise(query: str, distribution: Distribution, count: int,
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("wrong", [noise_shared_by_levels, rounded_continuous_noise])
 def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(
     wrong: Callable[[str, Distribution, int, bytes], Numbers],
@@ -428,7 +428,7 @@ def test_a_variance_that_is_not_the_noises_is_stopped(
     stopped_when_drawn_anew(escrowed, {"measured_once", "noise_as_declared", *DRAW})
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_region_left_out_is_stopped_before_it_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of the same counts made again by the gate: what cells there are to be follows from the declaration."""
     right = phsafe_method.counts_recipe

@@ -34,6 +34,7 @@ from mechanisms.sampling.stream import RandomStream
 from tests.assets.phsafe.oracle import Census, Person, Unit, expected_counts
 from tests.deployments import Deployment
 from tests.depth import deep_cases
+from tests.docs.warehouse import tables_of, undescribed
 from tests.formats import differing_rows
 from tests.phsafe_deployments import TO_PUBLICATION, Files, census, changed, phsafe_deployment
 
@@ -254,7 +255,7 @@ CASES = [
     pytest.param(case, id=case.__name__, marks=marks)
     for case, marks in (
         (production, []),
-        (pure, [pytest.mark.deep]),
+        (pure, [pytest.mark.prove]),
         (puerto_rico, [pytest.mark.prove]),
         (hardly_any_noise, [pytest.mark.prove]),
     )
@@ -317,6 +318,11 @@ def finished(case: Case, name: str) -> dict[Key, dict[str, str]]:
         assert key not in found
         found[key] = row
     return found
+
+
+@pytest.mark.deep
+def test_the_page_of_the_warehouse_describes_every_table(of_production: Case) -> None:
+    assert undescribed(tables_of(of_production.deployment), "phsafe") == []
 
 
 @deep_cases(1)

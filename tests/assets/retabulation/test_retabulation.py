@@ -247,7 +247,7 @@ def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks
     assert "redistricting is not published" in refusal(town, "geography", "tables")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any]) -> None:
     """Told apart from: districts without the blocks whose zeros a spreadsheet took, which nobody would notice."""
     block = sorted(read_blocks(town))[0]

@@ -26,7 +26,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 from tests.assets.safetab import examples, oracle
 from tests.assets.safetab.oracle import PAIRS, TYPES, Block, CensusPerson, Configuration, Household, Lists, Person, Unit
-from tests.depth import deep_but, deep_cases
+from tests.depth import deep_but, deep_cases, quick_cases
 from tests.depth import examples as examples_tried
 
 COUNTS = Table(Zone.CONFIDENTIAL, "release", "counts")
@@ -202,7 +202,8 @@ def check_counts(
     assert found == {key: count for key, count in expected.items() if (key[0], key[2], key[3]) in groups}
 
 
-@deep_cases(1)
+@quick_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize("most", deep_but([2], [8, 3, 2, 1]))
 def test_towns_are_counted_as_the_oracle_counts(session: Session, most: int) -> None:
     town = examples.town(seed=most, persons=200, lists=TOY)
@@ -217,7 +218,7 @@ def test_towns_are_counted_as_the_oracle_counts(session: Session, most: int) -> 
     check_counts(session, PRODUCTION_LAYOUT, TOY, configuration, blocks, alike, homes)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @FEW
 @given(st.data())
 def test_records_of_safetabs_files_are_counted_as_the_oracle_counts(session: Session, data: st.DataObject) -> None:

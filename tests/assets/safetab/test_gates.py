@@ -75,6 +75,7 @@ def test_the_page_of_the_warehouse_describes_the_tables_of_both_releases(made: D
     assert undescribed(tables, "safetab") == []
 
 
+@pytest.mark.prove
 def test_what_was_drawn_passes_every_gate(made: Deployment[Any]) -> None:
     assert not failing(made.context)
     assert not failing(persons_of(made))
@@ -171,7 +172,7 @@ ALTERED: dict[str, tuple[str, set[str]]] = {
 }
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.parametrize("alteration", ALTERED)
 @pytest.mark.usefixtures("put_back")
 def test_altered_tables_of_persons_are_noticed(made: Deployment[Any], alteration: str) -> None:
@@ -204,7 +205,7 @@ ALTERED_HOUSEHOLDS: dict[str, tuple[str, set[str]]] = {
 }
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.parametrize("alteration", ALTERED_HOUSEHOLDS)
 @pytest.mark.usefixtures("put_back")
 def test_altered_tables_of_households_are_noticed(made: Deployment[Any], alteration: str) -> None:
@@ -266,6 +267,7 @@ def test_households_wait_for_the_publication_of_persons(tmp_path: Any) -> None:
     assert not deployment.ledger
 
 
+@pytest.mark.prove
 def test_households_refuse_totals_of_other_records(tmp_path: Any) -> None:
     persons = safetab_deployment(tmp_path)
     persons.reach(*to_publication(persons.context.method))

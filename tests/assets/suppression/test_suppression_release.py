@@ -8,7 +8,7 @@ import pytest
 from assets.release.release import DeclarationError
 from tests.contract.kinds import to_publication
 from tests.deployments import UNITS, Deployment, households
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.gates import executes, failing
 from tests.unperturbed_deployments import suppression_deployment
 
@@ -32,6 +32,7 @@ def test_published_counts_are_exact_and_small_ones_are_not_there(deployment: Dep
     assert hidden > sum(0 < int(row["count"] or 0) < 8 for row in rows)
 
 
+@deep_cases(2)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("alteration", "gates"),

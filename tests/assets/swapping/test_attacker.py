@@ -178,11 +178,11 @@ def test_a_plain_hash_of_the_source_file_would_be_found(attack: Attack) -> None:
 
 
 @pytest.mark.deep
-def test_draw_id_commitment_and_version_are_shown_and_distinct(attack: Attack) -> None:
+def test_draw_id_commitment_and_version_are_shown_and_distinct(deployment: Deployment) -> None:
     """The search covers draw id, commitment and the version of the records."""
-    entries = attack.deployment.ledger
-    shown = {entries[0].draw_id, entries[0].commitment, attack.deployment.versions()["village/cef"]}
-    assert shown <= attack.shown, "they are shown, or the search means nothing"
+    entries = deployment.ledger
+    shown = {entries[0].draw_id, entries[0].commitment, deployment.versions()["village/cef"]}
+    assert shown <= hashes_shown(deployment), "they are shown, or the search means nothing"
     assert len(shown) == 3
 
 

@@ -40,7 +40,7 @@ def test_the_refusal_names_population_release_request_charges_and_cap(tmp_path: 
         assert said in refusal
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_second_release_that_does_not_fit_leaves_the_first_unchanged(tmp_path: Path) -> None:
     first = small_deployment(tmp_path, dataset={"cap": "8"})
     first.reach(*TO_PUBLICATION, *SHOWN)
@@ -76,7 +76,7 @@ def test_a_charge_that_meets_the_cap_exactly_fits(tmp_path: Path) -> None:
     assert [entry.kind for entry in above.ledger] == ["reserve"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_without_distinct_records_in_a_stratum_nothing_is_charged(tmp_path: Path) -> None:
     """b = 0 and ε = 0: every stratum holds only equal records, and swapping them changes nothing."""
     units = [

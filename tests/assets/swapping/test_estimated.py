@@ -104,7 +104,7 @@ def tabulated(session: Session, release: SwappingRelease, name: str) -> Cells:
     return {tuple(each for name, each in row.items() if name not in figures): row for row in rows}
 
 
-@deep_cases(1)
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("changes", "rates"),

@@ -377,7 +377,7 @@ def test_a_whole_release_passes_its_gates_and_its_certificate_says_what_is_charg
         assert sentence.casefold() in said.casefold(), sentence
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.deep
 def test_the_gates_of_an_extension_find_what_was_altered(published: tuple[str, Deployment]) -> None:
     name, deployment = published

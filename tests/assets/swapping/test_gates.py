@@ -371,7 +371,7 @@ def test_every_gate_is_a_blocking_check_of_its_stage(escrowed: Deployment) -> No
         assert graph.get(found[gate.stage]).blocking
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_tables_made_from_altered_swapped_data_do_not_pass_either(escrowed: Deployment, tmp_path: Path) -> None:
     """All margins hold and all products agree. Only the ledger and the replay of the draw reveal the alteration."""
     deployment = taken_on(escrowed, tmp_path)

@@ -207,7 +207,7 @@ def test_another_product_costs_nothing_and_draws_nothing(escrowed: Published, tm
     assert "age_by_county.csv" not in again.published(), "what is no longer declared is no longer published"
 
 
-@deep_cases(1)
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "changes",
@@ -226,7 +226,7 @@ def test_a_change_without_effect_on_outputs_makes_no_new_draw(
 
 
 @quick_cases(1)
-@deep_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -255,7 +255,7 @@ def test_a_swap_rate_written_differently_is_the_same_swap_rate(escrowed: Publish
     assert again.ledger == escrowed.ledger
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_master_key_is_another_draw(escrowed: Published, tmp_path: Path) -> None:
     """Draw ids and keys depend on the custody. The records and the code alone predict neither."""
     other = small_deployment(tmp_path, units=UNITS, persons=PERSONS)
@@ -301,7 +301,7 @@ def test_the_key_that_a_killed_process_left_goes_with_the_next_charge_or_draw_wh
     assert custody.list_keys() == (set() if changes.get("custody") else new)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_swapped_data_lost_under_ephemeral_custody_stay_lost(ephemeral: Published, tmp_path: Path) -> None:
     again = ephemeral.taken_on(tmp_path)
     with again.opened() as connection:

@@ -69,6 +69,7 @@ def expected(county: str) -> float:
     return owned / 2 + dwellings / 2 * OWNED / TOTAL
 
 
+@pytest.mark.prove
 def test_the_source_has_the_published_owned_dwellings(draws: list[Counter[str]]) -> None:
     assert sum(draws[0].values()) == OWNED
     for county, (owned, _, _) in PUBLISHED.items():
@@ -80,6 +81,7 @@ def test_the_expectations_match_the_stated_ones() -> None:
     assert round(expected("Suffolk"), -2) == 67_900
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("county", PUBLISHED)
 def test_draws_at_one_half_scatter_about_the_expectation(draws: list[Counter[str]], county: str) -> None:
     """The mean of 20 draws, within five standard errors (false alarm below 1e-6 a county, fixed keys).

@@ -128,6 +128,7 @@ def test_nothing_is_published_before_it_is_complete(killed: Killed, custody: str
         assert killed(custody, point)["left"]["files"] == killed(custody, point)["healed"]["files"]
 
 
+@pytest.mark.prove
 def test_the_cap_admits_one_of_two_simultaneous_releases(tmp_path: Path) -> None:
     small_deployment(tmp_path).reach("cef")
     processes = [start("run", tmp_path, name) for name in ("one", "other")]

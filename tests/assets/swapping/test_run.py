@@ -304,6 +304,7 @@ PROVEN = (
     nulls_among_persons,
     ephemeral_custody,
     no_products,
+    odd_texts,
 )
 
 

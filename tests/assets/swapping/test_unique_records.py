@@ -34,7 +34,7 @@ from resources.statements import Zone
 from resources.warehouse import Session
 from tests.assets.swapping.villages import VERSION_KEY, Village, village
 from tests.deployments import PERSONS, SHOWN, TO_PUBLICATION, UNITS, households, members, small_deployment, write_csv
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 Record = tuple[int, int | None, int | None]
 """A match value, a holding value and a swap value."""
@@ -194,6 +194,7 @@ def test_without_the_income_the_survey_can_be_swapped(survey: Village) -> None:
         assert method.specification(method.inputs(session, CUSTODY)).flavor.unit == "person"
 
 
+@deep_cases(2)
 @quick_cases(2)
 @pytest.mark.parametrize(
     ("allowed", "passes"),

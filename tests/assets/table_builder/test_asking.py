@@ -26,7 +26,7 @@ from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.entropy import Parameters, make
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily
 from mechanisms.table_builder.p_table import PTable
-from tests.depth import deep_but, quick_cases
+from tests.depth import deep_but, deep_cases, quick_cases
 
 SIZES = {"sex": 2, "state": 3}
 
@@ -137,6 +137,7 @@ STATES = {"north": ["10"], "south": ["44", "50"]}
 NESTED = {"region": pa.array(list(STATES))}
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("margins", Margins)
 def test_a_larger_place_is_the_sum_of_those_in_it_with_the_error_of_the_sum(margins: Margins) -> None:

@@ -50,6 +50,7 @@ from tests.deployments import (
     small_dataset,
 )
 from tests.depth import deep_cases
+from tests.docs.warehouse import tables_of, undescribed
 from tests.table_builder_deployments import AFTER, TENURE, after_swap_deployment, hypercube_deployment, hypercubes
 
 EXPORT = """\
@@ -354,6 +355,11 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     return made
 
 
+@pytest.mark.deep
+def test_the_page_of_the_warehouse_describes_every_table(published: Deployed) -> None:
+    assert undescribed(tables_of(published), "table_builder") == []
+
+
 @pytest.mark.prove
 def test_the_publication_answers_what_its_own_products_say(published: Deployed) -> None:
     folder = published.release.folder
@@ -630,7 +636,7 @@ INCOMES = ("9999999", "9999998", "NA", "1200", "100", "15000")
 """Not in universe, no income, missing, and incomes, of which the greatest is above the declared bound."""
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_codes_for_no_income_are_not_added_up(tmp_path: Path) -> None:
     """The noise has the scale 1/100 steps, and is 0 but for a probability below 1e-40: the sums are the true ones.
 
@@ -695,7 +701,7 @@ def test_a_release_with_cell_keys_has_no_finite_loss_and_gives_equal_sets_of_rec
     assert deployment.failed_checks() == set()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_records_bring_their_keys_along(tmp_path: Path) -> None:
     """The published result of a cell is that of its p-table's row at the sum of its records' keys."""
     path = tmp_path / "p_table.csv"

@@ -23,6 +23,7 @@ from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import SQL, Zone
 from tests.assets.topdown.products import Histogram, Products, products, random_histograms
+from tests.depth import deep_cases
 
 pytestmark = pytest.mark.deep
 
@@ -237,6 +238,7 @@ def test_answers_that_a_view_joins_are_refused(tmp_path: Path) -> None:
         measured(made)
 
 
+@deep_cases(1)
 @pytest.mark.parametrize("synthetic", [True, False])
 def test_figures_are_stored_and_shown_for_synthetic_data_only(tmp_path: Path, synthetic: bool) -> None:
     made, _, _ = filled(tmp_path, synthetic=synthetic)

@@ -174,6 +174,7 @@ def test_no_hash_that_is_shown_can_be_tried_with_a_guessed_record(
     assert Attack(shown, candidates).suspects([None, *GUESSED_KEYS]) == []
 
 
+@pytest.mark.prove
 def test_with_the_custodys_key_the_very_same_search_finds_the_record(
     deployment: TopDownDeployment, shown: set[str], candidates: list[TopDownDeployment]
 ) -> None:
@@ -211,6 +212,7 @@ def test_what_names_the_histograms_and_the_draw_is_shown_and_differs(
 # The second attacker
 
 
+@pytest.mark.prove
 def test_who_runs_the_deployment_under_a_guessed_key_cannot_tell_the_guesses_apart(
     shown: set[str], candidates: list[TopDownDeployment]
 ) -> None:

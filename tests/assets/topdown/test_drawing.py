@@ -32,7 +32,7 @@ from resources.custody import Custody, compute_commitment
 from resources.statements import Zone
 from resources.warehouse import WarehouseError, open_part
 from tests.deployments import Deployment
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.gates import keep, put_back
 from tests.topdown_deployments import TO_CHARGE, TO_DRAW, TWO_LEVELS, redeclared, topdown_deployment
 
@@ -191,7 +191,7 @@ def test_nothing_is_stored_if_the_inputs_are_replaced_while_measurements_are_dra
     assert stored(drawn) == before
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_no_part_is_left_and_none_is_seen_by_others(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     right, found = Drawing.in_parts, []
 
@@ -208,6 +208,7 @@ def test_no_part_is_left_and_none_is_seen_by_others(drawn: TopDownDeployment, mo
     assert not folder.exists()
 
 
+@pytest.mark.prove
 def test_sums_are_stored_with_the_draw_or_neither_is(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """With full estimation alone. The run ends while sums are stored. Wrong programs: sums in a transaction of their
     own, sums of some places, sums that stay when the draw is made anew without."""
@@ -307,7 +308,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 COSTLY = ["replay", "noise_as_declared"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_no_run_evaluates_costly_gates_again_and_an_audit_does(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,7 +413,7 @@ def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, mo
     assert found == ["noise_as_declared", "replay"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements(drawn: TopDownDeployment) -> None:
     """Told apart from: a version of what the ledger settled, or of an earlier step."""
     run = verdicts_of(drawn)
@@ -457,6 +458,7 @@ def test_a_verdict_rests_on_what_another_gate_read_for_it(drawn: TopDownDeployme
     assert ["ledger"] in reads
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("seconds", [0, 3600])
 def test_quick_gates_and_those_that_rest_on_lists_keys_or_other_releases_are_always_asked(
@@ -471,7 +473,7 @@ def test_quick_gates_and_those_that_rest_on_lists_keys_or_other_releases_are_alw
     assert set(record) == {"replay", *([] if seconds else ["charge: feasible"])}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_withdrawal_after_the_check_is_found(drawn: TopDownDeployment) -> None:
     kept_quick(drawn, ["charge_present", QUICK])
     drawn.context.ledger.withdraw(drawn.release.dataset.name, drawn.release.name, "Ann")

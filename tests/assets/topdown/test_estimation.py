@@ -186,7 +186,7 @@ def require_constraints(warehouse: Warehouse, country: Country, release: TopDown
 
 
 @pytest.mark.deep
-@settings(EXACT, max_examples=7)
+@settings(EXACT, max_examples=examples(15))
 @given(declared(), st.integers(0, 2**32 - 1))
 def test_every_constraint_is_exact_at_every_level(
     country_and_release: tuple[Country, TopDownRelease], seed: int
@@ -339,7 +339,7 @@ def test_another_draw_makes_every_level_again(copied: Estimated, computed: list[
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("change", ["invariant", "spine", "method"])
 def test_whatever_estimates_depend_on_makes_them_again(
     copied: Estimated, computed: list[str], monkeypatch: pytest.MonkeyPatch, change: str
@@ -429,7 +429,7 @@ def test_missing_measurements_are_refused(tmp_path: Path) -> None:
         estimate_level(warehouse, custody_of(warehouse), release, Scope("Block"), silent)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_how_many_processes_and_places_at_a_time_makes_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

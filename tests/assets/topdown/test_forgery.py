@@ -167,7 +167,7 @@ def test_a_view_of_other_estimates_than_those_of_the_states_is_found(parted: Vil
     require_found(parted)
 
 
-@deep_cases(3)
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("shown", [each for each in FORGED if each != "another table"])
 def test_whatever_is_shown_in_place_of_all_states_is_found(parted: Village, shown: str) -> None:
@@ -185,6 +185,7 @@ def test_exchanged_siblings_are_found(estimates: Village) -> None:
     assert made(warehouse, release)[0] == (name,)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_a_recomputed_plain_hash_does_not_help(estimates: Village) -> None:
     _, release, warehouse = estimates

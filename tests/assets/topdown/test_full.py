@@ -338,7 +338,7 @@ def test_information_above_states_needs_that_of_every_state_and_this_draw(full: 
         make_information(warehouse, custody, release, quiet)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_intervals_of_missing_exchanged_and_altered_states_are_refused(full: Full, tmp_path: Path) -> None:
     """Wrong programs: a view over some states, a seal that two states share, a table in place of the view, and linear
     estimates that were altered."""
@@ -429,7 +429,7 @@ def inform_again(full: Full) -> tuple[list[Account], set[str]]:
     return [replace(account, seconds=0.0) for account in made.values()], levels
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_information_is_made_of_the_sums_of_the_draw_or_else_of_the_answers(
     copied: Full, monkeypatch: pytest.MonkeyPatch
 ) -> None:

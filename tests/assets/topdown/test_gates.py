@@ -354,7 +354,7 @@ def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: TopDown
 
 
 @quick_cases(1)
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.parametrize("case", cases(ONE_OF_EVERY_STAGE, {"a histogram", "a charge made smaller"}, pytest.mark.deep))
 def test_what_fails_a_gate_is_not_published(escrowed: TopDownDeployment, case: Broken) -> None:
     case.alter(escrowed)
@@ -400,6 +400,7 @@ def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: 
 
 
 @pytest.mark.prove
+@pytest.mark.prove
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: TopDownDeployment) -> None:
     ephemeral.context.custody.commit(ephemeral.ledger[0].draw_id, CustodyMode.EPHEMERAL)
     assert failing(ephemeral) == {"key_gone"}
@@ -410,7 +411,7 @@ FEWER = {"population": "Nation", "housing_units": "Block"}
 LESS = TWO_LEVELS["persons"] | {"rho": 1}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @deep_cases(1)
 @pytest.mark.parametrize(
     ("changes", "gates"),
@@ -455,7 +456,7 @@ def test_gates_read_nothing_besides_code_and_what_verdicts_rest_on(kept_escrowed
     assert [path for path in opened if not path.startswith(code) and not path.isdigit()] == []
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: TopDownDeployment) -> None:
     """Exact histograms as a further parent of the tables, as a careless hand would add them."""
     careless = escrowed.definitions.map_resolved_asset_specs(

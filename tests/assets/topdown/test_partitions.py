@@ -199,6 +199,11 @@ def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
     return made
 
 
+@pytest.fixture(scope="module")
+def by_state(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[TopDownRelease]:
+    return made_by_state(topdown_deployment(tmp_path_factory.mktemp("by_state"), partitions="state", **FOUR_LEVELS))
+
+
 ALTERATIONS = (
     ("tables_as_made", "p1", "p0010001 = p0010001 + 1 WHERE level = 'Block'"),
     (
@@ -225,31 +230,36 @@ def require_same(one: Deployment[Any], other: Deployment[Any]) -> None:
 
 
 @pytest.mark.deep
-def test_estimates_by_state_are_those_of_one_run(plain: Deployment[TopDownRelease], parted: Parted) -> None:
+def test_estimates_by_state_are_those_of_one_run(
+    plain: Deployment[TopDownRelease], by_state: Deployment[TopDownRelease]
+) -> None:
     """Told apart from: a program that numbers the records of each state from 1."""
-    require_same(plain, parted.deployment)
-    assert len(states_of(parted.deployment)) > 1
-    release = parted.deployment.release
+    require_same(plain, by_state)
+    assert len(states_of(by_state)) > 1
+    release = by_state.release
     for level in release.levels:
         found = []
-        for deployment in (plain, parted.deployment):
+        for deployment in (plain, by_state):
             with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
                 found.append(session.content_version([release.public(release.estimates(level))]))
         assert found[0] == found[1]
 
 
 @pytest.mark.deep
-def test_gates_and_the_walk_over_zones_hold_over_partitions(plain: Deployment[TopDownRelease], parted: Parted) -> None:
+def test_gates_and_the_walk_over_zones_hold_over_partitions(
+    plain: Deployment[TopDownRelease], by_state: Deployment[TopDownRelease]
+) -> None:
     """The publication has evaluated every gate."""
-    assert find_leaks(parted.deployment.context.nodes, parted.deployment.key("publication")) == []
-    names = [{gate.name for gate in all_gates(each.context.method)} for each in (plain, parted.deployment)]
+    assert find_leaks(by_state.context.nodes, by_state.key("publication")) == []
+    names = [{gate.name for gate in all_gates(each.context.method)} for each in (plain, by_state)]
     assert names[1] - names[0] == OF_STATES
     assert names[0] < names[1]
-    assert [entry.kind for entry in parted.deployment.ledger] == ["reserve", "settle"]
+    assert [entry.kind for entry in by_state.ledger] == ["reserve", "settle"]
 
 
-@pytest.mark.deep
-def test_the_sensor_launches_states_and_then_the_publication(parted: Parted) -> None:
+@pytest.mark.prove
+def test_the_sensor_launches_states_and_then_the_publication(plain: Deployment[TopDownRelease], parted: Parted) -> None:
+    require_same(plain, parted.deployment)
     first, *others = states = states_of(parted.deployment)
     run, above, again = parted.runs
     launched = parted.launched
@@ -290,11 +300,11 @@ def asked(deployment: Deployment[Any], monkeypatch: pytest.MonkeyPatch) -> tuple
 
 @pytest.mark.deep
 def test_what_a_state_s_run_has_found_is_asked_again_only_where_its_tables_were_altered(
-    parted: Parted, monkeypatch: pytest.MonkeyPatch
+    by_state: Deployment[TopDownRelease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told apart from: verdicts of which the content is not looked at, or that are taken for those of another state;
     and gates that ask every state again."""
-    deployment = parted.deployment
+    deployment = by_state
     assert asked(deployment, monkeypatch) == (set(), set())
     first, other, *_ = states_of(deployment)
     folder = Path(deployment.context.custody.folder) / VERDICTS
@@ -304,7 +314,7 @@ def test_what_a_state_s_run_has_found_is_asked_again_only_where_its_tables_were_
     assert asked(deployment, monkeypatch) == (set(), {(rule, other) for rule in rules})
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> None:
     """A missing state, tables of another state, altered tables, records and estimates."""
     assert (
@@ -399,7 +409,7 @@ def test_an_incomplete_set_of_states_is_not_united(incomplete: Village) -> None:
         assert "level_block" not in session.tables(Zone.PUBLIC, release.schema)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_state_of_another_draw_is_not_united_with_the_others(incomplete: Village) -> None:
     """A program that does not ask what estimates, or records, were made of would show those of two draws side by
     side."""

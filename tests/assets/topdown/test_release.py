@@ -72,8 +72,7 @@ from tests.topdown_deployments import TO_DRAW, TWO_LEVELS, topdown_deployment, w
 
 CASES = [
     production,
-    pytest.param(other_invariants, marks=pytest.mark.deep),
-    *(pytest.param(make, marks=pytest.mark.prove) for make in (by_prefix, nothing_held)),
+    *(pytest.param(make, marks=pytest.mark.prove) for make in (other_invariants, by_prefix, nothing_held)),
 ]
 Cases = Callable[[Callable[[Path], Case]], Case]
 
@@ -145,6 +144,7 @@ def test_the_sum_of_places_is_that_of_the_place_they_make_up(of_production: Case
     assert state.loc["P0010003", "standard_error"] > 1
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("codes", "message"),

@@ -115,6 +115,8 @@ def test_the_specification_states_no_finite_loss() -> None:
     assert len(specification.flavor.multiverse) == 3
 
 
+@quick_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize("always", [None, "county"])
 def test_risk_factors_leave_no_finite_loss(always: str | None) -> None:
     """Weights that depend on what a household holds: every neighbor still has possible outputs that the other has not.

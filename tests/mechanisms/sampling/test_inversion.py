@@ -64,7 +64,7 @@ WIDEST = NARROW[5], NARROW[9], NARROW[10]
 QUICK = [(noise, bits) for noise, bits in product(NARROW, WORDS) if noise not in WIDEST or bits < 5]
 
 
-@deep_cases(4)
+@deep_cases(6)
 @quick_cases(12)
 @pytest.mark.parametrize(("noise", "word_bits"), deep_but(QUICK, product(NARROW, WORDS)), ids=str)
 def test_over_all_sequences_of_toy_words_every_value_has_its_probability(noise: Noise, word_bits: int) -> None:
@@ -92,6 +92,7 @@ def nudged(table: Table, by: int) -> np.ndarray:
     return floors
 
 
+@deep_cases(3)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("word_bits", [5, 8])
 def test_the_enumeration_finds_a_faulty_table(monkeypatch: pytest.MonkeyPatch, fault: str, word_bits: int) -> None:

@@ -222,7 +222,8 @@ def by_rejection(noise: Noise, draws: int, label: str) -> np.ndarray:
     return rejection.sample(draw, draws, RandomStream(KEY, label))
 
 
-@deep_cases(1)
+@quick_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize(
     "noise",
     [

@@ -126,7 +126,7 @@ def test_the_evaluated_loss_is_the_maximum_over_every_case(b: int) -> None:
         )
 
 
-@deep_cases(4)
+@deep_cases(2)
 @pytest.mark.deep
 @pytest.mark.parametrize("b", range(13, 61))
 def test_the_evaluated_loss_is_the_maximum_over_every_case_for_every_stratum_up_to_60(b: int) -> None:

@@ -95,6 +95,7 @@ def test_every_mechanism_is_a_distribution_over_all_permutations(mechanism: Mech
         assert sum(mechanism(types[number], swap_rate) for number in type_of) == 1
 
 
+@deep_cases(0)
 @quick_cases(3)
 @pytest.mark.parametrize("records", range(2, 7))
 def test_theorem_1_bounds_every_pair_of_every_universe(records: int) -> None:
@@ -225,6 +226,7 @@ def test_an_understated_loss_is_refused(understated: Charge, swap_rate: Fraction
     assert not bound_holds(universe, algorithm_1, swap_rate, charge)
 
 
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize(
     "swap_rate", [Fraction(1, 10**12), around_the_switch(5)[1], Fraction(9, 10), Fraction(99, 100)]

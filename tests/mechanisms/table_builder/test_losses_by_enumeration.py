@@ -22,7 +22,7 @@ import pytest
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
 from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
-from tests.depth import deep_but
+from tests.depth import deep_but, deep_cases
 
 TINY = Decimal("1e-40")
 INFINITE = None
@@ -185,12 +185,14 @@ def fields(request: pytest.FixtureRequest) -> dict[str, object]:
     return {**KINDS[kind], **WAYS[way]}
 
 
+@deep_cases(4)
 def test_epsilon_holds_for_all_neighbors_and_no_smaller_one_does(fields: dict[str, object]) -> None:
     cube = small(**fields)
     assert cube.unbounded == PureLoss(worst_epsilon(cube.distribution, added(cube)) or Fraction(-1))
     assert cube.bounded == PureLoss(worst_epsilon(cube.distribution, changed(cube)) or Fraction(-1))
 
 
+@deep_cases(4)
 def test_rho_holds_for_all_neighbors_and_no_smaller_one_does(fields: dict[str, object]) -> None:
     cube = small("2/3", noise=NoiseFamily.GAUSSIAN, **fields)
     for loss, neighbors in ((cube.unbounded, added(cube)), (cube.bounded, changed(cube))):
@@ -199,6 +201,7 @@ def test_rho_holds_for_all_neighbors_and_no_smaller_one_does(fields: dict[str, o
             assert float(worst_rho(cube.distribution, neighbors, order)) == pytest.approx(float(loss.rho), rel=1e-12)
 
 
+@deep_cases(4)
 def test_delta_holds_for_all_neighbors_and_no_smaller_one_does(fields: dict[str, object]) -> None:
     """Of one table, the unbounded δ is exact. `bounded_delta` is exact for all tables together, except for magnitudes
     of either sign: their worst change is not the same in all tables."""

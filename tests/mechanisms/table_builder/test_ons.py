@@ -59,7 +59,7 @@ def ours(data: pd.DataFrame, cells: pd.DataFrame, table: PTable) -> pd.DataFrame
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("make", [random_table, generate_ptable_10_5_rule])
 def test_every_cell_of_100_000_records_equals_the_package(data: pd.DataFrame, make) -> None:  # type: ignore[no-untyped-def]
     given = make()

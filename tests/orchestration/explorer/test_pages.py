@@ -234,7 +234,7 @@ def test_a_count_is_shown_beside_its_linear_estimate_and_interval(published: Pat
     assert any("No error is published" in caption.value for caption in test.caption)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_an_average_is_judged_by_its_interval_as_it_has_no_standard_error(published: Path) -> None:
     """It fails if the control is that of standard errors, which marks none of such numbers."""
     file = published / "homes.parquet"
@@ -319,7 +319,7 @@ def page_of_plans() -> None:
     show()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_page_of_plans_states_what_a_launch_takes(published: Path) -> None:
     test = AppTest.from_function(page_of_plans, default_timeout=600)
     test.query_params["release"] = "two_states/redistricting"
@@ -431,7 +431,7 @@ def test_rows_with_equal_labels_are_told_apart_and_compared_by_their_codes(publi
     assert list(shown["Intervals overlap"]) == ["no", "no", "yes", "yes"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_row_that_only_one_place_has_is_left_out_with_a_word(published: Path) -> None:
     file = published / "homes.parquet"
     table = pq.read_table(file)

@@ -95,9 +95,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
 
 
 @pytest.fixture(scope="module")
-def published(killed: Killed) -> DHCDeployment:
-    keep(killed.deployment)
-    return killed.deployment
+def published(tmp_path_factory: pytest.TempPathFactory) -> DHCDeployment:
+    deployment = dhc_deployment(tmp_path_factory.mktemp("dhc") / "town")
+    deployment.reach(*TO_PUBLICATION)
+    keep(deployment)
+    return deployment
 
 
 @pytest.fixture
@@ -299,6 +301,7 @@ def test_blocks_that_cannot_be_completed_are_counted_however_many_are_read_at_a_
         assert problem == f"{blocks} blocks have persons in a type of group quarters without a facility"
 
 
+@pytest.mark.prove
 def test_nothing_is_settled_that_the_levels_were_not_estimated_from(killed: Killed) -> None:
     """Told apart from: answers for the cells of estimates that somebody altered after the last level, which would be
     settled, and never be those of the estimates again."""
@@ -306,22 +309,24 @@ def test_nothing_is_settled_that_the_levels_were_not_estimated_from(killed: Kill
     assert killed.deployment.published(), "all gates pass once the levels are those that were drawn"
 
 
-def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(published: DHCDeployment, killed: Killed) -> None:
+@pytest.mark.prove
+def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(killed: Killed) -> None:
     """Told apart from: levels drawn anew, and estimates taken over that someone altered between two runs."""
     assert "missing, altered, or not of this draw" in killed.refusal
     assert killed.again == 1, "the county alone"
-    with published.opened() as connection:
+    with killed.deployment.opened() as connection:
         account = [name for name, *_ in connection.execute("DESCRIBE level_state_made").fetchall()]
         assert account == ["draw_id", "above", "answers", "content", "places", "gap", "violation"], (
             "no time: of exact counts"
         )
         assert connection.execute("FROM level_state ORDER BY ALL").fetchall() == killed.level
-    assert len(published.ledger) == 2
+    assert len(killed.deployment.ledger) == 2
 
 
-def test_a_level_says_how_many_of_its_families_are_estimated(published: DHCDeployment, killed: Killed) -> None:
+@pytest.mark.prove
+def test_a_level_says_how_many_of_its_families_are_estimated(killed: Killed) -> None:
     """Told apart from: families of a span alone, of which there are several; and of all histograms together."""
-    with published.opened() as connection:
+    with killed.deployment.opened() as connection:
         ((counties,),) = connection.execute("SELECT count(*) FROM spine WHERE level = 'County'").fetchall()
     due = [(str(done), str(counties)) for done in range(1, counties + 1)]
     for histogram in SCHEMAS:

@@ -109,7 +109,7 @@ def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdraw
     assert not copied.release.folder.exists()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_estimates_are_published_in_other_formats(town: Deployment[Any], tmp_path: Path) -> None:
     """Told apart from: formats that need a draw of the release's own, or that are missing in the certificate."""
     shutil.copytree(town.root, tmp_path, dirs_exist_ok=True)
