@@ -1,5 +1,6 @@
 """Claims about the files in `deploy/`: each loads, names what exists, holds no secret, and keeps the zones apart."""
 
+import json
 import os
 import re
 import shutil
@@ -539,6 +540,26 @@ def test_the_queue_waits_for_the_code_location_in_each_deployment() -> None:
     queue = values()["dagsterDaemon"]["runCoordinator"]
     assert queue["type"] == "CustomRunCoordinator"
     assert queue["config"]["customRunCoordinator"] == instance_settings()["run_coordinator"]
+
+
+def test_the_queue_launches_no_run_that_chooses_the_content_of_its_pod(tmp_path: Path) -> None:
+    """Dagster's own queue hands these tags on to Kubernetes, so that whoever may launch gets the custody's keys."""
+    tags = {"dagster-k8s/config": json.dumps({"container_config": {"command": ["cat", "master.key"]}})}
+    other = dg.DagsterRun("village__shown", tags=tags)
+    pod = K8sContainerContext.create_for_run(other, None, include_run_tags=True).run_k8s_config
+    assert pod.container_config == {"command": ["cat", "master.key"]}, "Kubernetes would be asked for it"
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump({"run_coordinator": instance_settings()["run_coordinator"]}))
+    usual = dg.DagsterRun("village__shown", tags={WRITES: "village"})
+    with (
+        dg.DagsterInstance.from_config(str(tmp_path)) as instance,
+        mock.patch.object(dg.QueuedRunCoordinator, "submit_run") as queue,
+    ):
+        assert isinstance(instance.run_coordinator, dg.QueuedRunCoordinator)
+        with pytest.raises(ValueError, match=r"^Tag dagster-k8s/config: no run chooses the command, image"):
+            instance.run_coordinator.submit_run(mock.Mock(dagster_run=other))
+        assert not queue.called
+        instance.run_coordinator.submit_run(mock.Mock(dagster_run=usual))
+        assert queue.called
 
 
 def test_runs_that_write_the_same_dataset_wait_for_each_other(tmp_path: Path) -> None:
