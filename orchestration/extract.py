@@ -55,7 +55,8 @@ def find_files(given: Path) -> Sequence[DeclaredFile]:
     if _find_suffix(path) != ".dat":
         reader = SUFFIXES.get(_find_suffix(path))
         if reader is None:
-            raise SourceError([Finding(path.name, f"its suffix is not one of .xml, .dat, {', '.join(SUFFIXES)}")])
+            rule = f"its suffix is not one of .xml, .dat, {', '.join(SUFFIXES)}; save a spreadsheet's sheet as CSV"
+            raise SourceError([Finding(path.name, rule)])
         described = describe_file(reader, path)
         variables = {**(described.variables if described else {}), **(book.fields if book else {})}
         return [DeclaredFile(path, reader, described, variables)]

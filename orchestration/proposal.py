@@ -179,14 +179,14 @@ def _is_key(name: str) -> bool:
 
 def _list_repeated_keys(profile: Profile, roles: Mapping[str, Role]) -> Iterator[Sequence[str]]:
     """The columns that seem to identify a person, but do not identify each record: they are named like a key, and their
-    values are too many for codes; or with the household's key, they tell its persons apart."""
+    values are too many for codes; or with the household's key, or at each time, they tell persons apart."""
     yield from ([*profile.household, name] for name in profile.persons)
     for column in profile.columns:
         named = _is_key(column.name) and column.type in _OF_KEYS and not column.codes
         if (
             named
             and column.different < column.present
-            and column.name not in {*roles, *profile.household, *profile.repeated}
+            and column.name not in {*roles, *profile.household, *profile.repeated, *profile.persons}
         ):
             yield [column.name]
 
@@ -353,6 +353,9 @@ def _propose_domain(
             f"{_quote(code)} ({column.reasons.get(code, count(rows))})" for code, rows in column.missing.items()
         )
         concerns.append(f"taken as no value where it is {found}; list a code that means 0 in zero instead of null")
+    if column.frequent:
+        found = ", ".join(f"{_quote(code)} ({count(rows)})" for code, rows in column.frequent.items())
+        concerns.append(f"far more often {found} than other numbers; if that stands for no value, list it in null")
     if kind in (ColumnType.INTEGER, ColumnType.DECIMAL) and not whole_codes:
         weight = _is_weight(column.name)
         concerns += [f"a weight that is negative in {count(column.negative)}"] if weight and column.negative else []

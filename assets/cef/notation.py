@@ -18,11 +18,12 @@ _DAY = "(?:1[3-9]|2[0-9]|3[01])"
 _SPACES = "\u0020\u00a0\u2009\u202f"
 
 _NUMBER = rf"-?[0-9][0-9.,'’{_SPACES}]*"
+_OTHER_DIGITS = r"[^\P{Nd}0-9]+"
 _SIGN = r"(?:%|‰|\p{Sc}|EUR|USD|GBP|CHF)"
 
 _FORMS = {
     "missing": r"(?i)NA|N/A|#N/A|NaN|null|none|\.|-+|\?",
-    "digits": "(?s).*[0-9].*",
+    "digits": r"(?s).*\p{Nd}.*",
     "whole": "-?[0-9]+",
     **{name: f"-?[0-9]*{mark}[0-9]+" for name, mark in (("comma", ","), ("point", r"\."))},
     # 1,234 is a decimal or one thousand.
@@ -34,6 +35,8 @@ _FORMS = {
         for name, mark, other in (("comma", ",", r"\."), ("point", r"\.", ","))
     },
     "spaced": rf"-?[0-9]{{1,3}}(?:['’{_SPACES}][0-9]{{3}})+(?:[.,][0-9]+)?",
+    "minus": rf"[+−–‒]{_NUMBER}|\({_NUMBER}\)|{_NUMBER}-",
+    "script": rf"[-−]?{_OTHER_DIGITS}(?:[.,٫]{_OTHER_DIGITS})?",
     "signed": rf"-?{_SIGN}[{_SPACES}]?{_NUMBER}|{_NUMBER}{_SIGN}",
     "iso": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
     **{
@@ -112,6 +115,8 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
     of_numbers = {
         "signed": "a sign of percent or of a currency, which is left out",
         "spaced": "spaces or apostrophes between thousands, which are written without",
+        "minus": "a sign such as +5, (5) or 5-, which is written as 5 and -5",
+        "script": "the digits of another script, which are written as 0 to 9",
     }
     # If commas are declared, the relation has them exchanged with points.
     commas = (
@@ -249,6 +254,10 @@ def _explain(forms: Mapping[str, int], decimal: str, dates: str) -> str:
         return f"some numbers may have {marks} between thousands; write them without"
     if forms["signed"] and numbers + forms["signed"] == present:
         return "its numbers have a sign of percent or of a currency; write them without"
+    if 0 < forms["minus"] < present == numbers + forms["minus"]:
+        return "some of its numbers have a sign such as +5, (5) or 5-; write 5 and -5"
+    if forms["script"] and numbers + forms["script"] == present:
+        return "its numbers have the digits of another script; write them with 0 to 9"
     if forms["comma"] and forms["point"] and forms["whole"] + decimals == present:
         return "it has decimal commas in some rows and decimal points in others"
     if _wholly(forms, other):

@@ -5,7 +5,7 @@ A profile is as confidential as the file. The author of a declaration decides wh
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import combinations
@@ -39,6 +39,10 @@ _PERSON = re.compile(
     re.IGNORECASE,
 )
 """Names of columns that tell the persons of a household apart."""
+_WAVE = re.compile(
+    r"(wave|round|year|month|quarter|period|interview|visit|panel|welle|jahr|vague|annee|ano|anio|onda|ola|ronda|periodo)s?"
+)
+"""The words of names of columns that tell the times apart at which the same persons answered."""
 _FEW_OF = 20
 """If a column differs within one of so many households or fewer, it may be theirs."""
 _MOST_KEYS = 4
@@ -109,6 +113,8 @@ class ColumnProfile:
         title: its label in a codebook, or in the file of a statistical package.
         labels: the labels of all `codes` there.
         reasons: the labels of codes in `missing`, or of categories that the file declares as no value.
+        frequent: by number below 0 among others that is written like a code for no value, and far more frequent than
+            numbers usually are, its number of rows.
     """
 
     name: str
@@ -129,6 +135,7 @@ class ColumnProfile:
     title: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
+    frequent: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def identifies(self) -> bool:
@@ -161,7 +168,7 @@ class Profile:
         repeated: the columns that have the same value on all rows of each household.
         nearly_repeated: by further column, the number of households within which it differs, if these are few.
         persons: the columns that seem to tell the persons of a household apart, but have the same value on several of
-            its rows.
+            its rows; without households, the column that seems to identify a person with several rows.
         csv: how a CSV file is written, as far as it differs from the default.
         reasons: why the values of a column are no numbers or dates, although they look so.
         sentences: what a person should know about how the file was read.
@@ -241,7 +248,7 @@ def profile(
             sentences.append(f"{path.name} has {records:,} records, which it may not state itself: compare with SAS")
         columns = []
         for (name, column), facts in zip(source.columns.items(), columns_facts, strict=True):
-            rows, ends = [], ((), (), ())
+            rows, ends = [], ((), (), (), ())
             if facts["different"] <= MOST_CODES:
                 rows = session.rows("cef/codes", relation=relation, name=name)
             if min(facts[_ROUNDED], facts[ColumnType.INTEGER.value]) < facts["present"]:
@@ -271,7 +278,9 @@ def profile(
             household=household if repeated else (),
             repeated=repeated,
             nearly_repeated={name: differing[name] for name in nearly},
-            persons=_find_repeated_persons(session, relation, household, columns) if repeated else (),
+            persons=_find_repeated_persons(session, relation, household, columns)
+            if repeated
+            else _find_persons_of_waves(session, relation, columns),
             csv=notation.dialect.unusual,
             reasons=notation.reasons,
             sentences=sentences,
@@ -299,12 +308,13 @@ def _describe_column(
     fitting = [kind for kind in _NARROWEST_FIRST if facts[kind.value] == absent < present]
     rounded = not fitting and facts[_ROUNDED] == absent < present
     kind = ColumnType.DECIMAL if rounded else next(iter(fitting), ColumnType.STRING)
-    numeric = kind in (ColumnType.INTEGER, ColumnType.DECIMAL)
+    numeric, frequent = kind in (ColumnType.INTEGER, ColumnType.DECIMAL), dict[str, int]()
     if is_text or kind is ColumnType.STRING or (numeric and facts["padded"]):
         kind, missing, numeric, rounded = ColumnType.STRING, {}, False, False
     if numeric and facts["different"] - len(missing) > FEW:
-        spikes = _find_codes(lows, highs, present / facts["different"])
-        missing |= {number.text: number.rows for number in spikes}
+        usual_rows = present / facts["different"]
+        missing |= {number.text: number.rows for number in _find_codes(lows, highs, usual_rows)}
+        frequent = _find_frequent({end["text"]: end["rows"] for end in ends[3] or ()}, missing, usual_rows)
     lowest, highest = (
         next(number.value for number in side if number.text not in missing) if numeric else None
         for side in (lows, highs)
@@ -324,6 +334,7 @@ def _describe_column(
         {mark: facts[key] for key, mark in _MARKS.items() if facts[key]},
         facts["like_numbers"],
         facts["negative"] - sum(rows for code, rows in missing.items() if code[:1] == "-" and code[1:2].isdigit()),
+        frequent=frequent,
     )
 
 
@@ -341,7 +352,9 @@ def _as_written(column: ColumnProfile, notation: Notation) -> ColumnProfile:
     """The column with its codes as the file writes them."""
     kind = notation.types[column.name]
     missing = {notation.dialect.as_written(code, kind): rows for code, rows in column.missing.items()}
-    return replace(column, codes=[notation.dialect.as_written(code, kind) for code in column.codes], missing=missing)
+    frequent = {notation.dialect.as_written(code, kind): rows for code, rows in column.frequent.items()}
+    codes = [notation.dialect.as_written(code, kind) for code in column.codes]
+    return replace(column, codes=codes, missing=missing, frequent=frequent)
 
 
 def _find_codes(lows: Sequence[_Number], highs: Sequence[_Number], usual_rows: float) -> list[_Number]:
@@ -361,6 +374,16 @@ def _find_codes(lows: Sequence[_Number], highs: Sequence[_Number], usual_rows: f
     lowest = next((number for number in lows if number not in codes), left[0])
     above = _find_codes_at_end(left, lowest, usual_rows)
     return codes + above + ([] if codes else _find_codes_at_end(lows, left[len(above)], usual_rows))
+
+
+def _find_frequent(most: Mapping[str, int], missing: Collection[str], usual_rows: float) -> dict[str, int]:
+    """Of the most frequent numbers, by text, those below 0 that seem to be such codes among true numbers: the same
+    number above 0 is not as frequent."""
+    return {
+        text: rows
+        for text, rows in most.items()
+        if _BELOW.fullmatch(text) and text not in missing and text[1:] not in most and rows > 10 * max(usual_rows, 1)
+    }
 
 
 def _find_codes_at_end(side: Sequence[_Number], other: _Number, usual_rows: float) -> list[_Number]:
@@ -412,6 +435,30 @@ def _find_households(
         ):
             return household, {name: differ for name, differ in within.items() if _FEW_OF * differ <= several}
     return (), {}
+
+
+def _find_persons_of_waves(session: Session, relation: Fragment, columns: Sequence[ColumnProfile]) -> Sequence[str]:
+    """The column that seems to identify a person with a row for each time: together with a wave, it identifies a row,
+    and all rows of each of its values have the same value of another column, such as the sex."""
+    varied = [column for column in columns if column.different > 1]
+    waves = [column.name for column in varied if any(map(_WAVE.fullmatch, split_words(column.name)))]
+    keys = [
+        column
+        for column in varied
+        if column.type in (ColumnType.INTEGER, ColumnType.STRING)
+        and column.present == column.records >= 1.5 * column.different
+        and column.different >= column.records / MOST_CODES
+        and column.name not in waves
+    ]
+    for key in sorted(keys, key=lambda column: -column.different)[: _MOST_KEYS if waves else 0]:
+        others = [column.name for column in varied if column is not key and column.name not in waves]
+        _, _, _, *differing = session.row(
+            "cef/households", relation=relation, key=[key.name], columns=others, number=""
+        )
+        in_waves = ({"relation": relation, "key": [key.name, wave], "columns": [], "number": ""} for wave in waves)
+        if 0 in differing and any(session.row("cef/households", **names)[0] == key.records for names in in_waves):
+            return [key.name]
+    return []
 
 
 def _find_repeated_persons(

@@ -368,7 +368,7 @@ def open_every_column(
         stored = {field.name: field.type for field in pq.read_schema(path)} if reader is Reader.PARQUET else {}
         for name in described.variables if described else _read_header(reader, path, dialect):
             if described and name in described.unfit:
-                unfit[name] = f"it is stored as {described.unfit[name]}, which is not exact"
+                unfit[name] = f"it is stored as {described.unfit[name]}, which Stirred does not read"
                 continue
             kind = _choose_type(stored[name]) if name in stored else ColumnType.STRING
             if not name:
@@ -376,7 +376,7 @@ def open_every_column(
             elif kind is None and _is_floating(stored[name]):
                 columns[name] = Column.model_construct(type=ColumnType.DECIMAL, rounded=True)
             elif kind is None:
-                unfit[name] = f"it is stored as {_name_type(stored[name])}, which is not exact"
+                unfit[name] = f"it is stored as {_name_type(stored[name])}, which Stirred does not read"
             else:
                 columns[name] = Column.model_construct(type=kind)
         if not columns:
@@ -394,11 +394,15 @@ def name_in_source(name: str, column: Column) -> str:
     return column.source or name
 
 
+_NOT_ONE = {0: "missing column", 1: "another column has the same name but for capital letters"}
+"""Rules, by the number of columns of the name."""
+
+
 def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
     sources = {name: name_in_source(name, column) for name, column in columns.items()}
     folded = Counter(name.casefold() for name in names)
     findings = [
-        Finding(label, "missing column" if source not in names else "more than one column of that name", source)
+        Finding(label, _NOT_ONE.get(names.count(source), "more than one column of that name"), source)
         for source in sources.values()
         if source not in names or folded[source.casefold()] > 1
     ]

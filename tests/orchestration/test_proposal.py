@@ -227,6 +227,7 @@ def kinds_of_columns() -> list[dict[str, str]]:
             "hours": str(996 + number % 4) if number % 7 == 0 else str(number % 61),
             "benefit": str(-9 + number // 6 % 2) if number % 6 == 0 else str(number % 90 * 100),
             "loss": str(number // 2 * 62 - 2000),
+            "net": "-9" if number % 9 == 0 else str(number * 62 - 2000),
             "age": str(number % 100),
             "asked": "refused" if number == 50 else str(number * 3),
             "PERWT": f"{number * 1.23456 - 9:.6f}",
@@ -263,6 +264,7 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
     }
     assert {name: (column.minimum, column.maximum) for name, column in columns.items() if column.maximum} == {
         "hoursPaid": (100, 160), "income": (0, 20000), "hours": (0, 70), "benefit": (0, 9000), "loss": (-10000, 20000),
+        "net": (-10000, 30000),
         "age": (0, 100), "asked": (0, 2000), "PERWT": (-100, 600), "scientific": (0, 200000),
     }  # fmt: skip
     assert {name for name, column in columns.items() if column.rounded} == {"hoursPaid", "PERWT", "scientific"}
@@ -287,6 +289,7 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         "column blank is text with blanks at an end in 210 rows, which is part of the code; "
         'text in which "01", "01 " may be one category; if so, merge them.',
         'text in which "STRASSE", "Straße" may be one category; if so, merge them.',
+        'column net is far more often "-9" (47 rows) than other numbers; if that stands for no value, list it in null;',
         'column exporter is text in which "NA" may stand for no value; if so, move it to null.',
     ):
         assert sentence in said
@@ -396,7 +399,7 @@ def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, t
     assert proposal.warnings == [
         "units: column weight is rounded to 4 digits, because of floating-point numbers; a weight: take its bounds "
         "from the design of the survey.",
-        "units: column at is left out: it is stored as timestamp, which is not exact.",
+        "units: column at is left out: it is stored as timestamp, which Stirred does not read.",
     ]
     assert records_read(warehouse, declaration) == [2]
 
@@ -516,3 +519,10 @@ def test_rows_that_are_no_persons_are_said(warehouse: Warehouse, tmp_path: Path)
         proposal = proposed(warehouse, written(tmp_path / f"{name}.csv", visits))
         assert f"units: several rows have the same {name}. If they are of one person" in "".join(proposal.warnings)
         assert f"# several rows have the same {name}. If they" in proposal.text
+    waves = [
+        {"pidp": str(person + 7000), "wave": str(wave), "sex": str(person % 2), "pay": str(7 * person * wave % 90)}
+        for person in range(60)
+        for wave in range(person % 2, 4)
+    ]
+    proposal = proposed(warehouse, written(tmp_path / "waves.csv", waves))
+    assert "units: several rows have the same pidp. If they are of one person" in "".join(proposal.warnings)

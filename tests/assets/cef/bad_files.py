@@ -202,11 +202,15 @@ WRITTEN: Mapping[str, str] = {
 }
 """By kind of whole file that is written in another way, what its error says about it."""
 
+ANOTHER_CASE = "another column has the same name but for capital letters"
 NO_VALUES = ("NaN", "NULL", "NA", "-", "nan", ".")
 NOTATIONS: Mapping[str, str] = {
     **dict.fromkeys(NO_VALUES, "a word such as NA, which `null` lists if it stands for no value"),
     "5.0": "a decimal point, as in 5.0, for which the type is decimal",
+    "$5": "a sign of percent or of a currency, which is left out",
     "1 000": "spaces or apostrophes between thousands, which are written without",
+    **dict.fromkeys(("+5", "−5", "+1"), "a sign such as +5, (5) or 5-, which is written as 5 and -5"),
+    **dict.fromkeys(("٣", "５"), "the digits of another script, which are written as 0 to 9"),
     "1,5": "decimal commas, which `csv: {decimal: ','}` declares",
     "01/02/1939": "written in another order, which `csv: {dates: …}` declares as in DD.MM.YYYY",
 }
@@ -229,7 +233,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
         rules += [f"is in {name}, which `csv: {{encoding: {name}}}` declares" for name in ENCODINGS.values()]
         said |= {f"{file}: {rule}" for rule in rules}
         for column, meant in columns_of(dataset, name).items():
-            rules = [*GRAMMAR.values(), "missing column", "more than one column of that name"]
+            rules = [*GRAMMAR.values(), "missing column", "more than one column of that name", ANOTHER_CASE]
             rules += [f"not of type {meant.type.value}", f"value outside its domain {meant.domain_in_words}"]
             rules += ["null where none is allowed", "key that another row has"]
             rules += [f"record without one in {other}" for other in files]
@@ -346,6 +350,7 @@ def _csv_files(dataset: str, name: str) -> Iterator[BadFile]:
     body = whole.split(b"\n", 1)[1]
     missing = f"{file}: column {first}: missing column"
     twice = f"{file}: column {first}: more than one column of that name"
+    in_two_cases = f"{file}: column {first}: {ANOTHER_CASE}"
     unreadable = f"{file}: not a readable CSV file (UTF-8, separated by commas, with a header)"
     zipped = io.BytesIO()
     with zipfile.ZipFile(zipped, "w") as archive:
@@ -369,7 +374,7 @@ def _csv_files(dataset: str, name: str) -> Iterator[BadFile]:
         "a blank before a name": (headed(f" {first}", *header[1:]), missing),
         "a blank behind a name": (headed(f"{first} ", *header[1:]), missing),
         "a name twice": (headed(first, first, *header[2:]), twice),
-        "a name in two cases": (headed(first, first.swapcase(), *header[2:]), twice),
+        "a name in two cases": (headed(first, first.swapcase(), *header[2:]), in_two_cases),
         "an empty name": (headed("", *header[1:]), missing),
         "a line break in a name": (headed(*header[:-1], '"x\ny"'), f"{file}: line break in the name of a column"),
         "a header with a field less": (headed(*header[:-1]), f"{file}: column {header[-1]}: missing column"),
@@ -661,7 +666,10 @@ def _parquet_files(dataset: str, name: str) -> Iterator[BadFile]:
         "a column less": (as_parquet(table.drop_columns([first])), missing),
         "another case": (as_parquet(table.rename_columns([first.swapcase(), *others])), missing),
         "a blank behind a name": (as_parquet(table.rename_columns([f"{first} ", *others])), missing),
-        "a name in two cases": (as_parquet(table.append_column(first.swapcase(), table[first])), twice),
+        "a name in two cases": (
+            as_parquet(table.append_column(first.swapcase(), table[first])),
+            f"{file}: column {first}: {ANOTHER_CASE}",
+        ),
         "a name twice": (as_parquet(table.append_column(first, table[first])), twice),
         "a line break in a name": (
             as_parquet(table.append_column("x\ny", table[first])),

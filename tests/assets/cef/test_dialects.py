@@ -349,6 +349,7 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
     values = {
         "spaced": ("1\u00a0000", "12\u202f345"), "swiss": ("1'000", "2"), "grouped": ("1.234.567,5", "1"),
         "percent": ("12,5%", "7"),
+        "signs": ("(5)", "7"), "script": ("٣", "१२"),
         "euros": ("7,50 €", "1.234,50 EUR"),
         "short": ("31.12.20", "1.2.99"), "named": ("3 March 2020", "12-Jan-99"),
         "timed": ("2020-01-01 12:30", "2020-01-02T01:02"),
@@ -369,6 +370,8 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
         "grouped": "some numbers may have points or commas between thousands",
         "percent": "its numbers have a sign of percent or of a currency",
         "euros": "its numbers have a sign of percent or of a currency",
+        "signs": "some of its numbers have a sign such as +5, (5) or 5-",
+        "script": "its numbers have the digits of another script",
         "short": "its years have two digits, which do not tell the century",
         "named": "it has dates with the names of months",
         "timed": "its dates have times of the day",
