@@ -25,7 +25,7 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, count_cells, permute
 from mechanisms.table_builder.p_table import PTable, Row
 from mechanisms.topdown.decomposition import Decomposition, Information
-from mechanisms.topdown.dhc.answers import Asked, Kept, list_cells
+from mechanisms.topdown.dhc.answers import Asked, Kept, add_below, list_cells
 from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.tables import count_figures
 from mechanisms.topdown.estimation import Families, Measurement, estimate_families
@@ -130,6 +130,7 @@ def _compile_dhc() -> None:
     asked = Asked(DETAILED, one, one + 1, list_cells(every, counts, one), one)
     answers = asked.number(every.size, 0)
     asked.add_exact(every, counts, answers)
+    add_below(asked, one, np.zeros(len(answers)), np.zeros(len(answers)), one)
     stored = one.astype(np.int32)
     Kept(one, one, one + 1, one, one + 1, stored, stored).pick(asked, whole=True)
 

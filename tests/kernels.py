@@ -16,7 +16,7 @@ from numba.extending import is_jitted
 from numba.np.ufunc.dufunc import DUFunc
 
 from mechanisms.compilation import compile_kernels
-from tests import deployments, phsafe_deployments, topdown_deployments
+from tests import deployments, pair_swapping_deployments, phsafe_deployments, topdown_deployments
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -61,6 +61,8 @@ def releases(folder: Path) -> list[str]:
     with compilations() as names:
         compile_kernels()
         assert deployments.small_deployment(folder / "swapping").run().success
+        paired = pair_swapping_deployments.pair_swapping_deployment(folder / "pairs")
+        assert paired.run(*pair_swapping_deployments.TO_PUBLICATION).success
         exact = phsafe_deployments.phsafe_deployment(folder / "phsafe")
         assert exact.run(*phsafe_deployments.TO_PUBLICATION).success
         # This process estimates levels with one parent; workers estimate all others.

@@ -139,10 +139,16 @@ class Swapped:
 def risks(households: Households) -> Risks:
     """The risk of every household: 1 if somebody in its block has its key values; 2, 3 or 4 if it is unique in its
     block, block group or tract, but in no wider place; and 5 if it is unique in its county."""
-    by_key = _sorted_by(households.key, np.arange(len(households.key), dtype=np.int32))
+    key, block, above = map(_of_kernels, (households.key, households.block, households.places.above))
+    by_key = _sorted_by(key, np.arange(len(key), dtype=np.int32))
     risk = np.empty(len(by_key), dtype=np.int8)
-    _risks(by_key, households.key, households.block, households.places.above, risk)
+    _risks(by_key, key, block, above, risk)
     return risk
+
+
+def _of_kernels(codes: Codes) -> Codes:
+    """Codes as kernels are compiled for them: those of a database cannot be written, which is another type."""
+    return np.require(codes, np.int32, ["C", "W"])
 
 
 def weigh(factors: RiskFactors, traits: Traits, risk: Risks) -> Weights:
@@ -197,11 +203,12 @@ def pairs_of_words(
     # The highest risk first, and equal risks in random order.
     order = (np.int64(len(WEIGHTS)) - risk) << np.int64(64 - _SPARE_BITS) | uniform
     partner = np.full(len(selected), NOBODY, dtype=np.int32)
-    groups = int(households.group.max(initial=-1)) + 1
-    by_group = _sorted_by(households.group, np.arange(len(selected), dtype=np.int32))
+    group, block, above = map(_of_kernels, (households.group, households.block, households.places.above))
+    groups = int(group.max(initial=-1)) + 1
+    by_group = _sorted_by(group, np.arange(len(selected), dtype=np.int32))
     starts = np.zeros(groups + 1, dtype=np.int64)
-    np.cumsum(np.bincount(households.group, minlength=groups), out=starts[1:])
-    _pair(starts, by_group, households.block, households.places.above, selected, risk, order, partner)
+    np.cumsum(np.bincount(group, minlength=groups), out=starts[1:])
+    _pair(starts, by_group, block, above, selected, risk, order, partner)
     return Swapped(partner, selected)
 
 

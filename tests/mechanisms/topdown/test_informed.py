@@ -47,7 +47,7 @@ def test_children_given_their_parent_are_those_of_the_dense_problem(
     """No constraint binds, and the parent is not the linear estimate. The final linear estimate as the target makes no
     difference, but its covariance as the curvature counts twice what came from above, and the own measurements' knows
     nothing of the levels below."""
-    monkeypatch.setattr(least_squares, "GAP", -1)
+    monkeypatch.setattr(least_squares, "GAP", -1.0)
     monkeypatch.setattr(least_squares, "ITERATIONS", 400)
     tree, truth, limits = draw_town(1, 4_000, fixed=fixed)
     informed = tree.inform()
