@@ -6,6 +6,7 @@ notebook keeps its settings, and both ways give the same results.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -132,10 +133,10 @@ class Deployment:
         """
         import pyarrow as pa
 
-        options = ["--by", ",".join(by)] + (["--per", per] if per else [])
+        options = ["--by", _write_names(by)] + (["--per", per] if per else [])
         shared = "=".join(map(str, quantile)) if quantile else None
-        asked = {"median": median, "quantile": shared, "correlate": ",".join(correlate or ()), "regress": regress}
-        options += [f"--{name}={value}" for name, value in (asked | {"on": ",".join(on)}).items() if value]
+        asked = {"median": median, "quantile": shared, "correlate": _write_names(correlate or ()), "regress": regress}
+        options += [f"--{name}={value}" for name, value in (asked | {"on": _write_names(on)}).items() if value]
         options += ["--summary"] if summary else []
         for name, categories in (where or {}).items():
             options += ["--where", f"{name} in ({', '.join(map(_write_category, categories))})"]
@@ -273,6 +274,10 @@ def open_deployment(folder: Path | str = ".") -> Deployment:
     if not (path / "orchestration" / "defs").is_dir():
         raise FileNotFoundError(f"{path} has no declarations: there is no folder orchestration/defs")
     return Deployment(path)
+
+
+def _write_names(names: Sequence[str]) -> str:
+    return ",".join(_write_category(name) if re.search("""^\\s|\\s$|^["']|,""", name) else name for name in names)
 
 
 def _write_category(category: Any) -> str:

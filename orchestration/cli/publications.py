@@ -14,7 +14,7 @@ from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print
 from orchestration.cli.releases import RELEASE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from assets.publication.signature import SignedFolder
     from assets.publication.tables import PublishedTables
@@ -71,7 +71,7 @@ def table(
     from orchestration.deployment import Deployment
 
     deployment = Deployment()
-    variables = [name.strip() for name in by.split(",") if name.strip()]
+    variables = _parse_names("--by", by)
     statistic = _parse_statistic(**asked)
     if places:
         if where or per or statistic:
@@ -133,12 +133,12 @@ def _parse_statistic(
         except (ValueError, ZeroDivisionError):
             raise click.UsageError(f"--quantile: {quantile} is not of the form income=0.9") from None
     if correlate is not None:
-        names = [name.strip() for name in correlate.split(",")]
+        names = _parse_names("--correlate", correlate)
         if len(names) != 2:
             raise click.UsageError(f"--correlate: {correlate} is not of the form income,hours")
         return "correlation", names
     if regress is not None and on is not None:
-        return "regression", [regress, [name.strip() for name in on.split(",") if name.strip()]]
+        return "regression", [regress, _parse_names("--on", on)]
     return ("summary", []) if summary else None
 
 
@@ -179,7 +179,7 @@ def _print_sum_of_places(
 
 _WHERE = re.compile(r"\s*(\S.*?)\s*(?:=(.*)|\s(?i:in)\b\s*(?:\((.*)\)\s*|(.*)))", re.DOTALL)
 _CATEGORY = re.compile(r"""\s*(?:(["'])((?:(?!\1).|\1\1)*)\1|([^"',\s][^,]*?)?)\s*(?:,|$)""", re.DOTALL)
-"""A category in quotes of either kind, which are doubled within it, or without quotes; and the comma behind it."""
+"""A category or name in quotes of either kind, doubled within it, or without quotes; and the comma after it."""
 
 
 def _parse_categories(text: str) -> tuple[str, list[str | None]]:
@@ -191,16 +191,27 @@ def _parse_categories(text: str) -> tuple[str, list[str | None]]:
     parts = _WHERE.fullmatch(text)
     if not parts:
         raise click.UsageError(f"--where: {text} is not of the form 'age in (a, b)' or age=a")
-    categories: list[str | None] = []
-    left = next(part for part in parts.groups()[1:] if part is not None)
-    while left.strip():
-        found = _CATEGORY.match(left)
+    written = next(part for part in parts.groups()[1:] if part is not None)
+    listed = _split(written, f"--where: {text}: quotes enclose a whole category, and are doubled within it")
+    return parts[1], [None if category == "null" and not in_quotes else category for category, in_quotes in listed]
+
+
+def _parse_names(option: str, text: str) -> list[str]:
+    """The names of variables. One in quotes is taken as it is written."""
+    listed = _split(text, f"{option}: {text}: quotes enclose a whole name, and are doubled within it")
+    return [name for name, _ in listed if name]
+
+
+def _split(text: str, rule: str) -> "Iterator[tuple[str, bool]]":
+    """The parts of a text between commas, without blanks around them, and whether each is in quotes. The rule is the
+    error about others."""
+    while text.strip():
+        found = _CATEGORY.match(text)
         if not found:
-            raise click.UsageError(f"--where: {text}: quotes enclose a whole category, and are doubled within it")
+            raise click.UsageError(rule)
         quote, quoted, plain = found.groups()
-        categories.append(quoted.replace(2 * quote, quote) if quote else None if plain == "null" else plain or "")
-        left = left[found.end() :]
-    return parts[1], categories
+        yield (quoted.replace(2 * quote, quote), True) if quote else (plain or "", False)
+        text = text[found.end() :]
 
 
 def _find_tables(

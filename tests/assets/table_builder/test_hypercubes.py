@@ -36,8 +36,9 @@ from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.judging import judge
 from orchestration import cli
-from orchestration.cli.publications import _parse_categories
+from orchestration.cli.publications import _parse_categories, _parse_names
 from resources.statements import Zone
+from stirred.deployment import _write_names
 from tests.contract.kinds import to_publication
 from tests.deployments import (
     COUNTIES,
@@ -495,6 +496,8 @@ def test_categories_are_asked_and_shown_as_they_are_written() -> None:
     for text in ('g="a" b', "g='a", "g in ('a'b')", "g"):
         with pytest.raises(UsageError, match="--where: g"):
             _parse_categories(text)
+    names = ["income, gross", " age", "null", 'a"b', "'tis", "x;y"]
+    assert _parse_names("--by", _write_names(names)) == names
     assert len({write_category(category) for category in WRITTEN}) == len(WRITTEN)
 
 
