@@ -31,7 +31,7 @@ from resources.chain import Details
 from resources.custody import CustodyMode
 from resources.ledger import Ledger
 from resources.statements import Zone
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 
 @pytest.fixture
@@ -316,6 +316,7 @@ def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
     assert (found.exit_code, found.stderr.startswith("Error: STIRRED_THREADS is not a number")) == (1, True)
 
 
+@deep_cases(3)
 @quick_cases(3)
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),

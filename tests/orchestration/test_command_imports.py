@@ -14,7 +14,7 @@ from orchestration.environment import PROJECT
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.resources.test_ledger import reserve
 
 HEAVY = {"dagster", "duckdb", "matplotlib", "numba", "numpy", "pandas", "pandera", "pyarrow"}
@@ -51,6 +51,7 @@ def test_help_imports_no_heavy_library(tmp_path: Path) -> None:
     assert {name: packages & HEAVY for name, packages in zip(names, found, strict=True) if packages & HEAVY} == {}
 
 
+@deep_cases(1)
 @quick_cases(0)
 @pytest.mark.parametrize("command", ["status", "budget"])
 def test_what_only_shows_imports_nothing_that_draws_or_validates(command: str, tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def compact_and_die(folder: str, at: str) -> None:
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("at", ["copied", "flushed"])
 def test_a_kill_leaves_a_complete_file_and_the_next_compaction_ends_it(warehouse: Warehouse, at: str) -> None:
     plant(warehouse)

@@ -424,6 +424,7 @@ def write_and_die(folder: str, lake: dict[str, str]) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.prove
 def test_a_killed_writer_leaves_the_table_as_it_was(warehouse: Warehouse, lake: Lake) -> None:
     write(warehouse, UNITS, ["before"])
     assert ended([SPAWN.Process(target=write_and_die, args=(warehouse.folder, lake.data))]) == [-signal.SIGKILL]

@@ -149,6 +149,7 @@ def test_a_draw_is_reserved_and_settled_once_however_often_it_is_asked(ledger):
     assert ledger.verify() == ()
 
 
+@deep_cases(0)
 def test_a_reserved_draw_keeps_its_terms(ledger):
     kept = reserve(ledger, "half")
     specification = kept.parse_specification()
@@ -170,6 +171,7 @@ def test_a_reserved_draw_is_found_again_by_what_it_guarantees_and_not_by_its_wor
     assert ledger.entries() == (kept,)
 
 
+@deep_cases(0)
 def test_a_draw_is_settled_only_once_reserved_and_with_one_output(ledger):
     with pytest.raises(LedgerError, match="not reserved"):
         ledger.settle("0" * 64, "v1")
@@ -230,6 +232,7 @@ def test_a_cap_is_compared_exactly(ledger, tmp_path):
     assert ledger.read().compose("ma1940", PureLoss()) == PureLoss.logarithm(4)
 
 
+@deep_cases(0)
 def test_rational_losses_may_use_up_a_cap_to_the_last(ledger):
     # 0.1 + 0.2 + 0.3 is over 0.6 in floating point.
     for tenths in (1, 2, 3):
@@ -254,6 +257,7 @@ def test_a_cap_in_zcdp_holds_pure_and_concentrated_charges_to_the_last(ledger):
     assert len(ledger.entries()) == 2
 
 
+@deep_cases(0)
 def test_a_cap_in_epsilon_and_delta_holds_charges_of_every_kind(ledger):
     cap = ApproximateLoss(rational("7.5"), Fraction(1, 10**10))
     reserve(ledger, "pure", rational("1/2"), cap=cap)
@@ -386,6 +390,7 @@ def test_an_infinite_loss_fits_under_no_cap_not_even_none(ledger):
     assert ledger.entries() == ()
 
 
+@deep_cases(0)
 def test_an_allowed_infinite_loss_is_recorded_beside_the_others_and_takes_nothing_from_the_cap(ledger):
     """It neither stops nor widens what the finite charges may use, in whatever order they come."""
     reserve(ledger, "first", rational(1), cap=Fraction(2))
@@ -750,6 +755,7 @@ def test_a_deletion_of_any_entries_shows_at_the_end_too(written):
     assert assert_every_one_is_refused(written, shortened) > 15
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     "orders",
@@ -777,6 +783,7 @@ def test_a_repeated_entry_shows(written):
     assert_every_one_is_refused(written, repeated)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_a_forged_entry_shows_wherever_it_is_put(written):
     def forged(intact):
@@ -789,6 +796,7 @@ def test_a_forged_entry_shows_wherever_it_is_put(written):
     assert_every_one_is_refused(written, forged)
 
 
+@deep_cases(1)
 def test_a_chain_built_anew_from_its_first_entry_shows(written):
     loud = json.dumps(Specification(HOUSEHOLDS, PureLoss()).as_record(), sort_keys=True, separators=(",", ":"))
     rewrite(written, rechained([[*row[:5], row[5] and loud, *row[6:]] for row in rows(written)]))
@@ -796,6 +804,7 @@ def test_a_chain_built_anew_from_its_first_entry_shows(written):
     assert_refused(written)
 
 
+@deep_cases(1)
 def test_an_emptied_table_shows(written):
     rewrite(written, [])
     assert written.verify() == ("entries from 1 to 4 are missing at the end",)
@@ -809,7 +818,7 @@ def test_a_dropped_table_shows(written_in_file):
     assert_refused(written)
 
 
-@deep_cases(3)
+@deep_cases(1)
 @quick_cases(0)
 @pytest.mark.parametrize(
     "change",
@@ -859,6 +868,7 @@ def test_a_missing_anchor_shows(written):
     assert_refused(written)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_an_edited_anchor_shows(written):
     whole = json.loads(anchor_of(written).read_text())
@@ -882,6 +892,7 @@ def test_an_edited_anchor_shows(written):
     assert written.verify() == ()
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_an_anchor_put_back_without_the_ledger_shows(ledger):
     """At most one entry may stand beyond the anchor, and only the one announced in it."""
@@ -894,6 +905,7 @@ def test_an_anchor_put_back_without_the_ledger_shows(ledger):
         assert_refused(ledger)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_a_ledger_under_another_custody_is_refused(written, tmp_path):
     """Whoever puts another master key beside the anchor, or another custody in the place of this one."""
@@ -944,6 +956,7 @@ def test_neither_ledger_nor_anchor_holds_a_key(written):
         assert key.hex() not in repr(written) + str(written)
 
 
+@deep_cases(0)
 def test_a_ledger_serves_an_asset_as_it_serves_a_script(ledger):
     @dg.asset
     def charge(ledger: Ledger) -> None:

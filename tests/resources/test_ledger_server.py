@@ -596,6 +596,7 @@ class Interrupted(BaseException):
     """Stands for a process that ends here."""
 
 
+@deep_cases(1)
 @pytest.mark.parametrize(
     "where", deep_but({"before the anchor"}, ["before the anchor", "after the anchor", "before the first entry"])
 )

@@ -150,7 +150,7 @@ def spoil(table: str, row: int, column: str, value: str) -> Callable[[Town], Non
 OUTSIDE, ROOMS = "value outside its domain", "households.csv: column rooms: not of type integer:"
 
 
-@deep_cases(4)
+@deep_cases(2)
 @quick_cases(2)
 @pytest.mark.parametrize(
     ("spoiling", "message"),
@@ -236,7 +236,7 @@ def test_one_bad_value_ends_in_one_clear_error(town: Town, spoiling: Callable[[T
 MANY = b"".join(b"%d,x\n" % serial for serial in range(3, 5000))
 
 
-@deep_cases(3)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("text", "rule"),
@@ -452,7 +452,7 @@ def test_an_integer_stored_as_a_float_is_not_an_integer(town: Town) -> None:
     ]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_weights_with_many_digits_are_refused_in_words_that_say_how_to_declare_them(town: Town) -> None:
     town.units = [
         [*row, weight] for row, weight in zip(town.units, ("weight", "1.23456", "2.5", "0.333333", "x"), strict=True)
@@ -538,7 +538,7 @@ def test_the_asset_reports_schema_version_and_source_but_no_count(town: Town) ->
     assert {check.check_name: check.passed for check in checks} == {"schema_and_keys": True, "as_read": True}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_synthetic_dataset_shows_how_many_records_it_has(town: Town) -> None:
     result = town.materialize(town.declare(synthetic=True), instance=dg.DagsterInstance.ephemeral())
     (materialization,) = result.asset_materializations_for_node("town__cef")
@@ -546,7 +546,7 @@ def test_a_synthetic_dataset_shows_how_many_records_it_has(town: Town) -> None:
     assert materialization.metadata["persons"].value == 3
 
 
-@deep_cases(3)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("tampering", "problems"),

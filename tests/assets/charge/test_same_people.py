@@ -35,6 +35,7 @@ from resources.ledger import Ledger, LedgerError, PopulationError
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse
 from tests.deployments import TO_PUBLICATION, UNITS, households, small_deployment, write_csv
+from tests.depth import deep_cases
 
 Rows = list[dict[str, Any]]
 
@@ -162,6 +163,7 @@ SAME: dict[str, Callable[[], tuple[Rows, Mapping[str, Any]]]] = {
 """Files and declarations about the same people."""
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("case", SAME)
 def test_the_same_people_are_refused_under_another_population(office: Office, case: str) -> None:
@@ -238,7 +240,7 @@ def test_every_population_with_the_same_sketch_is_named(office: Office) -> None:
     assert re.findall(r"was charged to population (\w+)", found) == ["census", "second"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_sketches_that_nobody_charged_are_deleted_once_their_records_are_gone(office: Office) -> None:
     """Told apart from: deleting those of a CEF that can still be charged, or of one that another process reads now.
 

@@ -158,7 +158,7 @@ def test_a_person_who_is_left_out_changes_the_swaps_of_two_strata_alone() -> Non
     assert not np.array_equal(before[:, of_singles], Exact().draw(tract, KEY).publication.counts[:, of_singles])
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_more_swapping_names_fewer_unique_persons_and_a_little_more_than_the_guesser() -> None:
     truth = make_truth(SUMMARY_FILE, 240, 20)
     accuracy = []

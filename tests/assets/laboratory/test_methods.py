@@ -190,7 +190,7 @@ def test_topdown_measures_with_the_declared_noise_and_the_same_noise_without_a_p
             assert np.array_equal(counts - counts_then, expected)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_dhc_lies_within_the_redistricting_data_of_the_same_draw(t2: Truth) -> None:
     """Told apart from: adults and minors that are estimated again, a noise of production's other levels, microdata that
     do not read the measurements, and an attacker who does not."""
@@ -877,6 +877,7 @@ def test_children_and_relatives_are_counted_by_the_type_of_their_household() -> 
     assert counts[names == "PH1_num, under 18 *"].tolist() == [10]
 
 
+@pytest.mark.prove
 def test_safetab_publishes_each_group_in_the_detail_of_its_first_noisy_total() -> None:
     """Told apart from: the total beside its parts, totals that suppression leaves out, and an attack that learns
     nothing from a group that is not published."""

@@ -60,7 +60,6 @@ def build(root: Path, race: str, **changes: Any) -> PHSafeDeployment:
 
 
 pytestmark = pytest.mark.deep
-"""The attacker of swapping, who tries the same, is in the quick suite."""
 
 
 @pytest.fixture(scope="module")

@@ -272,6 +272,7 @@ def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: 
 
 
 @pytest.mark.prove
+@pytest.mark.prove
 def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ephemeral: PHSafeDeployment) -> None:
     """Exact counts in place of measurements: chi-square sees what no key can be asked about any more."""
     with ephemeral.opened() as connection:
@@ -419,7 +420,7 @@ def store_one_variance(method: PHSafeMethod, session: Session, batches: Iterator
     session.create(method.measurements_table, "warehouse/all", source=session.register("wrong", table))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_variance_that_is_not_the_noises_is_stopped(
     escrowed: PHSafeDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from resources.custody import CustodyMode
 from resources.storage import TransientError
 from tests.contract.kinds import KINDS, to_publication
 from tests.deployments import Deployment
+from tests.depth import deep_cases
 from tests.gates import keep, put_back
 from tests.time_authority import SECRET, Authority, certify, needs_openssl, time_authority
 
@@ -118,6 +119,7 @@ def find(context: ReleaseContext[Any], **settings: str) -> dict[str, tuple[str, 
     }
 
 
+@deep_cases(1)
 @pytest.mark.parametrize("left", ["the certificate", "the kept stamp"])
 def test_the_audit_finds_a_ledger_that_was_set_back_with_its_anchor(
     left: str, context: ReleaseContext[Any], made: Deployment[Any]

@@ -111,7 +111,7 @@ def test_the_ledger_says_who_withdrew_what_and_every_charge_stays(ledger: Ledger
     assert ledger.read().compose("village", PureLoss(Fraction(9))) == charged == PureLoss(Fraction(2))
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp_path: Path) -> None:
     """As after a kill: the ledger's entry is there, and some of the rest. Told apart from a program that leaves what a
     killed removal of a retabulation left, which is charged nothing."""
@@ -207,7 +207,7 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_removed(ledger: Ledger, 
     assert left(tmp_path) == EVERYTHING
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_job_withdraws_what_its_configuration_names(ledger: Ledger, tmp_path: Path) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         for release, success in (("a", True), ("c", False)):

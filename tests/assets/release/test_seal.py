@@ -63,7 +63,7 @@ def test_a_seal_of_an_earlier_version_holds_for_its_rows_alone(sealed: tuple[War
         assert not is_current(session, custody)
 
 
-@deep_cases(8)
+@deep_cases(4)
 @quick_cases(3)
 @pytest.mark.parametrize(
     ("change", "remains"),

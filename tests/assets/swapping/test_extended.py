@@ -132,6 +132,7 @@ def drawn(town: Village, release: SwappingRelease) -> tuple[SwappingInputs, list
         return inputs, session.rows("warehouse/first_rows", {"rows": 10**6}, source=decoded, columns=[*names, "count"])
 
 
+@deep_cases(2)
 @quick_cases(2)
 @pytest.mark.parametrize("name", EVERY)
 def test_losses_and_margins_are_those_that_follow_from_the_rows(town: Village, name: str) -> None:
@@ -270,6 +271,7 @@ def test_a_loss_that_does_not_follow_from_the_records_is_not_drawn(town: Village
             draw_cells(session, release, draw, KEY, CUSTODY)
 
 
+@deep_cases(2)
 @quick_cases(2)
 @pytest.mark.parametrize(
     ("altered", "complaint"),

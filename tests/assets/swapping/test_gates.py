@@ -452,7 +452,7 @@ def household_types_renumbered(deployment: Deployment) -> None:
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("alter", "failing"),
     [

@@ -79,7 +79,6 @@ def build(root: Path, files: Files, **changes: Any) -> TopDownDeployment:
 
 
 pytestmark = pytest.mark.deep
-"""The attacker of swapping, who tries the same, is in the quick suite."""
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +194,7 @@ def test_in_a_deployment_that_forgot_a_key_the_attacker_finds_the_record(
     assert Attack(hashes_shown(careless), candidates).suspects([None]) == [TRUTH]
 
 
+@pytest.mark.prove
 def test_what_names_the_histograms_and_the_draw_is_shown_and_differs(
     deployment: TopDownDeployment, shown: set[str]
 ) -> None:
@@ -310,6 +310,7 @@ def test_nothing_that_is_shown_before_the_draw_depends_on_the_records_but_invari
     assert shown[0] == shown[1] == shown[2]
 
 
+@pytest.mark.prove
 def test_the_exact_histograms_are_nowhere_in_the_open(deployment: TopDownDeployment) -> None:
     """No public table or file has their rows or columns, and no answers of a query to all places are the exact ones."""
     exact = exact_histograms(deployment)
@@ -361,6 +362,7 @@ def test_accuracy_is_shown_of_synthetic_records_only(deployment: TopDownDeployme
     assert {f"{float(figure):,.4g}" for figure in figures} <= cells
 
 
+@pytest.mark.prove
 def test_no_key_of_a_unit_is_shown_anywhere(deployment: TopDownDeployment) -> None:
     keys = {row["MAFID"] for row in known()["units"]}
     assert not keys & set(re.findall(r"\d{6,}", in_the_open(deployment)))

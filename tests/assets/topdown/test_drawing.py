@@ -324,7 +324,7 @@ def test_no_run_evaluates_costly_gates_again_and_an_audit_does(
 ALTERED = "UPDATE noisy_measurements SET answers = list_transform(answers, x -> (x + 1)::INTEGER) WHERE level = 'US'"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_measurements_altered_after_the_check_are_found_by_a_gate_that_keeps_no_verdict(
     drawn: TopDownDeployment,
 ) -> None:
@@ -378,7 +378,7 @@ def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDe
     assert "not the one that its charge committed to" in problem
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_another_draw_has_no_verdict(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the same release in another deployment, whose custody gives another draw id."""
     found, run = evaluated(monkeypatch), verdicts_of(drawn)

@@ -283,7 +283,7 @@ def alter(full: Full, number: int, more: int) -> None:
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("partitions", [None, "state"])
 def test_an_answer_of_a_block_that_was_altered_is_noticed_above_it(
     full: Full, tmp_path: Path, partitions: str | None

@@ -286,6 +286,7 @@ def test_every_column_of_every_product_is_described(town: tuple[Products, Truth]
 # Gates -----------------------------------------------------------------------------------------------------
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("gate", ["microdata_of_estimates", "tables_as_made", "tables_agree"])
 def test_honest_tables_pass_every_gate(built: tuple[Products, Truth], gate: str) -> None:
@@ -293,6 +294,7 @@ def test_honest_tables_pass_every_gate(built: tuple[Products, Truth], gate: str)
     assert problems(gate, made) == []
 
 
+@deep_cases(1)
 @pytest.mark.parametrize("places", [1, 2, 3, 7])
 def test_honest_microdata_pass_their_gate_however_many_places_are_compared_at_a_time(
     built: tuple[Products, Truth], monkeypatch: pytest.MonkeyPatch, places: int
@@ -348,6 +350,7 @@ def test_microdata_that_are_not_the_estimates_are_found(
         assert f".{table}: " in problem
 
 
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize("place", ["-5", "NULL", "10**9"])
 def test_estimates_of_places_that_do_not_exist_are_found(town: tuple[Products, Truth], place: str) -> None:
@@ -402,7 +405,7 @@ def test_tables_of_other_microdata_are_found(town: tuple[Products, Truth]) -> No
 CHAIN = "level = 'US' OR geoid = '10' OR geoid = (SELECT min(geoid) FROM {} WHERE level = 'Block' AND geoid LIKE '10%')"
 
 
-@deep_cases(2)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("table", "statement", "complaint"),

@@ -108,7 +108,7 @@ def probability(noise: Uncapped, least: float, most: float) -> Fraction:
     return sum((Fraction(exact.probability(value)) for value in inside), Fraction(0))
 
 
-@deep_cases(8)
+@deep_cases(3)
 @pytest.mark.parametrize(
     ("noise", "below", "size"),
     deep_but([(Noise.GAUSSIAN, True, 4)], product(Noise, (True, False), (0, 4, 5, 11, 30, 10**6))),

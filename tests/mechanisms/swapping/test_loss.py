@@ -118,6 +118,7 @@ GRID = [
 ]
 
 
+@deep_cases(5)
 @pytest.mark.parametrize("b", [*range(2, 13), 20, 39, 40, 41, 42, 45, 50, 60])
 def test_the_evaluated_loss_is_the_maximum_over_every_case(b: int) -> None:
     for swap_rate in GRID:

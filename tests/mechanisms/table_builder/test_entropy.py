@@ -89,6 +89,7 @@ def entropies(made: MadeTable) -> list[float]:
     return [-fsum(float(p) * log(p) for p in row.probabilities.values()) for row in made.table.rows]
 
 
+@deep_cases(4)
 @pytest.mark.parametrize("parameters", deep_but(QUICK, EXAMPLES.values()))
 def test_every_row_satisfies_every_constraint_exactly(parameters: Parameters) -> None:
     made = make(parameters)
@@ -113,6 +114,7 @@ def test_no_general_solver_finds_more_entropy(parameters: Parameters) -> None:
             assert entropies(made)[count] >= found - 1e-10, count
 
 
+@deep_cases(4)
 @pytest.mark.parametrize("parameters", deep_but(QUICK, EXAMPLES.values()))
 def test_the_certificate_bounds_every_row_that_satisfies_the_constraints(parameters: Parameters) -> None:
     """Rows that satisfy them, mixed from the optimum and the interior point, never have more than entropy and gap."""

@@ -194,6 +194,7 @@ def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(
     assert "The first 1 of 2 rows are shown" in test.info[0].value
 
 
+@pytest.mark.prove
 def test_a_count_is_shown_beside_its_linear_estimate_and_interval(published: Path) -> None:
     """Wrong programs: the table of intervals as a table of its own, the numbers of another cell or of another place of
     the same code, a count taken for the middle of the interval, and one that expects an interval of every cell."""
