@@ -84,7 +84,7 @@ class PrefixDeclaration(Part):
 class AllocationDeclaration(Part):
     """ρ and its division over levels and queries."""
 
-    rho: Rho = Field(description="ρ of all measurements of persons, or of units, together.")
+    rho: Rho = Field(description="ρ of all measurements of persons, of units or (in a DHC) of households, together.")
     levels: dict[Level, Share] = Field(description="For each level, from the root to the finest, its share of ρ.")
     queries: dict[Level, dict[str, Share]] = Field(
         description="For each level, the share of its ρ for each query, such as total, hispanic * cenrace or detailed."

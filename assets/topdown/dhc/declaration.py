@@ -125,37 +125,38 @@ class DHCDeclaration(TreeDeclaration):
         "live alone from other householders counts three times in the charge.",
     )
     units: Allocated = Field(
-        "production", description="production, or ρ with shares by level and query. It counts twice in the charge."
+        "production", description="production, or ρ with shares by level and query. This ρ counts twice in the charge."
     )
     households: Allocated = Field(
-        "production", description="production, or ρ with shares by level and query. It counts four times in the charge."
+        "production",
+        description="production, or ρ with shares by level and query. This ρ counts four times in the charge.",
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
         description="full: every place is estimated from the answers at and below it. own_levels: every place from its "
-        "own answers. The charge is the same; the draw is not, because other answers are read.",
+        "own answers. The charge is the same; the draw is not, because other answers to the queries are measured.",
     )
     householders_among_persons: bool = Field(
         False,
         strict=True,
-        description="In every place, no more households have a householder of a Hispanic origin and race than persons "
-        "of it live in households. The redistricting release must have estimation: full.",
+        description="Whether, in every place and for each Hispanic origin and race, there are at most as many "
+        "householders as persons in households. The redistricting release must have estimation: full.",
     )
     intervals: bool = Field(
         False,
         strict=True,
-        description="Queries with up to 1,000 answers are drawn in full. The cells of the tables that they or the "
-        "redistricting measurements determine have linear estimates, with standard errors and 90% intervals, from "
-        "the measurements of both releases. The redistricting "
-        "release publishes noisy_measurements, and housing_units are an invariant of its finest level. The charge is "
-        "the same; the draw is not.",
+        description="Whether tables have linear estimates, with standard errors and 90% intervals, from the "
+        "measurements of both releases: for the cells that follow from the redistricting measurements or from queries "
+        "of the DHC with up to 1,000 answers. Such queries are then drawn in full, with the answers that the "
+        "estimation leaves out. The redistricting release must publish noisy_measurements and declare housing_units "
+        "an invariant of its finest level. The charge is the same; the draw is not.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[str], AfterValidator(_require_products)] = Field(
         default_factory=list,
         description="What is published: tables such as P12 or P12A, microdata (persons, units), "
-        "noisy_measurements and the exact facilities; if empty, everything. The list of places, `spine`, is always "
-        "published.",
+        "noisy_measurements, and facilities (the exact number of group quarters by type); if empty, everything. The "
+        "list of places, `spine`, is always published.",
     )
 
     replicates: int = Field(

@@ -251,8 +251,8 @@ def _check_microdata(session: Session, context: Context) -> list[str]:
 
 
 def _check_householders(session: Session, context: Context) -> Iterator[str]:
-    """In the published records of every place, no more households have a householder of a Hispanic origin and race than
-    persons of it live in households."""
+    """In the published records of every place, each Hispanic origin and race has at most as many householders as
+    persons in households."""
     release = context.release
     place = [name for name, _, _ in place_columns(release)] or ["geoid"]
     records = {name: release.public(name) for name in RECORDS}
