@@ -85,6 +85,10 @@ class PairSwappingRelease(Release):
         }
 
     @property
+    def counted_as(self) -> Mapping[str, Any]:
+        return {name: rule for name, rule in self.counted_with.items() if name != "key" and rule}
+
+    @property
     def key_column(self) -> str:
         """The column that identifies a unit, in both tables of the CEF."""
         return str(self.dataset.units.key)

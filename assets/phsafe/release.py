@@ -1,6 +1,7 @@
 """A PHSafe release as one value: its products, and the rules that it satisfies before anything runs."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from assets.measurement.declaration import require_known_states
 from assets.phsafe.declaration import PHSafeDeclaration
@@ -44,6 +45,21 @@ class PHSafeRelease(Release):
         require_known_states(self, self.design.states)
         if not self.declaration.private and not self.dataset.synthetic:
             self.refuse("private: only a dataset declared synthetic allows exact counts, for tuning")
+
+    @property
+    def counted_with(self) -> dict[str, Any]:
+        """The fields of the design that the exact counts follow from, each with a part of what it has there."""
+        runs: dict[str, dict[str, Any]] = {
+            name: {"truncation": most, "levels": []} for name, most in self.design.thresholds.items()
+        }
+        for run, level, _ in self.design.released:
+            runs[run.name]["levels"].append(level.name)
+        return {"states": sorted(self.design.states), "runs": runs}
+
+    @property
+    def counted_as(self) -> dict[str, Any]:
+        thresholds = {run: most for run, most in self.design.thresholds.items() if most is not None}
+        return {"truncation": thresholds} if thresholds else {}
 
     @property
     def columns_read(self) -> tuple[str, ...]:

@@ -227,9 +227,17 @@ class Release:
         """The variables of the CEF that the draw follows from; by default all. Their recodes name the draw too."""
         return [name for records in self.dataset.tables.values() for name in records.variables]
 
+    @property
+    def counted_as(self) -> Mapping[str, Any]:
+        """The declared rules by which values or records are counted as others or not at all, such as bounds of amounts,
+        as plain values; none by default. A version of what is counted shows no more of the records than one of recodes
+        does: with other rules, it is another one even if all counts stay."""
+        return {}
+
     def version_key(self, custody: Custody) -> bytes:
         """The key of versions of the confidential data that the draw follows from."""
-        return with_recodes(custody.version_key(), self.dataset.recodes(self.columns_read))
+        recoded = with_recodes(custody.version_key(), self.dataset.recodes(self.columns_read))
+        return with_recodes(recoded, self.counted_as)
 
     zones: ClassVar[Sequence[Zone]] = (Zone.CONFIDENTIAL, Zone.PUBLIC)
     """The zones that its gates read."""

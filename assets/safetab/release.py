@@ -133,6 +133,10 @@ class SafeTabRelease(Release):
             "measured": lines if self.counted is Counted.HOUSEHOLDS else list(lines),
         }
 
+    @property
+    def counted_as(self) -> Mapping[str, Any]:
+        return {name: self.counted_with[name] for name in ("max_race_codes", "lists")}
+
 
 def _version(lists: CodeLists) -> str:
     """A hash of everything in the lists but names: lists that count the same have the same."""

@@ -287,6 +287,10 @@ class HypercubeRelease(Release):
         }
 
     @property
+    def counted_as(self) -> dict[str, Any]:
+        return {"amount": self.counted_with["amount"]} if self.amount else {}
+
+    @property
     def columns_read(self) -> tuple[str, ...]:
         return (
             *self.cube.variables,

@@ -188,6 +188,10 @@ class StatisticRelease(HypercubeRelease):
         described = {name: list(map(str, astuple(scale))) for name, scale in bounds.items()}
         return {**super().counted_with, "statistic": described, "measured": self.measured.as_record()}
 
+    @property
+    def counted_as(self) -> dict[str, Any]:
+        return {**super().counted_as, "statistic": self.counted_with["statistic"]}
+
     @cached_property
     def specification(self) -> Specification:
         if self.withheld:

@@ -350,15 +350,19 @@ def test_another_parameter_is_a_draw_and_a_charge_of_its_own(
 
 @pytest.mark.prove
 def test_another_threshold_that_truncates_nothing_more_is_another_draw(drawn: Drawn, tmp_path: Path) -> None:
-    """τ above every household's size changes no count, and still the noise, as Δ follows from τ."""
-    versions, draws = [], []
+    """τ above every household's size changes no count, and still the noise, as Δ follows from τ; and the version, as an
+    equal one would show that no household has more persons than the lower τ."""
+    counts, versions, draws = [], [], []
     for threshold in (30, 40):
         runs = {"PH2": {"truncation": threshold, "budget": {"state_*": 1}}}
         deployment = drawn.taken_on(tmp_path / str(threshold), runs=runs)
         deployment.reach(*TO_CHARGE[1:])
         versions.append(deployment.versions()["town/s_dhc/counts"])
         draws.append(deployment.ledger[-1].draw_id)
-    assert versions[0] == versions[1]
+        with deployment.opened("confidential") as connection:
+            counts.append(connection.sql("SELECT * FROM confidential.town__s_dhc.counts ORDER BY ALL").fetchall())
+    assert counts[0] == counts[1]
+    assert versions[0] != versions[1]
     assert draws[0] != draws[1]
 
 
