@@ -63,8 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare runs the search for garbage among all tests, and every new instance of Dagster 90 files of its schema."""
+    """Spare runs most searches for garbage, which go through all tests, and new instances of Dagster 90 files."""
     gc.freeze()
+    gc.set_threshold(50_000)
     read, folders = ScriptDirectory.from_config, dict[str | None, ScriptDirectory]()
 
     def read_once(config: Config) -> ScriptDirectory:

@@ -167,6 +167,7 @@ def test_a_deployment_without_publications_is_restored_too(home: Path, tmp_path:
     assert not (tmp_path / "published again").exists()
 
 
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize("given", ["in the home", "in the environment"])
 def test_without_keys_in_it_a_backup_needs_the_custody(

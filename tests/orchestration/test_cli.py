@@ -363,7 +363,7 @@ def test_a_plan_is_tried_and_printed_as_the_file_that_declares_it(stirred: Calla
     assert "Gates" not in shown, "what a launch does is that of the declaration"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_plan_states_what_a_launch_is_expected_to_take(stirred: Callable[..., Result]) -> None:
     shown = stirred("plan", "two_states/redistricting").stdout
     assert re.search(r"expected size +147,721 records, [0-9]+,[0-9,]+ numbers with noise", shown)

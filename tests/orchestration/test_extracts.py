@@ -41,7 +41,7 @@ def propose(root: Path, given: Path, **options: Any) -> Proposal:
     return propose_dataset("village", files[0].reader, *profiles, **options)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_hierarchical_extract_becomes_a_table_with_the_labels_of_its_codebook(tmp_path: Path) -> None:
     """From `new dataset` over `check` and `launch` to the table, within a minute of the processor. Wrong program: one
     that loses labels or records."""

@@ -478,7 +478,7 @@ RECTANGULAR = [
 ]  # fmt: skip
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_households_repeated_on_the_rows_of_persons_are_proposed_as_such(warehouse: Warehouse, tmp_path: Path) -> None:
     """Told apart from: persons as units, whose sum of HHWT counts a household once for each person."""
     for years, names, key, count in ((2, [], ["YEAR", "SERIAL"], 120), (1, [], ["SERIAL"], 60), (1, ["N"], ["N"], 60)):

@@ -144,7 +144,7 @@ def test_a_session_costs_the_same_however_many_tables_there_are(
             assert attached == how
 
 
-@deep_cases(3)
+@deep_cases(1)
 @pytest.mark.parametrize(
     "forged",
     [
@@ -564,6 +564,7 @@ def test_zones_on_an_s3_server(lake: Lake, s3: Any, tmp_path: Path, monkeypatch:
         assert not any(value in str(caught.value) for value in s3.secrets)
 
 
+@pytest.mark.prove
 def test_the_extensions_of_the_embedded_deployment_are_not_those_of_a_lake(tmp_path: Path) -> None:
     code = f"""if True:
         import sys

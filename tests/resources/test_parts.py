@@ -73,7 +73,7 @@ with Warehouse(folder=sys.argv[1]).private_folder() as folder:
 """
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_what_a_killed_process_left_is_removed_by_the_next_session(store: Warehouse) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, store.folder], capture_output=True, text=True, check=False)
     left = Path(done.stdout.strip())

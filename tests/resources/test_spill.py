@@ -177,7 +177,7 @@ def test_the_folder_is_removed_when_the_session_fails(store):
     assert list(base(store).iterdir()) == []
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_spill_folder_may_lie_elsewhere(store, tmp_path):
     elsewhere = tmp_path / "scratch"
     with store.model_copy(update={"spill_folder": str(elsewhere)}).session() as session:

@@ -709,7 +709,7 @@ def test_tables_that_differ_have_different_content_versions(warehouse):
             assert found[one] != found[other], (one, other)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_tables_that_differ_have_different_ordered_versions(warehouse):
     texts = DIFFERENT | {
         "a day": "SELECT DATE '2020-01-02' AS x, 1.5::DECIMAL(18, 4) AS y",

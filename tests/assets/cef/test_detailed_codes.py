@@ -12,6 +12,7 @@ from assets.cef.validation import structure_offenders
 from orchestration.components import CensusDataset, SyntheticCensus
 from resources.statements import Zone
 from tests.assets.cef.test_census import HEADERS, HELD, Census, content
+from tests.depth import deep_cases, quick_cases
 
 CODES = [f"QRACE{place}" for place in range(1, 9)]
 DETAILED_RULES = {name: rule for name, rule in STRUCTURE.select_rules(DETAILED_COLUMNS).items() if rule.needs}
@@ -96,6 +97,8 @@ def test_every_value_outside_the_domain_of_its_column_is_counted(census: Detaile
     }
 
 
+@deep_cases(0)
+@quick_cases(1)
 @pytest.mark.parametrize("place", [3, 8, *(pytest.param(place, marks=pytest.mark.deep) for place in range(4, 8))])
 def test_no_race_code_follows_a_null(census: DetailedCensus, place: int) -> None:
     for row in census.files["persons"][:2]:

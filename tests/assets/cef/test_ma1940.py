@@ -64,6 +64,7 @@ def dwellings(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
         return session.arrow("cef/records", columns=columns, table=table).to_pandas()
 
 
+@pytest.mark.prove
 def test_the_published_table_is_reproduced_cell_by_cell(dwellings: pd.DataFrame) -> None:
     table = dwellings.groupby(["county", "tenure"]).size()
     assert len(table) == 28
@@ -75,6 +76,7 @@ def test_the_published_table_is_reproduced_cell_by_cell(dwellings: pd.DataFrame)
     assert dwellings["serial"].is_unique
 
 
+@pytest.mark.prove
 def test_two_person_households_have_the_published_number_and_are_the_mode(dwellings: pd.DataFrame) -> None:
     sizes = dwellings["persons_per_household"].value_counts()
     assert sizes.to_dict() == MA1940_SIZES
@@ -83,6 +85,7 @@ def test_two_person_households_have_the_published_number_and_are_the_mode(dwelli
     assert sizes[2] == 264_331
 
 
+@pytest.mark.prove
 def test_sizes_are_independent_of_county_and_tenure(dwellings: pd.DataFrame) -> None:
     overall = dwellings["persons_per_household"].value_counts(normalize=True)
     within = dwellings.groupby(["county", "tenure"])["persons_per_household"].value_counts(normalize=True)

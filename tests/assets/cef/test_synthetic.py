@@ -246,7 +246,7 @@ def test_geography_is_nested_down_to_blocks(census: tuple[pd.DataFrame, pd.DataF
 # The usual path: through the reader's validation into the asset
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_asset_gives_the_same_census_as_writing_it_directly(tmp_path: Path) -> None:
     declaration = synthetic_census(population(), name="made_up", cap=1)
     straight, _, _ = made(tmp_path, population())
@@ -344,7 +344,7 @@ def test_the_same_sample_gives_the_same_files(tmp_path: Path) -> None:
     assert first[1].read_text().startswith("RTYPE,MAFID,FINAL_POP,NPF,HHSPAN,HHRACE,TEN,HHT,HHT2,CPLT,GQTYPE\n")
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "assets.cef.sample", str(tmp_path), "--states", "99"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])

@@ -49,7 +49,7 @@ def test_records_and_tables_are_published_add_up_and_state_what_is_not_guarantee
     assert "The number of records of every published place is exact" in page.partition("What is exact")[2][:300]
 
 
-@deep_cases(2)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("alteration", "gates"),

@@ -239,7 +239,7 @@ def test_a_guess_by_margin_has_the_shares_of_the_block_and_links_nobody() -> Non
     assert with_target > without > truth.counts.sum(axis=(0, 1))[truth.tract.category].mean() / len(shares)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_poor_file_is_right_about_a_third_and_names_nobody_who_is_missing() -> None:
     """Told apart from: errors that cancel, another block that may be the same one, and a file that grows better the
     more often it is made."""

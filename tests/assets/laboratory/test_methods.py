@@ -60,7 +60,7 @@ from mechanisms.risk.tiers import (
 from mechanisms.suppression.linked import SUPPRESSED, count_narrow
 from mechanisms.table_builder.p_table import PTable
 from tests.assets.laboratory.test_attacks import KEY, Blank, find, make_truth
-from tests.depth import deep_cases
+from tests.depth import deep_cases, quick_cases
 
 HALF, BY_PERSONS = Fraction(1, 2), ("persons",)
 TABLE = PTable.of([{0: Fraction(1)}, {0: HALF, 2: HALF}, {1: HALF, 3: HALF}, {2: HALF, 4: HALF}])
@@ -641,7 +641,8 @@ def test_group_quarters_and_units_are_counted_beside_the_records() -> None:
     assert find(measure_utility(truth, in_one), "H1 of a block, not 0", "mean absolute error") == pytest.approx(10 / 9)
 
 
-@deep_cases(1)
+@quick_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize("tier", [REDISTRICTING, SUMMARY_FILE, WITH_TRACT], ids=lambda tier: tier.name)
 def test_every_method_of_a_tier_publishes_group_quarters_and_units(tier: Tier) -> None:
     """Fails for: a tier or a method without them, exact counts beside noisy ones, units that are swapped, facilities

@@ -128,6 +128,7 @@ def test_a_swap_is_planned_with_a_guess_of_b_and_stores_nothing(tmp_path: Path) 
     assert not planner.warehouse.path(Zone.PUBLIC).exists()
 
 
+@pytest.mark.prove
 def test_a_plan_of_a_deployment_whose_ledger_was_altered_says_that_nothing_is_known_of_what_is_left(
     phsafe: Planner,
 ) -> None:

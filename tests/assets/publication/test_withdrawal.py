@@ -131,7 +131,7 @@ def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp
     assert ledger.entries() == entries
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_withdrawal_whose_compaction_failed_is_completed_although_nothing_was_charged(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,7 @@ def test_altered_tables_of_households_are_noticed(made: Deployment[Any], alterat
     assert failing(made.context) >= expected
 
 
+@deep_cases(1)
 @pytest.mark.parametrize(
     "alteration", ["t3 = 3 WHERE t3 = 0", "total = total + 1", "region_id = '02' WHERE region_id = '01'"]
 )

@@ -32,7 +32,7 @@ def test_published_counts_are_exact_and_small_ones_are_not_there(deployment: Dep
     assert hidden > sum(0 < int(row["count"] or 0) < 8 for row in rows)
 
 
-@deep_cases(2)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("alteration", "gates"),

@@ -15,7 +15,7 @@ def tables(deployment: Deployment) -> set[str]:
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("custody", ["escrowed", "ephemeral"])
 def test_a_cap_too_small_stops_the_release_at_its_charge(custody: str, tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path, custody=custody, dataset={"cap": 4})

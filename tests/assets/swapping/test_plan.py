@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[dict[str, Any], bool]] = {
 """By kind: the declaration, and whether the plan is an upper bound."""
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_charge_states_what_was_planned_for_its_b(tmp_path: Path, kind: str) -> None:

@@ -347,7 +347,7 @@ def survey_deployment(root: Path, **declared: Any) -> Any:
     return small_deployment(root, dataset=dataset, units=answers(), **changes)
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_run_of_a_survey_with_income_publishes_and_charges_nothing(tmp_path: Path) -> None:
     deployment = survey_deployment(tmp_path)
     said = deployment.refusal()

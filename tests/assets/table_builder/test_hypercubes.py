@@ -597,7 +597,7 @@ def alters(statement: str) -> Callable[[Deployed], None]:
 
 
 @deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("cube", "statement", "failing"),
     [

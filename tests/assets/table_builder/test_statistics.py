@@ -541,7 +541,7 @@ def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_a
     assert statistics_asking.answer({"a": files, "b": files}, "quantiles", *asked)[0] == ["b"]
 
 
-@deep_cases(2)
+@deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("statement", "gates"),

@@ -84,6 +84,7 @@ def test_post_processed_figures_are_their_definitions(
             assert figure.units == len(made.geoids[level])
 
 
+@deep_cases(1)
 @pytest.mark.parametrize("batch", [1024, 3])
 def test_raw_figures_are_those_of_the_querys_own_answers_or_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int

@@ -15,6 +15,7 @@ from assets.topdown import anew
 from assets.topdown.anew import Source
 from assets.topdown.asking import PlacesError, read_published
 from mechanisms.topdown.design import SCHEMAS
+from tests.depth import deep_cases
 
 PLACES = {"Nation": ["Nation"], "Block": ["01", "02"]}
 Rows = list[dict[str, Any]]
@@ -80,6 +81,7 @@ def exchange(rows: Rows) -> None:
     first["geoid"], second["geoid"] = second["geoid"], first["geoid"]
 
 
+@deep_cases(8)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -224,6 +224,7 @@ def test_estimates_of_an_earlier_draw_with_their_own_seal_are_found(estimates: V
     assert made(warehouse, release)[0] == (name,)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_a_seal_of_another_level_or_release_does_not_fit(estimates: Village) -> None:
     _, release, warehouse = estimates

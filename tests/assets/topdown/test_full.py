@@ -316,6 +316,7 @@ def test_an_answer_of_a_block_that_was_altered_is_noticed_above_it(
             assert np.array_equal(counts, own[histogram]), (level, histogram)
 
 
+@pytest.mark.prove
 def test_information_above_states_needs_that_of_every_state_and_this_draw(full: Full, tmp_path: Path) -> None:
     """Wrong programs: information of the states that are there, of an earlier draw, or of altered accounts."""
     release = redeclared(full.release, partitions="state")

@@ -340,6 +340,7 @@ def deep(statement: str, problem: str) -> Any:
     return pytest.param(statement, problem, marks=pytest.mark.deep)
 
 
+@pytest.mark.prove
 @deep_cases(1)
 @quick_cases(0)
 @pytest.mark.parametrize(

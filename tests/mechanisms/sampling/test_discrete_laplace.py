@@ -40,6 +40,8 @@ def test_forty_million_draws_pass_every_test_of_the_distribution(scale: str) -> 
     assert alarms(noise.sample(4 * DRAWS, RandomStream(KEY, "deep")), noise) == set()
 
 
+@deep_cases(0)
+@quick_cases(1)
 @pytest.mark.parametrize("scale", deep_but(QUICK, ["1/3", "1", "22/7"]))
 def test_the_same_tests_reject_a_rounded_continuous_laplace(scale: str) -> None:
     noise = DiscreteLaplace(Fraction(scale))

@@ -92,7 +92,8 @@ def nudged(table: Table, by: int) -> np.ndarray:
     return floors
 
 
-@deep_cases(3)
+@quick_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("word_bits", [5, 8])
 def test_the_enumeration_finds_a_faulty_table(monkeypatch: pytest.MonkeyPatch, fault: str, word_bits: int) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.sampling.stream import NumberedWords, RandomStream
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 KEY = bytes(range(32))
 MEBIBYTE_OF_WORDS = (1 << 20) // 8
@@ -46,6 +46,7 @@ def test_the_number_of_words_requested_at_a_time_does_not_matter(counts: list[in
     assert np.array_equal(joined, stream().words(sum(counts)))
 
 
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize("first", [1, MEBIBYTE_OF_WORDS - 1, MEBIBYTE_OF_WORDS, MEBIBYTE_OF_WORDS + 1])
 def test_blocks_join_without_a_seam_where_the_zeros_are_used_again(first: int) -> None:

@@ -101,7 +101,7 @@ SIZES = [(records, values) for records in (2, 3, 4) for values in (2, 3)]
 GRID = (LOW, Fraction(1, 3), HALF, HIGH)
 
 
-@deep_cases(25)
+@deep_cases(6)
 @pytest.mark.parametrize(
     ("records", "values", "rates"),
     deep_but(

@@ -143,7 +143,8 @@ CASES = {
 KINDS = {"Laplace": {}, "Gaussian": {"noise": NoiseFamily.GAUSSIAN}, "capped": {"cap": 40}}
 
 
-@deep_cases(1)
+@quick_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize("margins", Margins)
 @pytest.mark.parametrize("kind", deep_but({"Laplace"}, KINDS))
 @pytest.mark.parametrize("case", deep_but({"six cells, little noise"}, CASES))

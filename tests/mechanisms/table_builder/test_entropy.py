@@ -166,8 +166,8 @@ OF_ITS_TESTS = [
 ]
 
 
-@deep_cases(1)
-@quick_cases(2)
+@deep_cases(0)
+@quick_cases(1)
 @pytest.mark.parametrize("parameters", OF_ITS_TESTS, ids=str)
 def test_the_tables_are_those_of_the_parameters_in_the_tests_of_sdctools(parameters: Parameters) -> None:
     """Of `ptable`, its examples and `cellKey`, without a probability to stay. To 10^-6, as its solver stops at seven

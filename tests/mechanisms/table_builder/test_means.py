@@ -13,7 +13,7 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.table_builder.asking import Answer, Question, means
 from mechanisms.table_builder.fitting import Floats
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily
-from tests.depth import deep_but, deep_cases, examples
+from tests.depth import deep_but, deep_cases, examples, quick_cases
 
 FAMILIES = (NoiseFamily.LAPLACE, NoiseFamily.GAUSSIAN)
 KEY = b"\x0e" * 32
@@ -50,7 +50,8 @@ CASES = {
 QUICK = {("little noise", NoiseFamily.LAPLACE, Margins.SUMMED), ("little noise", NoiseFamily.LAPLACE, Margins.FITTED)}
 
 
-@deep_cases(1)
+@quick_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize(("case", "noise", "margins"), deep_but(QUICK, product(CASES, FAMILIES, Margins)))
 def test_intervals_of_means_cover_nine_tenths(case: str, noise: NoiseFamily, margins: Margins) -> None:
     """For denominators from none to many records. The key is fixed; the threshold is 5 standard errors below 0.9."""

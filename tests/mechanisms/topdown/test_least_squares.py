@@ -50,7 +50,7 @@ SHAPES = {
 }
 
 
-@deep_cases(2)
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)

@@ -453,7 +453,7 @@ def test_a_link_to_what_is_not_there_says_what_is_shown_instead(published: Path)
     assert any("names village/gone" in each.value.replace("\\", "") for each in test.warning)
 
 
-@deep_cases(1)
+@deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize(
     ("damage", "said"),

@@ -11,7 +11,7 @@ import pytest
 
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse
-from tests.depth import deep_cases
+from tests.depth import deep_cases, quick_cases
 
 PLACES, FIRST, LAST = 300_000, 150_000, 150_010
 
@@ -24,7 +24,8 @@ STATEMENTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@deep_cases(1)
+@quick_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize("name", list(STATEMENTS))
 def test_of_a_large_table_only_rows_near_those_asked_for_are_read(tmp_path: Path, name: str) -> None:
     """Told apart from: a condition that is evaluated after all rows were read, as in a session that does not rely on

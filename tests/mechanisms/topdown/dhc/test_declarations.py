@@ -18,6 +18,7 @@ from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, PLANS, Plan
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
+from tests.depth import deep_cases, quick_cases
 
 
 def digest(listed: object) -> str:
@@ -99,6 +100,8 @@ def refines(plan: Plan, fine: str, coarse: str) -> bool:
     return np.array_equal(image[of_fine], of_coarse)
 
 
+@deep_cases(0)
+@quick_cases(1)
 @pytest.mark.parametrize("name", PLANS)
 def test_what_is_rounded_refines_what_is_held_and_adds_up_to_every_answer(name: str) -> None:
     plan = PLANS[name]
