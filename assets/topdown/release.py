@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 from assets.cef.census import CensusDeclaration
 from assets.release.columns import Role
@@ -150,6 +150,11 @@ class TreeRelease(Release):
         return self.declaration.codes
 
     @property
+    def counted_with(self) -> dict[str, Any]:
+        """The codes of the places, under the name of a field of the design, which has the names of the levels."""
+        return {"levels": [[level, list(code.columns), code.prefix] for level, code in self.spine.items()]}
+
+    @property
     def columns_read(self) -> list[str]:
         """Those of the spine; all others are the layout's own, which are never recoded."""
         columns = [column for code in self.spine.values() for column in code.columns]
@@ -226,6 +231,10 @@ class TopDownRelease(TreeRelease):
                 f"dataset: units of {self.dataset.name} have no column GQTYPE; declare the dataset with "
                 "group_quarters_types"
             )
+
+    @property
+    def counted_with(self) -> dict[str, Any]:
+        return super().counted_with | {"invariants": dict(self.design.invariants)}
 
     @property
     def products(self) -> tuple[str, ...]:

@@ -125,6 +125,14 @@ def test_a_charge_for_other_counts_or_another_budget_is_none(drawn: Drawn, tmp_p
 
 
 @pytest.mark.deep
+def test_counts_with_another_threshold_are_not_charged(counted: PHSafeDeployment, tmp_path: Path) -> None:
+    """A charge that looks for the records alone takes these counts for those of the new threshold."""
+    deployment = copied(counted, tmp_path, runs=FEW | {"PH2": FEW["PH2"] | {"truncation": 2}})
+    assert "the stored tables of stage counts are not those" in deployment.refusal("charge")
+    assert deployment.ledger == ()
+
+
+@pytest.mark.deep
 def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDeployment, tmp_path: Path) -> None:
     """The charge was made for the version that is published; the counts themselves are others by now."""
     deployment = copied(counted, tmp_path)

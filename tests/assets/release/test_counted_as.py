@@ -1,10 +1,12 @@
-"""Versions of what is counted are of the rules by which values are counted as others, or not at all.
+"""What versions and seals of exact counts are of, besides the counts themselves.
 
-They are in certificates and in Dagster's event log. Were they the same with another bound, every reader would know that
-no record lies between the two, which nobody charged.
+Versions are in certificates and in Dagster's event log, and are of the rules by which values are counted as others, or
+not at all. Were they the same with another bound, every reader would know that no record lies between the two, which
+nobody charged. Seals are of all parameters that the counts follow from.
 """
 
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,13 +18,16 @@ from assets.cef.census import detailed_files
 from assets.pair_swapping.declaration import PairSwappingDeclaration
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.release.release import Release
+from assets.topdown.method import TopDownMethod
 from orchestration.components.pair_swapping import PairSwapping2010
 from orchestration.components.phsafe import PHSafe
+from orchestration.components.topdown import TopDown
 from tests.deployments import households, small_dataset
 from tests.pair_swapping_deployments import PRODUCTS
 from tests.phsafe_deployments import FEW, census_dataset
 from tests.safetab_deployments import safetab_components
 from tests.table_builder_deployments import STATISTICS, hypercube_deployment, hypercubes
+from tests.topdown_deployments import TWO_LEVELS, topdown_dataset, topdown_declaration
 
 
 def sums(name: str, most: int) -> dict[str, Any]:
@@ -75,6 +80,21 @@ def test_another_rule_is_another_key_of_versions(
     custody = mock.Mock(version_key=lambda: bytes(32))
     keys = [declare(tmp_path, rule).version_key(custody) for rule in (one, one, other)]
     assert keys[0] == keys[1] != keys[2]
+
+
+def test_redistricting_data_are_charged_of_their_own_places_and_invariants_alone(tmp_path: Path) -> None:
+    """The seals that the charge checks have both; the draw has them already, so it stays the same."""
+    invariants = {"population": "Nation"}
+    declared = [TWO_LEVELS, TWO_LEVELS | {"invariants": invariants}]
+    by_tract = {"Nation": [], "Block": ["TABBLKST", "TABBLKCOU", "TABTRACTCE"]}
+    releases = [
+        TopDown(topdown_declaration(**fields)).release(topdown_dataset(tmp_path), tmp_path)
+        for fields in (*declared, TWO_LEVELS | {"spine": by_tract})
+    ]
+    with_each = [release.counted_with for release in releases]
+    assert all(one != other for one, other in combinations(with_each, 2))
+    for release in releases:
+        assert TopDownMethod(release).parameters() == release.design.as_record()
 
 
 @pytest.mark.prove
