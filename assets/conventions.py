@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from assets.remedies import explain_failure
-from assets.texts import show_line
+from assets.texts import LINE_BREAK, show_line
 from resources.statements import Table
 from resources.warehouse import Session
 
@@ -144,13 +144,7 @@ def escape_markdown(text: str) -> str:
     return _BEGINNING.sub(r"\g<0>\\", show_line(text).translate(_NOT_IN_MARKDOWN))
 
 
-def unescape_markdown(text: str) -> str:
-    """A text as it was before `escape_markdown`, to be shown where nothing reads Markdown."""
-    return _ESCAPED.sub(r"\1", text)
-
-
 _NOT_IN_MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\[]_*`<>|#~&$"})
-_ESCAPED = re.compile(r"\\([\\\[\]_*`<>|#~&$.)=+-])")
 _BEGINNING = re.compile(r"\A\s*(\d+(?=[.)](\s|\Z))|(?=[-+=]))")
 """Before what would make the beginning of a text an item of a list, or the line above it a heading."""
 
@@ -208,17 +202,9 @@ def check_result(
     return dg.AssetCheckResult(
         check_name=name,
         passed=not problems,
-        description=_LINE.join(map(escape_markdown, explain_failure(problems, name))) if problems else None,
+        description=LINE_BREAK.join(map(escape_markdown, explain_failure(problems, name))) if problems else None,
         metadata={"problems": write_count(len(problems))} if metadata is None else metadata,
     )
-
-
-def read_description(result: str) -> str:
-    """The description of a check's result as lines, to be shown where nothing reads Markdown."""
-    return unescape_markdown(result).replace(_LINE, "\n")
-
-
-_LINE = "  \n"
 
 
 def write_count(number: int) -> str:

@@ -53,6 +53,22 @@ def show_lines(text: str) -> str:
     return _replace_unseen(text, "\n\t")
 
 
+def unescape_markdown(text: str) -> str:
+    """A text as it was before `assets.conventions.escape_markdown`, to be shown where nothing reads Markdown."""
+    return _ESCAPED.sub(r"\1", text)
+
+
+def read_description(result: str) -> str:
+    """The description of a check's result as lines, to be shown where nothing reads Markdown."""
+    return unescape_markdown(result).replace(LINE_BREAK, "\n")
+
+
+LINE_BREAK = "  \n"
+"""The end of a line in Markdown."""
+
+_ESCAPED = re.compile(r"\\([\\\[\]_*`<>|#~&$.)=+-])")
+
+
 def describe_public(source: str) -> str:
     """That nothing was charged for public data, and where they come from, without a full stop."""
     return f"{NOT_CHARGED[:1].upper()}{NOT_CHARGED[1:]}: {show_line(source)}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.harness import Result, find_median_run, launch, read_processor_seconds, temporary_home
-from orchestration.environment import PROJECT
+from resources.project import PROJECT
 
 RUNS = 5
 JOB = "ma1940__tenure_by_county"

@@ -30,8 +30,9 @@ from orchestration import components
 from orchestration.components import SafeTabH, SafeTabP, TopDown
 from orchestration.components.release import ReleaseComponent, releases_of
 from orchestration.definitions import budget
-from orchestration.environment import PROJECT, deployment_folders, deployment_resources
+from orchestration.environment import deployment_resources
 from orchestration.release_definitions import define_jobs, define_stages, without_configuration
+from resources.project import PROJECT, deployment_folders
 
 CASE = "STIRRED_BENCH_CASE"
 """The environment variable with the case to declare."""

@@ -39,7 +39,7 @@ from mechanisms.topdown.estimation import estimate as estimate_siblings
 from mechanisms.topdown.least_squares import solve
 from mechanisms.topdown.schema import UNITS
 from orchestration.components import Dataset, PHSafe, TopDown
-from orchestration.environment import PROJECT
+from resources.project import PROJECT
 from resources.statements import Zone
 
 PHSAFE_SIZES = (64_000, 400_000, 1_200_000, 3_900_000)

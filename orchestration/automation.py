@@ -20,7 +20,7 @@ from assets.release.dataset import CEF, CEF_OF_PARTS, DatasetDeclaration
 from assets.release.method import PLAN, PREFLIGHT, Method, Partitions, Round
 from assets.release.release import Release
 from assets.stages import conceal_faults
-from orchestration.launch import BY_COMMAND, list_jobs
+from orchestration.following import BY_COMMAND, list_jobs
 from resources.custody import Custody
 
 _ROOT = "dagster/root_run_id"

@@ -11,10 +11,9 @@ from assets.ledger.population import group_populations
 from orchestration.components.release import COMPONENTS
 from orchestration.declarations import component_tree, load_declarations
 from orchestration.defs_files import read_documents
-from orchestration.environment import deployment_folders
 from orchestration.launch import OF_DATASET
 from orchestration.release_definitions import define_resources
-from resources.project import list_files
+from resources.project import deployment_folders, list_files
 
 
 @cache

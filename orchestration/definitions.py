@@ -18,9 +18,10 @@ from orchestration.automation import define_job
 from orchestration.checking import explain_refusal
 from orchestration.components.release import ReleaseComponent, dataset_of
 from orchestration.declarations import component_tree, load_declarations
-from orchestration.environment import deployment_folders, is_cluster
+from orchestration.environment import is_cluster
 from orchestration.jobs import audit_automation, audit_job, lost_runs, retention_automation, withdraw_job
 from orchestration.release_definitions import define_resources
+from resources.project import deployment_folders
 
 
 def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:

@@ -10,9 +10,9 @@ from assets.cef.readers import MA1940_MARGINS
 from assets.ledger.comparison import compare
 from mechanisms.accounting.losses import format_loss
 from orchestration.deployment import Deployment
-from orchestration.environment import PROJECT
 from orchestration.launch import open_instance, run_job
 from resources.ledger import Ledger, of_population
+from resources.project import PROJECT
 
 RELEASE = "ma1940/tenure_by_county"
 

@@ -16,10 +16,11 @@ from assets.release.method import Partitions
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of
 from orchestration.components.scaffolding import JobComponent
 from orchestration.declarations import component_tree, load_declarations
-from orchestration.environment import deployment_folders, deployment_resources
+from orchestration.environment import deployment_resources
 from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
 from resources.custody import CustodyError
 from resources.ledger import Ledger, Reading
+from resources.project import deployment_folders
 
 if TYPE_CHECKING:
     from assets.planning.expectation import Machine

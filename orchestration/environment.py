@@ -33,7 +33,7 @@ from assets.release.release import DeclarationError
 from resources import clock
 from resources.custody import Custody
 from resources.ledger import Ledger
-from resources.project import PROJECT
+from resources.project import deployment_folders
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -54,13 +54,6 @@ _OF_SECRETS = re.compile(
 
 
 _THIS_MACHINE = ("127.0.0.1", "[::1]", "localhost")
-
-
-def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
-    """The folder of databases and keys, and the folder of publications; by default, in the folder of the project."""
-    home = os.environ.get("STIRRED_HOME", project / "var")
-    published = os.environ.get("STIRRED_PUBLISHED", project / "published")
-    return Path(home).absolute(), Path(published).absolute()
 
 
 def read_published_address() -> str:

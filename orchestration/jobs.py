@@ -24,7 +24,7 @@ from assets.retention import RETENTION_KEY, build_retention
 from assets.stages import REPEATS_STEPS, guard_step
 from orchestration.automation import define_job
 from orchestration.environment import is_cluster
-from orchestration.launch import GIVEN_UP, OF_LOCATION, PARTITION, awaits_retry
+from orchestration.following import GIVEN_UP, OF_LOCATION, PARTITION, Run, is_retried
 from resources.ledger import Ledger
 
 REPORTS = 3
@@ -206,6 +206,16 @@ def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         instance.report_run_failed(run, "The run was lost and not launched again, so its failure is reported again.")
         reported += 1
     return dg.SkipReason(f"{reported} lost runs were reported again")
+
+
+def awaits_retry(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run failed because something was lost, and is to be launched again, but was not yet."""
+    most = instance.run_retries_max_retries if instance.run_retries_enabled else None
+    failures = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
+    events = [record.event_log_entry.dagster_event for record in failures]
+    errors = [event.step_failure_data.error if event else None for event in events]
+    names = [(error.cls_name or "") if error else "" for error in errors]
+    return is_retried(Run(run.run_id, run.status.value, run.tags), most, names)
 
 
 def _find_without_process(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:

@@ -24,9 +24,10 @@ from assets.release.release import ReleaseDeclaration
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.release import ReleaseComponent, dataset_of, declared_datasets
-from orchestration.environment import deployment_folders, deployment_resources, is_cluster
+from orchestration.environment import deployment_resources, is_cluster
 from orchestration.planning import PlannedDeclaration, plan_declaration
 from orchestration.run_locks import end_lost_runs, hold_lock
+from resources.project import deployment_folders
 
 
 def define_resources(home: Path) -> dg.Definitions:

@@ -5,8 +5,8 @@ import os
 import sys
 
 from assets.publication.signature import CERTIFICATE
-from orchestration.environment import deployment_folders
 from orchestration.launch import open_instance, run_job
+from resources.project import deployment_folders
 
 RELEASES = {
     "two_states/swapped": "permutation swapping",

@@ -24,6 +24,13 @@ NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 """The names of the files that Dagster reads declarations from."""
 
 
+def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
+    """The folder of databases and keys, and the folder of publications; by default, in the folder of the project."""
+    home = os.environ.get("STIRRED_HOME", project / "var")
+    published = os.environ.get("STIRRED_PUBLISHED", project / "published")
+    return Path(home).absolute(), Path(published).absolute()
+
+
 def list_files(folder: Path, names: Sequence[str] = NAMES) -> list[Path]:
     """The files of some names in a folder and below it, through symbolic links too, as Dagster reads them."""
     found = (Path(top, file) for top, _, files in os.walk(folder, followlinks=True) for file in files)

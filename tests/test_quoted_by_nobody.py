@@ -49,6 +49,7 @@ from orchestration.environment import (
 from orchestration.explorer import launcher
 from orchestration.explorer.settings import Settings
 from orchestration.jobs import withdraw_job
+from orchestration.queue import QueueError, find_webserver
 from resources.custody import Custody
 from resources.faults import FaultError, conceal, name_error
 from resources.keyfiles import CustodyError
@@ -86,6 +87,7 @@ REFUSED_UNQUOTED = {
     "STIRRED_LEDGER": ledger_on_server,
     "STIRRED_LAKE_CONFIDENTIAL": find_lake_paths,
     "STIRRED_LAKE_PUBLIC": find_lake_paths,
+    "STIRRED_WEBSERVER": find_webserver,
     "STIRRED_THREADS": lambda: deployment_resources(Path("/nowhere")),
     "STIRRED_MEMORY_LIMIT": lambda: deployment_resources(Path("/nowhere")),
     "AWS_ENDPOINT_URL": lambda: deployment_resources(Path("/nowhere")),
@@ -188,7 +190,7 @@ def test_an_impossible_setting_is_named_and_not_quoted(name: str, form: str, mon
     monkeypatch.setenv("STIRRED_LAKE_CONFIDENTIAL", "/srv/one")
     monkeypatch.setenv("STIRRED_LAKE_PUBLIC", "/srv/two")
     monkeypatch.setenv(name, form.format(canary(name)))
-    with pytest.raises(DeclarationError, match=name) as refusal:
+    with pytest.raises((DeclarationError, QueueError), match=name) as refusal:
         REFUSED_UNQUOTED[name]()
     assert not found(everything(refusal.value), canary(name))
 

@@ -33,9 +33,6 @@ from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, rema
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
-AUTHORIZED_BY_COMMAND = "command that authorizes it"
-"""The metadata with the command, of the preflight and of the failure of a charge that only wants an authorization."""
-
 NOBODY = "<your name>"
 NO_REASON = "<why these are different people>"
 NOT_PUBLIC_YET = "<why these records are public>"

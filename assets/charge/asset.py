@@ -14,7 +14,6 @@ import pyarrow as pa
 from pydantic import Field
 
 from assets.charge.assessment import (
-    AUTHORIZED_BY_COMMAND,
     BY_CURVE,
     NO_REASON,
     NOBODY,
@@ -26,12 +25,12 @@ from assets.conventions import DRAW_ID, KEYED, StageKind, group_digits, preview,
 from assets.ledger.comparison import NOT_RECORDED
 from assets.ledger.view import AUTOMATIC, AUTOMATICALLY, FOR_CONTRIBUTOR, describe_contributor
 from assets.release.contents import forget_sketches
-from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
-from assets.release.method import CHARGE, PREFLIGHT, Fact, Method
+from assets.release.method import Fact, Method
 from assets.release.prose import Prose
 from assets.release.release import Release
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
+from assets.release.stage_names import AUTHORIZED_BY_COMMAND, CEF, CHARGE, CHARGED, CHARGED_BY, LOSS, PREFLIGHT
 from assets.texts import find_unfit_name, find_unseen, show_line
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import CurveLoss, format_loss, format_number
@@ -107,7 +106,8 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
-                "loss": format_loss(entry.parse_specification().charge),
+                LOSS: format_loss(entry.parse_specification().charge),
+                CHARGED_BY: show_line(entry.parse_details().authorization.get("run", NOT_RECORDED)),
                 **_budget_facts(release, ledger.read(), entry),
                 "authorized by": show_line(entry.parse_details().authorization.get("by", NOT_RECORDED)),
                 "draw": shorten_digest(draw.draw_id),
@@ -158,7 +158,7 @@ def _budget_facts(release: Release, reading: Reading, entry: Entry) -> dict[str,
     population, cap, details = release.dataset.population, release.dataset.cap, entry.parse_details()
     if cap is None:
         words = details.authorization.get(PUBLIC_BECAUSE) or reading.find_public_words(entry.dataset, details)
-        return {"charged": NOT_CHARGED, "source": show_line(details.public), "public because": show_line(words)}
+        return {CHARGED: NOT_CHARGED, "source": show_line(details.public), "public because": show_line(words)}
     charged, warning = reading.compose(population, cap), warn_of_infinite(reading.count_infinite(population))
     return {
         "charged so far": f"{format_loss(charged)}. {warning}" if warning else format_loss(charged),

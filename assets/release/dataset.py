@@ -26,6 +26,7 @@ from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, Noun, can_end_names
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
 from assets.release.rectangular import DividedColumns, Rectangular, divide_columns
+from assets.release.stage_names import CEF as CEF
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, CurveLoss, Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD
 from resources.statements import Table, Zone
@@ -100,9 +101,6 @@ Cap = Annotated[
     ),
 ]
 
-
-CEF = "cef"
-"""The stage of a dataset that all its releases begin with."""
 
 CEF_OF_PARTS = "cef_of_parts"
 """With partitions, the stage before the CEF that reads the records of each, in a run of its own."""

@@ -37,6 +37,10 @@ from assets.release.plan import Plan, PlanRequest
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.seal import require_sealed
+from assets.release.stage_names import CHARGE as CHARGE
+from assets.release.stage_names import PLAN as PLAN
+from assets.release.stage_names import PREFLIGHT as PREFLIGHT
+from assets.release.stage_names import PUBLICATION as PUBLICATION
 from assets.release.statement import Accuracy, Parameter, Statement
 from assets.release.verdicts import Verdicts
 from assets.release.withheld import WithheldRecords
@@ -45,9 +49,6 @@ from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Session, Warehouse
-
-PLAN, PREFLIGHT, CHARGE, PUBLICATION = "plan", "preflight", "charge", "publication"
-"""The names of the stages that every release has."""
 
 DRAW = "draw"
 """The metadata of a stage that shows which draw it is made from."""

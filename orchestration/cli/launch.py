@@ -4,6 +4,7 @@ import click
 
 from orchestration.cli.printing import as_json, echo
 from orchestration.cli.releases import RELEASE
+from orchestration.queue import find_webserver
 
 
 @click.command()
@@ -41,8 +42,9 @@ def launch(
     and --draw as the refusal states them, and your name after --by.
     """
     if not as_json:
-        # What this command needs takes seconds to load.
-        echo(f"Launching {release}: loading its declaration …")
+        # What this command needs takes seconds to load, unless a webserver has it already.
+        doing = "asking the webserver" if find_webserver() else "loading its declaration"
+        echo(f"Launching {release}: {doing} …")
     from orchestration.cli.runs import launch_release
 
     given = {

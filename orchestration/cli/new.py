@@ -69,9 +69,9 @@ def dataset(
     from assets.cef.profile import profile
     from assets.release.dialect import parse_dialect
     from orchestration.deployment import Deployment
-    from orchestration.environment import PROJECT
     from orchestration.extract import find_files, select_columns
     from orchestration.proposal import propose_dataset, propose_name, propose_title
+    from resources.project import PROJECT
 
     def declare(path: Path) -> Path:
         """A path below the project's folder is declared from there."""

@@ -9,12 +9,13 @@ import dagster as dg
 import yaml
 
 from assets.charge.assessment import predict_charge
-from assets.conventions import ZONE, unescape_markdown
+from assets.conventions import ZONE
 from assets.gates.shared import all_gates
 from assets.planning.asset import format_lines, format_total
 from assets.planning.expectation import UnknownError, expectation, format_expectation
 from assets.release.method import PLAN, PREFLIGHT
 from assets.release.plan import PlanRequest
+from assets.texts import unescape_markdown
 from orchestration.cli.printing import echo, print_json, print_table
 from orchestration.components.release import dataset_of
 from orchestration.deployment import Deployment, require_single

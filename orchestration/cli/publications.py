@@ -290,7 +290,7 @@ def estimate(
     and nothing is charged. All data are held in memory, which is practical for a state.
     """
     from orchestration.components import TopDown
-    from orchestration.environment import deployment_folders
+    from resources.project import deployment_folders
 
     of_states = {}
     for text in populations:

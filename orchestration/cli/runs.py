@@ -1,65 +1,85 @@
-"""The work of `launch` and `preflight`: run the jobs of a release, print their progress, and report their outcome."""
+"""The work of `launch` and `preflight`: run the jobs of a release, print their progress, and report their outcome.
+
+Jobs run in this process, or in a deployment whose webserver puts them into its queue. Then nothing is imported but what
+asks it and prints: Dagster alone takes several times as long.
+"""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import dagster as dg
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from assets.charge.assessment import AUTHORIZED_BY_COMMAND
-from assets.conventions import DRAW_ID, join_digits
-from assets.release.dataset import CEF
-from assets.release.method import CHARGE, PREFLIGHT, PUBLICATION, Partitions
+from assets.release.stage_names import (
+    AUTHORIZED_BY_COMMAND,
+    CEF,
+    CHARGE,
+    CHARGED,
+    CHARGED_BY,
+    LOSS,
+    PREFLIGHT,
+    PUBLICATION,
+)
 from assets.texts import show_lines
 from mechanisms.accounting.composition import DoesNotCompose, compose_like
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
 from orchestration.cli.releases import find_parts, list_declared_names
-from orchestration.environment import deployment_folders, deployment_resources, is_cluster
-from orchestration.launch import RunOutcome, Step, ask, list_jobs, open_instance, queue_job, run_job
+from orchestration.following import WEBSERVER, RunOutcome, Step, ask, follow, list_jobs, name_job
+from orchestration.queue import Queue, QueueError, UnknownJobError, find_webserver, new_name
 from resources.chain import NOT_CHARGED, RESERVE
-from resources.ledger import Ledger
+from resources.project import deployment_folders
 
 if TYPE_CHECKING:
+    import dagster as dg
+
+    from assets.release.method import Partitions
     from orchestration.components.release import ReleaseComponent
+
+T = TypeVar("T")
+Load = Callable[[], "Sequence[ReleaseComponent]"]
+Report = Callable[[Step], None]
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """What a launch did.
+
+    Attributes:
+        steps: of all runs, in order.
+        outcome: of the last run.
+        charges: the losses that were charged, in words, by release.
+        charged: lines with the charges and their total; empty if nothing was charged.
+        drew: whether something was drawn, from public data for example.
+        uncharged: what to say of a launch that failed, and of which no charge is known.
+        places: the folders of the publications, or the addresses of their pages.
+        files: the names of the published files, if there are folders.
+    """
+
+    steps: Sequence[Step]
+    outcome: RunOutcome
+    charges: Mapping[str, str]
+    charged: str
+    drew: bool
+    uncharged: str
+    places: Sequence[str]
+    files: Sequence[str]
 
 
 def launch_release(release: str, authorization: Mapping[str, str], *, verbose: bool, as_json: bool) -> None:
     """Launch a release, or several that are declared together, report what was charged and published, and exit. The
     authorization is the configuration of the charge, empty if none was given; `verbose` prints Dagster's log."""
-    home, published = deployment_folders()
-    ledger = deployment_resources(home)["ledger"]
-    assert isinstance(ledger, Ledger)
     load = cache(partial(load_launched, release))
-    config = _configure(release, authorization, load)
-    with open_instance() as instance:
-        steps, outcome, first = _run_jobs(instance, home, release, config, load, quiet=as_json)
-    if not outcome.run_id:
-        # The process could not load the deployment, or knows no such release: the same error is raised here.
-        load()
+    launched = (_launch_queued if find_webserver() else _launch_here)(release, authorization, load, quiet=as_json)
+    steps, outcome = launched.steps, launched.outcome
     if verbose:
-        echo(outcome.log.read_text(), err=True)
-    drawn = [
-        entry
-        for entry in ledger.entries()
-        if entry.kind == RESERVE and entry.parse_details().authorization.get("run") in first.runs
-    ]
-    charges = {
-        f"{entry.dataset}/{entry.release}": entry.parse_specification().charge
-        for entry in drawn
-        if not entry.parse_details().public
-    }
-    losses = [format_loss(loss) for loss in charges.values()]
-    paths = _list_planned(steps) if outcome.success else []
-    folders = [published.joinpath(*path[:-1]) for path in paths if path[-1] == PUBLICATION]
-    files = sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()})
+        _print_log(outcome)
     refusal = next((step for step in steps if step.kind == "refused"), None)
     refused = refusal.words if refusal else "" if outcome.run_id else _explain_failure(outcome)
     failed = [step for step in steps if step.kind == "failed"]
@@ -69,31 +89,32 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
             {
                 "run": outcome.run_id,
                 "success": outcome.success,
-                "charged": losses,
-                "charges": dict(zip(charges, losses, strict=True)),
+                "charged": list(launched.charges.values()),
+                "charges": launched.charges,
                 "checks_passed": passed,
                 "checks_failed": [asdict(step) for step in failed],
                 "refused": refused,
-                "folders": [str(folder) for folder in folders],
-                "files": files,
-                "log": str(outcome.log),
+                "folders": launched.places,
+                "files": launched.files,
+                "log": outcome.log,
             }
         )
     elif outcome.success:
-        draws = sum(path[-1] == CHARGE for path in paths)
+        draws = sum(path[-1] == CHARGE for path in _list_planned(steps))
         there = "the draw was there already" if draws == 1 else "the draws were there already"
-        why = NOT_CHARGED if drawn else there if draws else "this release charges nothing"
-        echo("\n" + (list_charges(charges) or f"Nothing was charged: {why}."))
+        why = NOT_CHARGED if launched.drew else there if draws else "this release charges nothing"
+        echo("\n" + (launched.charged or f"Nothing was charged: {why}."))
         echo(f"{passed} checks passed.")
-        if folders:
-            echo("Published, with a certificate and the lines that read the files (README.txt), in")
-        for folder in folders:
-            echo(f"  {folder}")
+        if launched.places:
+            where = "in" if launched.files else "; on the page of each, certificate and folder are named:"
+            echo(f"Published, with a certificate and the lines that read the files (README.txt){where}")
+        for place in launched.places:
+            echo(f"  {place}")
     else:
         for step in failed:
             echo(f"\n{step.asset}: {step.check} failed. {step.words}", err=True)
         words = refused or _explain_failure(outcome)
-        lines = words, describe_charges(charges, words), f"The log is {outcome.log}"
+        lines = words, describe_charges(launched.charged, words, launched.uncharged), f"The log is {outcome.log}"
         echo("\n" + "\n".join(filter(None, lines)), err=True)
     if not outcome.success:
         asks = refusal and refusal.metadata and AUTHORIZED_BY_COMMAND in refusal.metadata
@@ -102,8 +123,13 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
 
 def print_preflights(release: str, *, as_json: bool) -> None:
     """Print the price of each release that is declared under a name, and why it is charged."""
+    from assets.conventions import DRAW_ID, join_digits
+
     components = load_releases(release)
-    preflights = _run_preflight(release, components, quiet=as_json)
+    preflights = [
+        {**preflight, DRAW_ID: join_digits(str(preflight[DRAW_ID]))}
+        for preflight in _run_preflight(release, components, quiet=as_json)
+    ]
     if as_json:
         print_json(preflights[0] if len(preflights) == 1 else preflights)
         return
@@ -138,7 +164,7 @@ def load_launched(name: str) -> "Sequence[ReleaseComponent]":
         raise
 
 
-def load_partitions(component: "ReleaseComponent") -> Partitions:
+def load_partitions(component: "ReleaseComponent") -> "Partitions":
     """The partitions of a release that has some; its stages are imported for that."""
     from orchestration.deployment import Deployment
 
@@ -151,29 +177,30 @@ def list_charges(charges: Mapping[str, Loss]) -> str:
     Losses in (ε, δ) have no total of their own: the cap of their population says how they compose.
     """
     losses = list(charges.values())
-    lines = [(name, format_loss(loss)) for name, loss in charges.items()]
+    lines = {name: format_loss(loss) for name, loss in charges.items()}
     kinds = InfiniteLoss, ConcentratedLoss, PureLoss
     like = next((loss for kind in kinds for loss in losses if isinstance(loss, kind)), None)
     if like and len(losses) > 1:
         with suppress(DoesNotCompose):
-            lines.append(("in all", format_loss(compose_like(like, losses))))
-    width = max((len(name) for name, _ in lines), default=0)
-    return "\n".join(["Charged", *(f"  {name:{width}}  {loss}" for name, loss in lines)]) if lines else ""
+            lines["in all"] = format_loss(compose_like(like, losses))
+    return _print_charges(lines)
 
 
-def describe_charges(charges: Mapping[str, Loss], failure: str) -> str:
+def _print_charges(lines: Mapping[str, str]) -> str:
+    width = max(map(len, lines), default=0)
+    return "\n".join(["Charged", *(f"  {name:{width}}  {loss}" for name, loss in lines.items())]) if lines else ""
+
+
+def describe_charges(charged: str, failure: str, uncharged: str = "Nothing was charged.") -> str:
     """What a failed launch charged. Most refusals say that nothing was, which is true of one release of several."""
-    charged = list_charges(charges)
     if "othing was charged" in failure:
         return charged.replace("Charged", "But this launch charged", 1)
-    return charged or "Nothing was charged."
+    return charged or uncharged
 
 
-def _configure(
-    release: str, authorization: Mapping[str, str], load: "Callable[[], Sequence[ReleaseComponent]]"
-) -> dict[str, Any]:
-    """The configuration of a run. Raises `click.UsageError` if there is no such release, or it cannot be authorized.
-    Declarations are loaded only for an authorization and for a name that no file declares as it is."""
+def _configure(release: str, authorization: Mapping[str, str], load: Load) -> dict[str, Any]:
+    """The configuration of a run here. Raises `click.UsageError` if there is no such release, or it cannot be
+    authorized. Declarations are loaded only for an authorization and for a name that no file declares as it is."""
     if not authorization and release in list_declared_names():
         return {}
     components = load()
@@ -184,8 +211,12 @@ def _configure(
     if not components:
         # It is the name of what is no release, such as a retabulation.
         raise click.UsageError(f"{release} charges nothing")
-    operation = "__".join(_require_charging(require_single(release, components)).key(CHARGE).path)
-    return {"ops": {operation: {"config": dict(authorization)}}}
+    return _authorize(_require_charging(require_single(release, components)).named, authorization)
+
+
+def _authorize(release: str, authorization: Mapping[str, str]) -> dict[str, Any]:
+    """The configuration of a run with the authorization of its charge."""
+    return {"ops": {f"{name_job(release)}__{CHARGE}": {"config": dict(authorization)}}} if authorization else {}
 
 
 def _list_planned(steps: Sequence[Step]) -> list[list[str]]:
@@ -200,17 +231,24 @@ def _require_charging(component: "ReleaseComponent") -> "ReleaseComponent":
     return component
 
 
-def _run_preflight(release: str, components: "Sequence[ReleaseComponent]", *, quiet: bool) -> list[dict[str, Any]]:
+def _run_preflight(
+    release: str, components: "Sequence[ReleaseComponent]", *, quiet: bool
+) -> Sequence[Mapping[str, Any]]:
     for component in components:
         _require_charging(component)
-    with open_instance() as instance:
-        steps, outcome = _run_job(instance, deployment_folders()[0], release, job=PREFLIGHT, quiet=quiet)
+    progress = _Progress(quiet=quiet)
+    if address := find_webserver():
+        _follow_queued(progress, Queue(address), release, job=PREFLIGHT)
+    else:
+        with _open_here() as instance:
+            progress.show(partial(_run_here, instance, release, job=PREFLIGHT))
+    steps, outcome = progress.steps, progress.outcome
     metadata = {step.asset: step.metadata for step in steps if step.kind == "made"}
     preflights = [metadata.get("/".join(component.key(PREFLIGHT).path)) for component in components]
     if not outcome.success or None in preflights:
         reasons = (step.words for step in steps if step.kind in ("refused", "failed"))
         raise click.ClickException(f"{next(reasons, _explain_failure(outcome))}\nThe log is {outcome.log}")
-    return [{**preflight, DRAW_ID: join_digits(str(preflight[DRAW_ID]))} for preflight in preflights if preflight]
+    return [preflight for preflight in preflights if preflight]
 
 
 def _explain_failure(outcome: RunOutcome) -> str:
@@ -219,64 +257,188 @@ def _explain_failure(outcome: RunOutcome) -> str:
     return "No run was started: the deployment cannot be loaded. stirred check names every problem."
 
 
-def _run_jobs(
-    instance: dg.DagsterInstance,
-    home: Path,
-    release: str,
-    config: Mapping[str, Any],
-    load: "Callable[[], Sequence[ReleaseComponent]]",
-    *,
-    quiet: bool,
-) -> tuple[list[Step], RunOutcome, RunOutcome]:
-    """Run a release's job, and if it has partitions, the jobs after it, until one fails; the last run and the first.
+def _print_log(outcome: RunOutcome) -> None:
+    if not find_webserver():
+        echo(Path(outcome.log).read_text(), err=True)
 
-    In a cluster, all partitions are in the queue at the same time, and those after one that fails are made too. There,
-    the partitions of the dataset come first; on one machine, the release's job reads them.
-    """
-    steps, dataset = list[Step](), release.partition("/")[0]
-    parts = find_parts(dataset) if is_cluster() else []
 
-    def report(wait: Step) -> None:
-        if not quiet:
-            echo(f"  {wait.words}")
+def _launch_here(release: str, authorization: Mapping[str, str], load: Load, *, quiet: bool) -> _Launched:
+    """Launch a release in this process, and read from the ledger what was charged."""
+    from orchestration.environment import deployment_resources
+    from resources.ledger import Ledger
 
-    queue = partial(queue_job, instance, home=home, report=report)
-    queued = {key: queue(dataset, job=CEF, partition=key) for key in parts}
-    for key, name in queued.items():
-        further, outcome = _run_job(instance, home, dataset, job=CEF, partition=key, quiet=quiet, queued=name)
-        steps += further
-        if not outcome.success:
-            return steps, outcome, outcome
-    further, first = _run_job(instance, home, release, config=config, quiet=quiet)
-    steps, outcome = [*steps, *further], first
-    published = any(path[-1] == PUBLICATION for path in _list_planned(steps))
-    if not outcome.success or published:
-        return steps, outcome, first
+    config = _configure(release, authorization, load)
+    home, published = deployment_folders()
+    ledger = deployment_resources(home)["ledger"]
+    assert isinstance(ledger, Ledger)
+    progress = _Progress(quiet=quiet)
+    with _open_here() as instance:
+        _run_jobs_here(progress, instance, release, config, load)
+    if not progress.outcome.run_id:
+        # The process could not load the deployment, or knows no such release: the same error is raised here.
+        load()
+    drawn = [
+        entry
+        for entry in ledger.entries()
+        if entry.kind == RESERVE and entry.parse_details().authorization.get("run") in progress.runs
+    ]
+    losses = {
+        f"{entry.dataset}/{entry.release}": entry.parse_specification().charge
+        for entry in drawn
+        if not entry.parse_details().public
+    }
+    folders = [published.joinpath(*path[:-1]) for path in progress.published]
+    return _Launched(
+        progress.steps,
+        progress.outcome,
+        {name: format_loss(loss) for name, loss in losses.items()},
+        list_charges(losses),
+        bool(drawn),
+        "Nothing was charged.",
+        [str(folder) for folder in folders],
+        sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()}),
+    )
+
+
+def _launch_queued(release: str, authorization: Mapping[str, str], load: Load, *, quiet: bool) -> _Launched:
+    """Have a release launched by the queue. Its charges say themselves what was charged, and by which run."""
+    queue, progress = Queue(find_webserver()), _Progress(quiet=quiet)
+    try:
+        _run_jobs_queued(progress, queue, release, _authorize(release, authorization))
+    except UnknownJobError:
+        # A name that is not declared either raises an error that lists those that are.
+        load()
+        raise
+    made = {step.asset: step.metadata or {} for step in progress.steps if step.kind == "made"}
+    drawn = {
+        asset.rpartition("/")[0]: metadata
+        for asset, metadata in made.items()
+        if asset.endswith(f"/{CHARGE}") and metadata.get(CHARGED_BY) in progress.runs
+    }
+    charges = {name: metadata[LOSS] for name, metadata in drawn.items() if CHARGED not in metadata}
+    return _Launched(
+        progress.steps,
+        progress.outcome,
+        charges,
+        _print_charges(charges),
+        bool(drawn),
+        "The page of the ledger says whether something was charged.",
+        [queue.show_asset("/".join(path)) for path in progress.published],
+        [],
+    )
+
+
+def _open_here() -> "dg.DagsterInstance":
+    """The instance in which this process runs jobs. Raises QueueError in a cluster: no other process would know."""
+    from orchestration.environment import is_cluster
+    from orchestration.launch import open_instance
+
+    if is_cluster():
+        raise QueueError(f"{WEBSERVER} is not set: in a cluster, jobs are put into the queue by the webserver there")
+    return open_instance()
+
+
+def _run_here(instance: "dg.DagsterInstance", release: str, report: Report, **options: Any) -> RunOutcome:
+    from orchestration.launch import run_job
+
+    return run_job(instance, release, deployment_folders()[0], report=report, **options)
+
+
+def _run_jobs_here(
+    progress: "_Progress", instance: "dg.DagsterInstance", release: str, config: Mapping[str, Any], load: Load
+) -> None:
+    """Run a release's job, and if it has partitions, the jobs after it, until one fails."""
+    run = partial(_run_here, instance, release)
+    if not progress.show(partial(run, config=config)) or progress.published:
+        return
     parted = [(load_partitions(component), component.rounds) for component in load() if component.rounds]
     for partitions, of_part, after in [(each, *jobs) for each, rounds in parted for jobs in list_jobs(rounds)]:
-        keys = ask(report, partitions.list_keys, instance)
-        queued = {key: queue(release, job=of_part, partition=key) for key in keys if is_cluster()}
-        for job, partition in [*((of_part, key) for key in keys), (after, "")]:
-            name = queued.get(partition, "")
-            further, outcome = _run_job(instance, home, release, job=job, partition=partition, quiet=quiet, queued=name)
-            steps += further
-            if not outcome.success:
-                return steps, outcome, first
-    return steps, outcome, first
+        for job, key in [*((of_part, key) for key in partitions.list_keys(instance)), (after, "")]:
+            if not progress.show(partial(run, job=job, partition=key), key):
+                return
 
 
-def _run_job(
-    instance: dg.DagsterInstance,
-    home: Path,
+def _run_jobs_queued(progress: "_Progress", queue: Queue, release: str, config: Mapping[str, Any]) -> None:
+    """Put a release's job into the queue, with the partitions of its dataset before it, and its own partitions and the
+    jobs after them behind it; follow each until it ends.
+
+    All partitions are in the queue at the same time, so those after one that fails are made too.
+    """
+    dataset = release.partition("/")[0]
+    if not _follow_queued(progress, queue, dataset, job=CEF, keys=find_parts(dataset)):
+        return
+    if not _follow_queued(progress, queue, release, config=config) or progress.published:
+        return
+    for of_part, after in progress.ask(queue.list_following, release):
+        keys = progress.ask(queue.list_keys, name_job(release, of_part))
+        if not (
+            _follow_queued(progress, queue, release, job=of_part, keys=keys)
+            and _follow_queued(progress, queue, release, job=after)
+        ):
+            return
+
+
+def _follow_queued(
+    progress: "_Progress",
+    queue: Queue,
     release: str,
     *,
-    quiet: bool,
     job: str = "",
-    partition: str = "",
+    keys: Sequence[str] = ("",),
     config: Mapping[str, Any] = {},
-    queued: str = "",
-) -> tuple[list[Step], RunOutcome]:
-    """Run a job of a release; unless it is to be quiet, print a line for each asset that is made."""
+) -> bool:
+    """Put a job into the queue, once for each key of a partition, and follow the runs until one fails."""
+    names = {key: new_name() for key in keys}
+    for key, name in names.items():
+        progress.ask(queue.launch, release, job=job, partition=key, config=config, name=name)
+
+    def run(name: str, report: Report) -> RunOutcome:
+        runs = follow(queue, name, report)
+        last = runs[-1]
+        ids = frozenset(run.run_id for run in runs)
+        return RunOutcome(last.run_id, last.status == "SUCCESS", queue.show_run(last.run_id), ids)
+
+    return all(progress.show(partial(run, name), key) for key, name in names.items())
+
+
+class _Progress:
+    """What happened in runs, and a line for each asset that they made, unless it is to be quiet."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._outcomes = list[RunOutcome]()
+        self.steps = list[Step]()
+
+    @property
+    def outcome(self) -> RunOutcome:
+        """The outcome of the last job."""
+        return self._outcomes[-1]
+
+    @property
+    def runs(self) -> frozenset[str]:
+        """The runs of all jobs."""
+        return frozenset().union(*(outcome.runs for outcome in self._outcomes))
+
+    @property
+    def published(self) -> list[list[str]]:
+        """The paths of the publications that were made, unless the last job failed."""
+        paths = _list_planned(self.steps) if self.outcome.success else []
+        return [path for path in paths if path[-1] == PUBLICATION]
+
+    def ask(self, question: Callable[..., T], *given: Any, **options: Any) -> T:
+        """What the queue answers, after it was reported if that takes long."""
+        return ask(lambda wait: None if self._quiet else echo(f"  {wait.words}"), question, *given, **options)
+
+    def show(self, run: Callable[[Report], RunOutcome], partition: str = "") -> bool:
+        """Show what happens in a run until it ends; whether it succeeded."""
+        steps, outcome = _show(run, partition, quiet=self._quiet)
+        self.steps += steps
+        self._outcomes.append(outcome)
+        return outcome.success
+
+
+def _show(run: Callable[[Report], RunOutcome], partition: str, *, quiet: bool) -> tuple[list[Step], RunOutcome]:
+    """Print a line for each asset that a run makes. Returns all that happened, and the outcome."""
     steps: list[Step] = []
     console = make_console(quiet=quiet)
     columns = (
@@ -321,9 +483,7 @@ def _run_job(
             elif step.kind == "waits" and not any(step.words == other.words for other in steps[:-1]):
                 show(f"  {step.words}")
 
-        outcome = run_job(
-            instance, release, home, job=job, partition=partition, config=config, report=report, queued=queued
-        )
+        outcome = run(report)
         if running:
             show("")
     return steps, outcome

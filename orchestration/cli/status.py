@@ -106,7 +106,7 @@ def check(as_json: bool) -> None:
     """Check every declaration, and name each problem with file, line, field and rule."""
     from orchestration.checking import declaration_problems
     from orchestration.declarations import component_tree
-    from orchestration.environment import deployment_folders
+    from resources.project import deployment_folders
 
     tree = component_tree()
     problems = declaration_problems(tree, deployment_folders()[1])

@@ -27,7 +27,7 @@ def backup(folder: Path, with_keys: bool) -> None:
 def restore(folder: Path) -> None:
     """Restore the back-up in FOLDER into a deployment that has no databases."""
     from orchestration import backup
-    from orchestration.environment import deployment_folders
+    from resources.project import deployment_folders
 
     home, published = deployment_folders()
     backup.restore(folder, home, published)

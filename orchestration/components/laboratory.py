@@ -24,7 +24,7 @@ from assets.topdown.dhc.laboratory import DHCGrid
 from assets.topdown.laboratory import TopDownGrid
 from orchestration.components.release import declared_datasets
 from orchestration.components.scaffolding import JobComponent
-from orchestration.environment import deployment_folders
+from resources.project import deployment_folders
 
 PARTITION_RANGE_START, PARTITION_RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 """Dagster's tags of a run that makes a range of partitions: of the whole grid, from its first part to its last."""

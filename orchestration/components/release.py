@@ -18,7 +18,7 @@ from assets.release.release import DeclarationError, Release, ReleaseDeclaration
 from orchestration.components.dataset import Dataset
 from orchestration.components.scaffolding import DeclaredComponent
 from orchestration.environment import read_published_address
-from orchestration.launch import PUBLICATION_OF
+from orchestration.following import PUBLICATION_OF
 
 COMPONENTS = "orchestration.components"
 """The package that files name components by."""

@@ -13,7 +13,7 @@ from assets.release.release import DeclarationError, Publisher
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, declared_datasets, releases_of
 from orchestration.components.scaffolding import JobComponent
-from orchestration.environment import deployment_folders
+from resources.project import deployment_folders
 
 
 @dataclass

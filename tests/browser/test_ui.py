@@ -20,6 +20,9 @@ import pytest
 from playwright.sync_api import Page, TimeoutError, expect
 
 from assets.conventions import group_digits
+from assets.release.stage_names import AUTHORIZED_BY_COMMAND
+from orchestration.following import Step, follow
+from orchestration.queue import Queue
 from tests.browser.deployment import IN_A_BROWSER, PATIENCE, Site, copied_project, cut, deployed, group
 from tests.depth import deep_cases
 
@@ -73,9 +76,17 @@ def publish(site: Site, release: str) -> None:
 
 
 def refusal(site: Site) -> str:
-    """Launch the release that nobody has authorized, and open the message that refuses it."""
-    page = site.page
-    site.launch(SWAPPING)
+    """Launch the release that nobody has authorized by `orchestration.queue`, and open the message that refuses it.
+
+    Told apart from: a job that is queued twice if its answer is lost, and a refusal of which the queue says something
+    else than the page.
+    """
+    page, queue, steps = site.page, Queue(site.address), list[Step]()
+    for _ in range(2):
+        queue.launch(SWAPPING, name="refused")
+    assert [run.status for run in follow(queue, "refused", steps.append)] == ["FAILURE"]
+    assert AUTHORIZED_BY_COMMAND in (steps[-1].metadata or {})
+    assert "Nobody has authorized it." in steps[-1].words
     page.goto(f"{site.job(SWAPPING)}/runs")
     page.locator("a[href^='/runs/']").first.click()
     expect(page.get_by_text("Failure", exact=True).first).to_be_visible()

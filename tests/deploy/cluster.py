@@ -338,6 +338,7 @@ def running_cluster(
             "/srv/stirred": str(root / "srv"),
             "http://storage:8333": storage.address,
             "0.0.0.0": "127.0.0.1",
+            "http://webserver:3000": f"http://127.0.0.1:{web}",
             "code": "127.0.0.1",
             "4000": str(code),
             "3000": str(web),
@@ -391,11 +392,15 @@ def free_port() -> int:
 
 
 def begin_launch(cluster: Cluster, log: BinaryIO, release: str = RELEASE) -> subprocess.Popen[bytes]:
-    """The command that launches the release, and follows it; what it prints goes to the log."""
+    """The command that launches the release, and follows it; what it prints goes to the log.
+
+    It has the address of the webserver, and no other setting of the deployment.
+    """
+    given = ("PATH", "HOME", "LANG", "PYTHONPATH", "PYTHONWARNINGS", "STIRRED_WEBSERVER", MARK)
     return subprocess.Popen(
-        [cluster.project / "deploy" / "entrypoint.sh", "stirred", "launch", release],
+        ["stirred", "launch", release],
         cwd=cluster.project,
-        env=cluster.environment("code"),
+        env={name: value for name, value in cluster.environment("code").items() if name in given},
         stdout=log,
         stderr=log,
     )

@@ -23,7 +23,7 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 
 from assets.conventions import WRITES
-from orchestration import launch
+from orchestration.following import ask
 from orchestration.launch import open_instance
 from resources.custody import CustodyMode
 from resources.statements import Table, Zone
@@ -531,7 +531,7 @@ def test_a_real_instance_loads_from_the_settings(tmp_path: Path) -> None:
         assert [instance.get_runs() for _ in range(3)] == [[], [], []]
         assert server.log.read_text().count("connection authorized") == opened, "a look costs no connection"
         server.run("-m", "immediate", "restart")
-        assert launch.ask(lambda step: None, instance.get_runs) == []
+        assert ask(lambda step: None, instance.get_runs) == []
     assert not [path for path in (made / "passwords").iterdir() if path.read_text() in kept]
 
 
@@ -647,7 +647,8 @@ def test_the_launcher_of_the_chart_takes_its_values_and_the_pods_of_runs_get_zon
     context = K8sContainerContext.create_from_config({"k8s": container_context()})
     mounted = {each["mount_path"] for each in context.run_k8s_config.container_config["volume_mounts"]}
     variables = {each["name"]: each.get("value") for each in context.run_k8s_config.container_config["env"]}
-    assert set(settings()) - {"AWS_ENDPOINT_URL"} <= set(variables)
+    of_one_node = {"AWS_ENDPOINT_URL", "STIRRED_CODE_HOST", "STIRRED_CODE_PORT"}
+    assert set(settings()) - of_one_node <= set(variables)
     assert {variables["STIRRED_HOME"], variables["STIRRED_PUBLISHED"]} <= mounted
     assert str(Path(str(variables["STIRRED_SPILL_FOLDER"])).parent) in mounted
     assert str(Path(str(variables["PGSERVICEFILE"])).parent) in mounted

@@ -32,7 +32,7 @@ import psycopg
 from assets.topdown.declaration import OF_LEVELS, OF_MEASUREMENTS
 from assets.topdown.release import MEASUREMENTS_OF_STATES
 from mechanisms.states import STATES as CODES
-from orchestration.launch import BEFORE, PUBLICATION_OF
+from orchestration.following import BEFORE, PUBLICATION_OF
 from tests.deploy.cluster import (
     Cluster,
     begin_launch,

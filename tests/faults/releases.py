@@ -42,7 +42,7 @@ from assets.retabulation.asset import certify as certify_counts
 from assets.topdown.reestimation.asset import certify as certify_estimates
 from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.least_squares import Solution, solve
-from orchestration.launch import list_jobs
+from orchestration.following import list_jobs
 from resources import chain, processes
 from resources.instances import close_waiting
 from tests.contract.kinds import KINDS, Build, before_draw, to_publication, village

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from errno import EPIPE
@@ -18,18 +18,17 @@ import duckdb
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from sqlalchemy.exc import OperationalError
 
 from assets.publication.signature import sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from orchestration import launch
 from orchestration.cli import main, releases, runs
-from orchestration.environment import PROJECT, deployment_resources
-from orchestration.launch import Step
+from orchestration.environment import deployment_resources
+from orchestration.following import WEBSERVER, Page, Run, RunOutcome, Step
 from resources.chain import Details
 from resources.custody import CustodyMode
 from resources.ledger import Ledger
+from resources.project import PROJECT
 from resources.statements import Zone
 from tests.depth import deep_cases, quick_cases
 
@@ -140,11 +139,11 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
     (tmp_path / "published" / "town" / "stirred").mkdir(parents=True)
     monkeypatch.setenv("STIRRED_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STIRRED_PUBLISHED", str(tmp_path / "published"))
-    outcome = SimpleNamespace(run_id="run", runs=("run",), success=True, log=tmp_path / "log")
+    outcome = RunOutcome("run", True, "log", frozenset({"run"}))
     loaded: list[str] = []
     monkeypatch.setattr(runs, "load_releases", lambda name: loaded.append(name) or [component])
-    monkeypatch.setattr(runs, "open_instance", lambda: nullcontext(None))
-    monkeypatch.setattr(runs, "_run_job", lambda *given, **options: (steps, outcome))
+    monkeypatch.setattr(runs, "_open_here", lambda: nullcontext(None))
+    monkeypatch.setattr(runs, "_show", lambda *given, **options: (steps, outcome))
     assert says in CliRunner().invoke(main, ["launch", "town/stirred"]).stdout
     given = ["launch", "town/stirred", "--authorize", "ε = 1", "--draw", "abc", "--by", "A. Officer"]
     loaded.clear()
@@ -153,115 +152,135 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
     assert loaded == ["town/stirred"]
 
 
-@pytest.mark.parametrize("deployment", ["files", "cluster"])
-@pytest.mark.parametrize("rounds", [["states"], ["measurements", "states"]])
-def test_in_a_cluster_all_states_are_in_the_queue_at_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deployment: str, rounds: list[str]
+class OfQueue:
+    """A queue whose runs all succeed but those of one name; `asked` has what was put into it, and what was followed."""
+
+    def __init__(self, jobs: Sequence[tuple[str, str]], fails: str = "") -> None:
+        self.asked, self._jobs, self._fails = list[str](), jobs, fails
+        self._named = dict[str, str]()
+
+    def launch(self, release: str, *, job: str, partition: str, config: Mapping[str, Any], name: str) -> None:
+        self.asked.append(f"queued {' '.join(filter(None, [job, release, partition]))}")
+        self._named[name] = self.asked[-1].removeprefix("queued ")
+
+    def find(self, name: str) -> list[Run]:
+        self.asked.append(self._named[name])
+        return [Run(name, "FAILURE" if self._named[name] == self._fails else "SUCCESS", {})]
+
+    def read(self, run_id: str, cursor: str | None) -> Page:
+        return Page([], None, False)
+
+    def awaits_retry(self, run: Run) -> bool:
+        return False
+
+    def list_following(self, release: str) -> list[tuple[str, str]]:
+        return list(self._jobs)
+
+    def list_keys(self, job: str) -> list[str]:
+        return ["A", "B"]
+
+    def show_run(self, run_id: str) -> str:
+        return f"http://webserver/runs/{run_id}"
+
+
+STATES = [("states", "publication")]
+MEASURED = [("measurements", "before_states"), *STATES]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "fails", "asked"),
+    [
+        ([], "", ["cef town A", "cef town B", "queued town/r", "town/r"]),
+        ([], "cef town A", ["cef town A"]),
+        (STATES, "town/r", ["cef town A", "cef town B", "queued town/r", "town/r"]),
+        (
+            MEASURED,
+            "states town/r B",
+            [
+                *("cef town A", "cef town B", "queued town/r", "town/r"),
+                *("queued measurements town/r A", "queued measurements town/r B"),
+                *("measurements town/r A", "measurements town/r B"),
+                *("queued before_states town/r", "before_states town/r"),
+                *("queued states town/r A", "queued states town/r B", "states town/r A", "states town/r B"),
+            ],
+        ),
+    ],
+)
+def test_all_partitions_are_in_the_queue_at_once_and_what_follows_after_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs: list[tuple[str, str]], fails: str, asked: list[str]
 ) -> None:
-    """Told apart from: states that are queued one after the other, which as many machines as one make; and a second
-    round that is queued with the first; and from a launch that fails if the database is lost while the states are
-    listed. The last run but one fails, or the one before that."""
-    monkeypatch.setenv("STIRRED_DEPLOYMENT", deployment)
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-    done = list[str]()
-
-    def run_dagster(arguments: list[str], log: Path) -> None:
-        tags = json.loads(arguments[arguments.index("--tags") + 1])
-        done.append(f"{arguments[arguments.index('-j') + 1]} {tags.get('dagster/partition', '')}".strip())
-
-    def follow(*given: Any) -> list[Any]:
-        done.append("followed")
-        return [SimpleNamespace(run_id="run", is_success=done.count("followed") < 4)]
-
-    monkeypatch.setattr(launch, "_run_dagster", run_dagster)
-    monkeypatch.setattr(launch, "_follow", follow)
-    monkeypatch.setattr(launch, "_BETWEEN_LOOKS", 0.0)
-    list_keys = Mock(side_effect=[OperationalError("SELECT", {}, Exception()), *(["A", "B"] for _ in rounds)])
-    partitions: Any = SimpleNamespace(list_keys=list_keys)
-    monkeypatch.setattr(runs, "load_partitions", lambda _: partitions)
-    component: Any = SimpleNamespace(rounds=rounds)
-    instance = dg.DagsterInstance.ephemeral()
-    *_, last, first = runs._run_jobs(instance, tmp_path, "town/r", {}, lambda: [component], quiet=True)
-    assert (first.success, last.success) == (True, False)
-    name, after = (rounds[0], "publication" if rounds == ["states"] else "before_states")
-    states, rest = [f"{name}__town__r A", f"{name}__town__r B"], [f"{after}__town__r", "followed"]
-    assert done[:2] == ["town__r", "followed"] or deployment == "files"
-    if deployment == "cluster":
-        assert done[2:] == [*states, "followed", "followed", *rest]
-    else:
-        assert [job for job in done if job != "followed"] == ["town__r", *states, rest[0]]
-    assert (tmp_path / "logs").is_dir()
-
-
-def test_in_a_cluster_a_launch_loads_no_declarations_but_asks_the_code_location(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Told apart from: a command that makes definitions itself, or has Dagster's make them, beside those that the code
-    location has, or lets Dagster's connect to the database for each event; it takes twice the time. The code location
-    and the run are left out."""
-    for name in ("STIRRED_HOME", "STIRRED_PUBLISHED", "STIRRED_LAKE_CONFIDENTIAL", "STIRRED_LAKE_PUBLIC"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("STIRRED_DEPLOYMENT", "cluster")
-    monkeypatch.setenv("STIRRED_LEDGER", "file")
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-    given, instance = list[list[str]](), Mock()
-    monkeypatch.setattr(dg.DagsterInstance, "get", staticmethod(lambda: instance))
-
-    def run_dagster(arguments: list[str], log: Path) -> None:
-        assert dg.DagsterInstance.get() is instance
-        log.touch()
-        given.append(arguments)
-
-    monkeypatch.setattr(launch, "_run_dagster", run_dagster)
-    monkeypatch.setattr(launch, "_follow", lambda *_: [SimpleNamespace(run_id="run", is_success=True)])
-    monkeypatch.setattr(runs, "open_instance", lambda: nullcontext(dg.DagsterInstance.ephemeral()))
-    monkeypatch.setattr(runs, "_list_planned", lambda steps: [["two_states", "swapped", "publication"]])
-    monkeypatch.setattr(dg, "ComponentTree", None)
-    (tmp_path / "STIRRED_PUBLISHED" / "two_states" / "swapped").mkdir(parents=True)
-    launched = CliRunner().invoke(main, ["launch", "two_states/swapped"])
-    assert launched.exit_code == 0, launched.output
-    instance.optimize_for_webserver.assert_called_once()
-    assert dg.DagsterInstance.get() is instance
-    instance.optimize_for_webserver.assert_called_once()
-    (arguments,) = given
-    options = dict(zip(arguments[2::2], arguments[3::2], strict=True))
-    assert (arguments[:2], options.keys()) == (["job", "launch"], {"-w", "-j", "--tags"})
-    assert [list(each) for each in yaml.safe_load(Path(options["-w"]).read_text())["load_from"]] == [["grpc_server"]]
-
-
-@pytest.mark.parametrize("deployment", ["files", "cluster"])
-def test_in_a_cluster_the_partitions_of_the_source_are_read_before_the_release_is_made(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deployment: str
-) -> None:
-    """Told apart from: partitions that are queued one after the other, or beside the job that puts them together; that
-    job after one has failed; and on one machine, runs that only take turns."""
-    monkeypatch.setenv("STIRRED_DEPLOYMENT", deployment)
+    """Of the source, before the release, and of each round. Told apart from: partitions that are queued one after the
+    other, which as many machines as one make, or beside the job that puts them together; a second round that is queued
+    with the first; and what follows after one has failed."""
     (tmp_path / "dataset.yaml").write_text("attributes: {name: town, partitions: ['A', 'B']}\n---\n{}\n")
     (tmp_path / "release.yaml").write_text("attributes: {name: r, dataset: town, partitions: state}\n")
     monkeypatch.setattr(releases, "list_files", lambda _: sorted(tmp_path.glob("*.yaml")))
+    queue: Any = OfQueue(jobs, fails)
+    progress = runs._Progress(quiet=True)
+    runs._run_jobs_queued(progress, queue, "town/r", {})
+    assert queue.asked == ["queued cef town A", "queued cef town B", *asked]
+    assert progress.outcome.success == (not fails)
+
+
+@pytest.mark.parametrize("rounds", [["states"], ["measurements", "states"]])
+def test_on_one_machine_states_take_turns_and_the_publication_follows_them(
+    monkeypatch: pytest.MonkeyPatch, rounds: list[str]
+) -> None:
+    """Told apart from: runs of parts of a source, which would only take turns, and jobs after one that failed."""
     done = list[str]()
 
-    instance = dg.DagsterInstance.ephemeral()
+    def run(
+        instance: object, release: str, report: object, *, job: str = "", partition: str = "", **_: Any
+    ) -> RunOutcome:
+        done.append(" ".join(filter(None, [job, partition])))
+        return RunOutcome("run", len(done) < 4, "log")
 
-    def queue_job(_: Any, name: str, *, job: str, partition: str, **options: Any) -> str:
-        done.append(f"queued {job} {name} {partition}")
-        return partition
+    monkeypatch.setattr(runs, "_run_here", run)
+    component, partitions = SimpleNamespace(rounds=rounds), SimpleNamespace(list_keys=lambda _: ["A", "B"])
+    monkeypatch.setattr(runs, "load_partitions", lambda _: partitions)
+    progress, instance = runs._Progress(quiet=True), Mock()
+    runs._run_jobs_here(progress, instance, "town/r", {}, lambda: [component])  # type: ignore[list-item]
+    name, after = (rounds[0], "publication" if rounds == ["states"] else "before_states")
+    assert done == ["", f"{name} A", f"{name} B", after]
+    assert not progress.outcome.success
 
-    def run_job(_: Any, home: Path, name: str, **options: Any) -> tuple[list[Any], Any]:
-        done.append(" ".join(filter(None, [name, options.get("partition", "")])))
-        return [], SimpleNamespace(success=done[-1] != fails)
 
-    monkeypatch.setattr(runs, "queue_job", queue_job)
-    monkeypatch.setattr(runs, "_run_job", run_job)
-    queued = ["queued cef town A", "queued cef town B"]
-    for fails, last in ("", "town/r"), ("town B", "town B"):
-        done.clear()
-        *_, outcome, _first = runs._run_jobs(instance, tmp_path, "town/r", {}, list, quiet=True)
-        if deployment == "files":
-            assert done == ["town/r"]
-        else:
-            assert done == [*queued, "town A", "town B", *([last] if last == "town/r" else [])]
-            assert outcome.success == (not fails)
+def test_in_a_cluster_no_job_is_run_in_the_process_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without the address of the webserver. The runs of the cluster would not wait for it."""
+    for name in ("STIRRED_HOME", "STIRRED_PUBLISHED", "STIRRED_LAKE_CONFIDENTIAL", "STIRRED_LAKE_PUBLIC"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("STIRRED_DEPLOYMENT", "cluster")
+    for command in ("launch", "preflight"):
+        refused = CliRunner().invoke(main, [command, "two_states/swapped"])
+        assert refused.exit_code == 1
+        assert refused.stderr.startswith("Error: STIRRED_WEBSERVER is not set")
+
+
+def test_a_launch_by_the_queue_says_what_its_own_runs_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A charge that its first run reserved before it was lost counts; one that another launch made, and what is drawn
+    from public data, do not. Told apart from: what each charge shows, and what a failure cannot know."""
+    loss = {"loss": "ε = 1.0000"}
+    made = {
+        "town/own": {**loss, "charged by run": "lost"},
+        "town/earlier": {**loss, "charged by run": "of another launch"},
+        "town/public": {**loss, "charged by run": "run", "charged": "public data"},
+    }
+    steps = [Step("made", f"{name}/charge", metadata=metadata) for name, metadata in made.items()]
+    steps += [Step("planned", "town/own/publication")]
+    monkeypatch.setenv(WEBSERVER, "http://webserver")
+    monkeypatch.setattr(runs, "_run_jobs_queued", lambda progress, *_: progress.show(lambda report: None))
+    for success, says in ((True, "http://webserver/assets/town/own/publication"), (False, "The log is")):
+        outcome = RunOutcome("run", success, "http://webserver/runs/run", frozenset({"lost", "run"}))
+        monkeypatch.setattr(runs, "_show", lambda *_, outcome=outcome, **__: (steps, outcome))
+        launched = CliRunner().invoke(main, ["launch", "two_states/swapped"])
+        assert launched.exit_code == (not success)
+        assert "Charged\n  town/own  ε = 1.0000\n" in launched.output
+        assert says in launched.output
+        assert launched.output.count("ε") == 1
+    steps.clear()
+    assert "The page of the ledger says whether" in CliRunner().invoke(main, ["launch", "two_states/swapped"]).stderr
 
 
 def test_a_launch_speaks_before_it_loads_anything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,9 +309,10 @@ def test_each_charge_of_a_launch_is_named_and_the_total_is_theirs(charges: dict[
 def test_a_refusal_of_one_release_does_not_deny_the_charge_of_another() -> None:
     """Of two hypercubes, the first one fits under the cap. Told apart from: its charge after "nothing was charged"."""
     refusal, charges = "Nothing was drawn, and nothing was charged.", {"town/a": PureLoss(Fraction(2))}
-    assert runs.describe_charges(charges, refusal).splitlines()[0] == "But this launch charged"
-    assert runs.describe_charges(charges, "It failed.").splitlines()[0] == "Charged"
-    assert (runs.describe_charges({}, refusal), runs.describe_charges({}, "No.")) == ("", "Nothing was charged.")
+    charged = runs.list_charges(charges)
+    assert runs.describe_charges(charged, refusal).splitlines()[0] == "But this launch charged"
+    assert runs.describe_charges(charged, "It failed.").splitlines()[0] == "Charged"
+    assert (runs.describe_charges("", refusal), runs.describe_charges("", "No.")) == ("", "Nothing was charged.")
 
 
 def test_a_reader_that_has_read_enough_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from orchestration.cli import main
-from orchestration.environment import PROJECT
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.project import PROJECT
 from resources.warehouse import Warehouse
 from tests.depth import deep_cases, quick_cases
 from tests.resources.test_ledger import reserve
@@ -61,3 +61,10 @@ def test_what_only_shows_imports_nothing_that_draws_or_validates(command: str, t
     reserve(Ledger(warehouse=warehouse, custody=Custody(folder=str(home / "custody"))), "charged")
     (packages,) = imported(tmp_path, [command])
     assert not packages & {"matplotlib", "numba", "pandas", "pandera", "scipy"}
+
+
+def test_a_launch_by_the_queue_imports_no_heavy_library() -> None:
+    """What a launch needs that only asks the webserver: with Dagster, it takes ten times as long."""
+    code = "import sys, orchestration.cli.runs\nprint(*{name.partition('.')[0] for name in sys.modules})"
+    shown = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=PROJECT, capture_output=True, check=True)
+    assert not HEAVY & set(shown.stdout.decode().split())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.cli import releases
-from orchestration.environment import PROJECT
+from resources.project import PROJECT
 
 
 def completions(*words: str) -> list[str]:

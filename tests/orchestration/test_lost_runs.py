@@ -1,16 +1,13 @@
 """Claims about runs that lost a server or their process: they are launched again, and what was refused is not."""
 
-import json
 import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -23,10 +20,11 @@ from assets.conventions import WRITES, StageKind
 from assets.publication.asset import publish
 from assets.stages import stage, stage_check
 from assets.topdown.declaration import OF_LEVELS
-from orchestration import jobs, launch
+from orchestration import following, jobs
 from orchestration.definitions import defs
-from orchestration.jobs import lost_runs
-from orchestration.launch import BY_COMMAND, GIVEN_UP, awaits_retry
+from orchestration.following import BY_COMMAND, GIVEN_UP, Run, Step, ask, follow
+from orchestration.jobs import awaits_retry, lost_runs
+from orchestration.launch import _Here
 from resources import storage
 from resources.storage import TransientError
 from resources.warehouse import Warehouse, WarehouseError
@@ -199,7 +197,7 @@ def test_a_run_whose_process_is_gone_is_reported_once_the_report_can_be_stored(
                 see()
         see()
 
-    @dg.job(executor_def=dg.in_process_executor, tags=launch.OF_LOCATION)
+    @dg.job(executor_def=dg.in_process_executor, tags=following.OF_LOCATION)
     def make() -> None:
         look()
 
@@ -274,78 +272,63 @@ def test_a_wait_for_the_database_of_the_instance_is_reported_after_some_seconds(
 ) -> None:
     """Told apart from: ten silent minutes, and a report of each moment in which SQLite is locked."""
     clock = [0.0]
-    monkeypatch.setattr(launch.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(launch.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr(following.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(following.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
     told: list[tuple[float, str]] = []
 
-    def ask(lost_until: float) -> None:
+    def look(lost_until: float) -> None:
         if clock[0] < lost_until:
             raise OperationalError("SELECT", (), OSError("/secret/runs.db"))
 
-    def report(step: launch.Step) -> None:
+    def report(step: Step) -> None:
         told.append((clock[0], step.words))
 
-    launch.ask(report, ask, 4.0)
+    ask(report, look, 4.0)
     assert told == []
     with pytest.raises(OperationalError):
-        launch.ask(report, ask, 10_000.0)
+        ask(report, look, 10_000.0)
     ((when, words),) = told
     assert when < 15
     assert "cannot be read: OperationalError. Trying again for up to 10 minutes" in words
 
 
-def test_dagsters_command_is_given_again_if_the_database_was_lost_before_the_run_was_queued(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Told apart from: "No run was started", a second run of what is in the queue, and ten minutes of trying what
-    Dagster refuses for another reason."""
-    monkeypatch.setattr(launch, "_BETWEEN_LOOKS", 0.0)
-    stored, queued = dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED
-    lost, left = OperationalError("INSERT", {}, Exception()), list[dg.DagsterRunStatus | None]()
+class Queued(_Here):
+    """The runs of an instance, as of one whose daemon launches lost runs again."""
 
-    def lose_database() -> None:
-        tags = json.loads(sys.argv[sys.argv.index("--tags") + 1])
-        if status := left.pop(0):
-            instance.run_storage.add_run(dg.DagsterRun(job_name="town__r", tags=tags, status=status))
-        raise lost if left else RuntimeError
+    def awaits_retry(self, run: Run) -> bool:
+        found = self._instance.get_run_by_id(run.run_id)
+        return found is not None and awaits_retry(self._instance, found)
 
-    command = SimpleNamespace(name="dagster", load=lambda: lose_database)
-    monkeypatch.setattr(launch, "entry_points", lambda **_: [command])
-    for given, unused in (
-        ([None, stored, queued, None], [None]),
-        ([queued, None], [None]),
-        ([None], []),
-    ):
-        left[:] = given
-        launch.queue_job(instance, "town/r", tmp_path, job="", partition="", report=lambda step: None)
-        assert left == unused
+
+def follow_queued(instance: dg.DagsterInstance, home: Path) -> list[str]:
+    """Follow a job in the queue; the runs, the last one last."""
+    with closing(Queued(instance, home)) as runs:
+        return [run.run_id for run in follow(runs, "name", lambda step: None)]
 
 
 def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Told apart from: following for as long as Dagster's tag promises a retry, and 1,200 looks in ten minutes."""
-    monkeypatch.setattr(launch, "_locate", lambda *_: None)
     clock = [0.0]
-    monkeypatch.setattr(launch.time, "monotonic", lambda: clock[-1])
-    monkeypatch.setattr(launch.time, "sleep", lambda seconds: clock.append(clock[-1] + seconds))
+    monkeypatch.setattr(following.time, "monotonic", lambda: clock[-1])
+    monkeypatch.setattr(following.time, "sleep", lambda seconds: clock.append(clock[-1] + seconds))
     run_id = lost_run(instance)
-    assert [found.run_id for found in launch._follow(instance, "name", lambda step: None)] == [run_id]
-    assert clock[-1] >= launch.LONGEST_UNTIL_RETRY
+    assert follow_queued(instance, tmp_path) == [run_id]
+    assert clock[-1] >= following.LONGEST_UNTIL_RETRY
     assert len(clock) < 60
     instance.add_run_tags(run_id, {GIVEN_UP: run_id})
     looks = len(clock)
-    launch._follow(instance, "name", lambda step: None)
+    follow_queued(instance, tmp_path)
     assert len(clock) == looks
 
 
 def test_following_goes_on_while_the_database_of_the_instance_is_lost(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of the pool, each connection is found lost by another question. Told apart from: a command that ends with the
     first query that fails, or asks only some again, while its run goes on."""
-    monkeypatch.setattr(launch, "_locate", lambda *_: None)
-    monkeypatch.setattr(launch, "_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(following, "_BETWEEN_LOOKS", 0.0)
     run_id = lost_run(instance)
     instance.add_run_tags(run_id, {GIVEN_UP: run_id, "dagster/failure_reason": "STEP_FAILURE"})
     failed: list[str] = []
@@ -363,11 +346,11 @@ def test_following_goes_on_while_the_database_of_the_instance_is_lost(
 
     for name in ("get_runs", "get_records_for_run"):
         lose_every_second(name)
-    assert [run.run_id for run in launch._follow(instance, "name", lambda step: None)] == [run_id]
-    assert failed == ["get_runs", "get_records_for_run", "get_records_for_run", "get_runs"]
+    assert follow_queued(instance, tmp_path) == [run_id]
+    assert failed == ["get_runs", "get_records_for_run", "get_records_for_run"]
     monkeypatch.setattr(instance, "get_runs", Mock(side_effect=ProgrammingError("SELECT", {}, Exception())))
     with pytest.raises(ProgrammingError):
-        launch._follow(instance, "name", lambda step: None)
+        follow_queued(instance, tmp_path)
 
 
 @pytest.mark.deep
@@ -410,7 +393,7 @@ def test_withdrawals_and_audits_wait_for_the_runs_that_write(
                 ended.add(left[0].run_id)
                 waited.append(left[0].job_name)
                 if waited == ["village__counts"]:
-                    runs.append(begin(states, **{launch.PARTITION: "02"}))
+                    runs.append(begin(states, **{following.PARTITION: "02"}))
             assert len(slept) < 9
 
         monkeypatch.setattr(time, "sleep", end_one)
@@ -419,11 +402,11 @@ def test_withdrawals_and_audits_wait_for_the_runs_that_write(
 
     runs = [
         begin("village__counts", **{WRITES: "village"}),
-        begin(states := "states__village__redistricting", **{launch.PARTITION: "01"}),
+        begin(states := "states__village__redistricting", **{following.PARTITION: "01"}),
         begin("town__counts", **{WRITES: "town"}),
         begin("withdraw", **{WRITES: "withdrawals"}),
         begin("withdraw", **{WRITES: "withdrawals"}),
-        begin("cef__village", **{launch.PARTITION: "n"}),
+        begin("cef__village", **{following.PARTITION: "n"}),
     ]
     assert wait("village", runs[3].run_id) == [], "runs on files take turns by steps"
     monkeypatch.setenv("STIRRED_DEPLOYMENT", "cluster")

@@ -28,10 +28,10 @@ from assets.cef.census import (
 )
 from assets.cef.ingestion import ingest
 from assets.cef.validation import SourceError, cef_problems, structure_findings, structure_offenders
-from assets.conventions import read_description
 from assets.release.columns import Role
 from assets.release.dataset import DatasetDeclaration
 from assets.remedies import explain_failure
+from assets.texts import read_description
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse

@@ -20,9 +20,9 @@ from assets.cef import validation
 from assets.cef.asset import build_cef
 from assets.cef.ingestion import TOO_FINE, ingest
 from assets.cef.validation import SourceError, cef_problems
-from assets.conventions import read_description
 from assets.release.dataset import DatasetDeclaration
 from assets.remedies import explain_failure
+from assets.texts import read_description
 from mechanisms import delimited
 from resources.custody import Custody
 from resources.statements import SQL, Table, Zone

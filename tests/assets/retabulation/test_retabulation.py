@@ -26,7 +26,7 @@ from assets.publication.withdrawal import withdraw
 from assets.release.codes import read_codes
 from assets.release.release import DeclarationError
 from orchestration.deployment import Deployment as Environment
-from orchestration.environment import PROJECT
+from resources.project import PROJECT
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse
 from tests.deployments import Deployment

@@ -21,7 +21,7 @@ import yaml
 
 from assets.release.method import Partitions, Round
 from orchestration import automation
-from orchestration.launch import BY_COMMAND
+from orchestration.following import BY_COMMAND
 from tests.assets.topdown.test_partitions import FIRST, LAST, QUIET, STATES, data_files, execute
 from tests.topdown_deployments import topdown_deployment
 

@@ -1,0 +1,316 @@
+"""Jobs that a deployment's webserver is asked to put into the queue, and what it says of their runs.
+
+`STIRRED_WEBSERVER` is its address. Whoever launches needs nothing else of the deployment: no database, no key, and no
+access to its folders. The daemon launches what is in the queue, and launches it again if its process dies; a run goes
+on if the command that follows it is ended.
+
+The questions are those of Dagster's GraphQL (`dagster_graphql`), which its own pages ask too. Of errors, nothing is
+quoted that may contain a statement or a value.
+"""
+
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from assets.texts import read_description
+from mechanisms.refusal import RefusedError
+from orchestration.following import (
+    BLOCKED,
+    BY_COMMAND,
+    LOCATION,
+    LOST_DATABASE,
+    OF_LOCATION,
+    PARTITION,
+    PUBLICATION_OF,
+    REPOSITORY,
+    WAITS_FOR_WRITER,
+    WEBSERVER,
+    Page,
+    Run,
+    RunEvent,
+    Step,
+    WebserverLostError,
+    is_retried,
+    name_job,
+)
+
+_LOST = {*LOST_DATABASE, "DagsterUserCodeUnreachableError", "DagsterUserCodeLoadError"}
+"""Errors of Dagster that end by themselves: its database or the code location is starting, or cannot be reached."""
+
+_OVERLOADED = (500, 502, 503, 504)
+"""Statuses of a webserver, or of a server in front of it, that may answer later."""
+
+_SECONDS, _EVENTS_AT_ONCE = 300, 1000
+
+_HERE = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY}
+
+_ERROR = "__typename ... on Error { message } ... on PythonError { className }"
+
+LAUNCH = f"""
+mutation Launch($params: ExecutionParams!) {{
+  launchRun(executionParams: $params) {{
+    {_ERROR}
+  }}
+}}"""
+
+RUNS = f"""
+query Runs($filter: RunsFilter!) {{
+  runsOrError(filter: $filter) {{ {_ERROR} ... on Runs {{ results {{ runId status tags {{ key value }} }} }} }}
+}}"""
+
+_METADATA = """
+metadataEntries {
+  label
+  ... on TextMetadataEntry { text }
+  ... on MarkdownMetadataEntry { text: mdStr }
+  ... on PathMetadataEntry { text: path }
+  ... on UrlMetadataEntry { text: url }
+  ... on IntMetadataEntry { text: intRepr }
+  ... on FloatMetadataEntry { text: floatRepr }
+}"""
+
+LOG = f"""
+query Log($run: ID!, $cursor: String, $limit: Int!) {{
+  logsForRun(runId: $run, afterCursor: $cursor, limit: $limit) {{
+    {_ERROR}
+    ... on EventConnection {{
+      cursor hasMore
+      events {{
+        __typename
+        ... on MessageEvent {{ message timestamp stepKey }}
+        ... on AssetMaterializationPlannedEvent {{ assetKey {{ path }} }}
+        ... on MaterializationEvent {{ assetKey {{ path }} {_METADATA} }}
+        ... on AssetCheckEvaluationEvent {{ evaluation {{ success checkName description assetKey {{ path }} }} }}
+        ... on ExecutionStepFailureEvent {{
+          error {{ message className cause {{ message }} }}
+          failureMetadata {{ description {_METADATA} }}
+        }}
+      }}
+    }}
+  }}
+}}"""
+
+RETRIES = "query Retries { instance { info } }"
+
+FOLLOWING = f"""
+query Following($repository: RepositorySelector!) {{
+  sensorsOrError(repositorySelector: $repository) {{
+    {_ERROR}
+    ... on Sensors {{ results {{ targets {{ pipelineName }} }} }}
+  }}
+}}"""
+
+KEYS = f"""
+query Keys($job: PipelineSelector!) {{
+  pipelineOrError(params: $job) {{
+    {_ERROR}
+    ... on Pipeline {{ partitionKeysOrError {{ partitionKeys }} }}
+  }}
+}}"""
+
+
+class QueueError(RefusedError):
+    """The webserver refuses what it was asked for, or the address is none of a webserver of Dagster."""
+
+
+class UnknownJobError(QueueError):
+    """The deployment has no such job."""
+
+
+def find_webserver() -> str:
+    """The address in `STIRRED_WEBSERVER`, without a slash at its end; "" if it is not set.
+
+    Raises QueueError, which does not quote it, if it is no web address or has a name or password in it.
+    """
+    address = os.environ.get(WEBSERVER, "").rstrip("/")
+    if not address:
+        return ""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query:
+        raise QueueError(f"{WEBSERVER} is not an address such as http://webserver:3000, without a password in it")
+    return address
+
+
+class Queue:
+    """The queue of a deployment, and the runs in it, as `orchestration.following.Runs` has them.
+
+    Args:
+        address: the webserver's.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._errors = dict[str, list[str]]()
+        self._retries: Mapping[str, Any] | None = None
+
+    def launch(
+        self, release: str, *, job: str = "", partition: str = "", config: Mapping[str, Any] = {}, name: str
+    ) -> None:
+        """Put a job into the queue under a name, unless it is there already: the answer to an earlier question may have
+        been lost.
+
+        Raises:
+            UnknownJobError: if there is no such job.
+            QueueError: if the job or its configuration is refused.
+        """
+        # A run that has not started was stored, and is not in the queue.
+        if any(run.status != "NOT_STARTED" for run in self.find(name)):
+            return
+        tags = OF_LOCATION | {BY_COMMAND: name} | ({PARTITION: partition} if partition else {})
+        params = {
+            "selector": {**_HERE, "jobName": name_job(release, job)},
+            "runConfigData": json.dumps(config),
+            "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in tags.items()]},
+        }
+        answer = self._ask(LAUNCH, "launchRun", params=params)
+        if answer["__typename"] == "RunConfigValidationInvalid":
+            raise QueueError(
+                f"{release} cannot be authorized: it charges nothing, or several releases have this name, and each "
+                "is authorized by its own name"
+            )
+
+    def find(self, name: str) -> list[Run]:
+        tags = [{"key": BY_COMMAND, "value": name}]
+        found = self._ask(RUNS, "runsOrError", filter={"tags": tags})["results"]
+        return [Run(run["runId"], run["status"], {tag["key"]: tag["value"] for tag in run["tags"]}) for run in found][
+            ::-1
+        ]
+
+    def read(self, run_id: str, cursor: str | None) -> Page:
+        found = self._ask(LOG, "logsForRun", run=run_id, cursor=cursor, limit=_EVENTS_AT_ONCE)
+        events = list[RunEvent]()
+        for event in found["events"]:
+            if event["__typename"] == "ExecutionStepFailureEvent":
+                self._errors.setdefault(run_id, []).append((event["error"] or {}).get("className") or "")
+            if step := _read_step(event):
+                events.append(RunEvent(step, event["stepKey"] or "", int(event["timestamp"]) / 1000))
+        return Page(events, found["cursor"], found["hasMore"])
+
+    def awaits_retry(self, run: Run) -> bool:
+        if self._retries is None:
+            self._retries = self._read_retries()
+        most = int(self._retries.get("max_retries", 0)) if self._retries.get("enabled") else None
+        return is_retried(run, most, self._errors.get(run.run_id, []))
+
+    def list_following(self, release: str) -> list[tuple[str, str]]:
+        """The names of the jobs that follow a release's own, in order: of each round of partitions, the job of one
+        partition, and the job after all of them. They are those of the sensor that launches them after other runs."""
+        last = name_job(release, PUBLICATION_OF)
+        for sensor in self._ask(FOLLOWING, "sensorsOrError", repository=_HERE)["results"]:
+            jobs = [target["pipelineName"] for target in sensor["targets"] or []]
+            if last in jobs:
+                return list(zip(jobs[::2], jobs[1::2], strict=True))
+        return []
+
+    def list_keys(self, job: str) -> list[str]:
+        """The keys of the partitions of a job."""
+        found = self._ask(KEYS, "pipelineOrError", job={**_HERE, "pipelineName": job})
+        return sorted(found["partitionKeysOrError"]["partitionKeys"])
+
+    def show_run(self, run_id: str) -> str:
+        """The address of a run's page."""
+        return f"{self._address}/runs/{run_id}"
+
+    def show_asset(self, path: str) -> str:
+        """The address of an asset's page."""
+        return f"{self._address}/assets/{path}"
+
+    def _read_retries(self) -> Mapping[str, Any]:
+        # It is longer to import than what the command otherwise needs, and most launches need no retry.
+        import yaml
+
+        info = self._ask(RETRIES, "instance")["info"]
+        return (yaml.safe_load(info or "") or {}).get("run_retries") or {}
+
+    def _ask(self, question: str, key: str, **variables: Any) -> Any:
+        """What the webserver answers to a question.
+
+        Raises:
+            WebserverLostError: if it cannot be reached, or cannot reach its database or the code location.
+            QueueError: if it refuses, or is no webserver of Dagster.
+        """
+        asked = urllib.request.Request(
+            f"{self._address}/graphql",
+            json.dumps({"query": question, "variables": variables}).encode(),
+            {"Content-Type": "application/json", "Accept": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(asked, timeout=_SECONDS) as response:
+                text, status = response.read(), response.status
+        except urllib.error.HTTPError as error:
+            text, status = error.read(), error.code
+        except OSError as error:
+            # Of an address that cannot be reached, the reason is the cause.
+            cause = getattr(error, "reason", error)
+            raise WebserverLostError(f"The webserver cannot be reached: {type(cause).__name__}") from None
+        if status in _OVERLOADED:
+            raise WebserverLostError(f"The webserver answers with status {status}")
+        try:
+            answer = json.loads(text)
+            data, errors = answer.get("data"), answer.get("errors", [])
+        except (ValueError, AttributeError):
+            raise QueueError(
+                f"{WEBSERVER}: no webserver of Dagster answers there (status {status}). If a log-in is in front of it, "
+                "name its address behind the log-in, or open a tunnel"
+            ) from None
+        if any("path" in error for error in errors):
+            raise WebserverLostError("The webserver failed to answer")
+        if errors or not data:
+            raise QueueError(f"{WEBSERVER}: the webserver does not understand: is its Dagster of another version?")
+        return _require_answer(data[key])
+
+
+def new_name() -> str:
+    """A name under which a run is launched and found."""
+    return uuid4().hex
+
+
+def _require_answer(answer: Any) -> Any:
+    kind = answer.get("__typename", "")
+    if kind == "PythonError":
+        if answer["className"] in _LOST:
+            raise WebserverLostError(f"The webserver lost another server: {answer['className']}")
+        raise QueueError(f"The webserver failed: {answer['className']}")
+    if kind in ("PipelineNotFoundError", "InvalidSubsetError"):
+        raise UnknownJobError("The deployment has no such job")
+    if "message" in answer:
+        raise QueueError(answer["message"])
+    return answer
+
+
+def _read_step(event: Mapping[str, Any]) -> Step | None:
+    key = event["stepKey"] or ""
+    match event["__typename"]:
+        case "AssetMaterializationPlannedEvent":
+            return Step("planned", _join(event["assetKey"]))
+        case "ExecutionStepStartEvent":
+            return Step("begun", key)
+        case "MaterializationEvent":
+            return Step("made", _join(event["assetKey"]), metadata=_read_metadata(event))
+        case "AssetCheckEvaluationEvent":
+            check = event["evaluation"]
+            kind, words = (
+                ("passed", "") if check["success"] else ("failed", read_description(check["description"] or ""))
+            )
+            return Step(kind, _join(check["assetKey"]), check["checkName"], words=words)
+        case "EngineEvent" if key and BLOCKED in event["message"]:
+            return Step("waits", key, words=WAITS_FOR_WRITER)
+        case "ExecutionStepFailureEvent":
+            failed, error = event["failureMetadata"] or {}, event["error"] or {}
+            # Dagster's own error is around that of the step.
+            words = failed.get("description") or (error.get("cause") or error).get("message", "it failed").strip()
+            return Step("refused", key, words=words, metadata=_read_metadata(failed) if failed else None)
+    return None
+
+
+def _join(key: Mapping[str, Sequence[str]]) -> str:
+    return "/".join(key["path"])
+
+
+def _read_metadata(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {entry["label"]: entry["text"] for entry in event["metadataEntries"] if "text" in entry}
