@@ -195,20 +195,24 @@ def follow(runs: Runs, name: str, report: Callable[[Step], None], ended: Event |
     Args:
         ended: set when the job has ended that this process runs; None if it is in the queue.
     """
-    run_id, cursor, begun, first = "", None, dict[str, float](), time.monotonic()
-    last_alive = first
+    cursors, begun, first = dict[str, str | None](), dict[str, float](), time.monotonic()
+    last_alive, read = first, set[str]()
     while True:
         over = ended is not None and ended.is_set()
         found = ask(report, runs.find, name)
-        if found and found[-1].run_id != run_id:
-            run_id, cursor = found[-1].run_id, None
-        more = bool(run_id)
-        while more:
-            page = ask(report, runs.read, run_id, cursor)
-            cursor, more = page.cursor, page.has_more
-            for event in page.events:
-                report(_take_time(event, begun))
-        if ended is None and found:
+        # A run may have been launched again since the last look: what it did until then is told too.
+        for run in (each for each in found if each.run_id not in read):
+            more = True
+            while more:
+                page = ask(report, runs.read, run.run_id, cursors.get(run.run_id))
+                cursors[run.run_id], more = page.cursor, page.has_more
+                for event in page.events:
+                    report(_take_time(event, begun))
+            if run.has_ended and run is not found[-1]:
+                read.add(run.run_id)
+        if ended is None:
+            if not found:
+                return found
             if not found[-1].has_ended:
                 last_alive = time.monotonic()
             patient = time.monotonic() - last_alive < LONGEST_UNTIL_RETRY

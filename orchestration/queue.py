@@ -10,9 +10,12 @@ quoted that may contain a statement or a value.
 
 import json
 import os
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -20,6 +23,7 @@ from uuid import uuid4
 from assets.texts import read_description
 from mechanisms.refusal import RefusedError
 from orchestration.following import (
+    BEFORE,
     BLOCKED,
     BY_COMMAND,
     LOCATION,
@@ -36,10 +40,17 @@ from orchestration.following import (
     Step,
     WebserverLostError,
     is_retried,
+    list_jobs,
     name_job,
 )
 
-_LOST = {*LOST_DATABASE, "DagsterUserCodeUnreachableError", "DagsterUserCodeLoadError"}
+_LOST = {
+    *LOST_DATABASE,
+    "DagsterUserCodeUnreachableError",
+    "DagsterUserCodeLoadError",
+    "DagsterCodeLocationLoadError",
+    "DagsterCodeLocationNotFoundError",
+}
 """Errors of Dagster that end by themselves: its database or the code location is starting, or cannot be reached."""
 
 _OVERLOADED = (500, 502, 503, 504)
@@ -113,6 +124,13 @@ query Keys($job: PipelineSelector!) {{
   }}
 }}"""
 
+LOCATED = """
+query Located($name: String!) {
+  workspaceLocationEntryOrError(name: $name) {
+    ... on WorkspaceLocationEntry { locationOrLoadError { __typename } }
+  }
+}"""
+
 
 class QueueError(RefusedError):
     """The webserver refuses what it was asked for, or the address is none of a webserver of Dagster."""
@@ -130,10 +148,18 @@ def find_webserver() -> str:
     address = os.environ.get(WEBSERVER, "").rstrip("/")
     if not address:
         return ""
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query:
+    if not _is_address(address):
         raise QueueError(f"{WEBSERVER} is not an address such as http://webserver:3000, without a password in it")
     return address
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        found = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return found and text.isascii() and text.isprintable() and not set("@?#\\ ") & set(text)
 
 
 class Queue:
@@ -151,8 +177,8 @@ class Queue:
     def launch(
         self, release: str, *, job: str = "", partition: str = "", config: Mapping[str, Any] = {}, name: str
     ) -> None:
-        """Put a job into the queue under a name, unless it is there already: the answer to an earlier question may have
-        been lost.
+        """Put a job into the queue under a name, unless the webserver knows a run of this name: the answer to an earlier
+        question may have been lost.
 
         Raises:
             UnknownJobError: if there is no such job.
@@ -168,7 +194,7 @@ class Queue:
             "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in tags.items()]},
         }
         answer = self._ask(LAUNCH, "launchRun", params=params)
-        if answer["__typename"] == "RunConfigValidationInvalid":
+        if answer["__typename"] == "RunConfigValidationInvalid" and config:
             raise QueueError(
                 f"{release} cannot be authorized: it charges nothing, or several releases have this name, and each "
                 "is authorized by its own name"
@@ -198,18 +224,22 @@ class Queue:
         return is_retried(run, most, self._errors.get(run.run_id, []))
 
     def list_following(self, release: str) -> list[tuple[str, str]]:
-        """The names of the jobs that follow a release's own, in order: of each round of partitions, the job of one
-        partition, and the job after all of them. They are those of the sensor that launches them after other runs."""
-        last = name_job(release, PUBLICATION_OF)
+        """How the names begin of the jobs that follow a release's own, in order: of each round of partitions, and of
+        the job after it. They are those of the sensor that launches them after other runs.
+
+        Dagster sorts them by name, so of up to two rounds, the second is the one with a job before it.
+        """
+        end = f"__{name_job(release)}"
         for sensor in self._ask(FOLLOWING, "sensorsOrError", repository=_HERE)["results"]:
-            jobs = [target["pipelineName"] for target in sensor["targets"] or []]
-            if last in jobs:
-                return list(zip(jobs[::2], jobs[1::2], strict=True))
+            names = {target["pipelineName"].removesuffix(end) for target in sensor["targets"] or []}
+            if PUBLICATION_OF in names:
+                rounds = names - {PUBLICATION_OF, *(f"{BEFORE}_{name}" for name in names)}
+                return list_jobs(sorted(rounds, key=lambda name: f"{BEFORE}_{name}" in names))
         return []
 
-    def list_keys(self, job: str) -> list[str]:
-        """The keys of the partitions of a job."""
-        found = self._ask(KEYS, "pipelineOrError", job={**_HERE, "pipelineName": job})
+    def list_keys(self, release: str, job: str) -> list[str]:
+        """The keys of the partitions of a job, whose name begins with `job`."""
+        found = self._ask(KEYS, "pipelineOrError", job={**_HERE, "pipelineName": name_job(release, job)})
         return sorted(found["partitionKeysOrError"]["partitionKeys"])
 
     def show_run(self, run_id: str) -> str:
@@ -239,14 +269,19 @@ class Queue:
             json.dumps({"query": question, "variables": variables}).encode(),
             {"Content-Type": "application/json", "Accept": "application/json"},
         )
+        text = b""
         try:
             with urllib.request.urlopen(asked, timeout=_SECONDS) as response:
                 text, status = response.read(), response.status
         except urllib.error.HTTPError as error:
-            text, status = error.read(), error.code
-        except OSError as error:
+            with suppress(OSError, HTTPException):
+                text = error.read()
+            status = error.code
+        except (OSError, HTTPException) as error:
             # Of an address that cannot be reached, the reason is the cause.
             cause = getattr(error, "reason", error)
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                raise QueueError(f"{WEBSERVER}: nobody whom this machine trusts signed the certificate there") from None
             raise WebserverLostError(f"The webserver cannot be reached: {type(cause).__name__}") from None
         if status in _OVERLOADED:
             raise WebserverLostError(f"The webserver answers with status {status}")
@@ -262,7 +297,14 @@ class Queue:
             raise WebserverLostError("The webserver failed to answer")
         if errors or not data:
             raise QueueError(f"{WEBSERVER}: the webserver does not understand: is its Dagster of another version?")
-        return _require_answer(data[key])
+        try:
+            return _require_answer(data[key])
+        except UnknownJobError:
+            # Of a code location that is starting, no job is known.
+            entry = self._ask(LOCATED, "workspaceLocationEntryOrError", name=LOCATION)
+            if not entry or (entry["locationOrLoadError"] or {}).get("__typename") == "RepositoryLocation":
+                raise
+            raise WebserverLostError("The webserver has not loaded the code location") from None
 
 
 def new_name() -> str:
@@ -271,14 +313,14 @@ def new_name() -> str:
 
 
 def _require_answer(answer: Any) -> Any:
-    kind = answer.get("__typename", "")
+    kind = (answer or {}).get("__typename", "")
     if kind == "PythonError":
         if answer["className"] in _LOST:
             raise WebserverLostError(f"The webserver lost another server: {answer['className']}")
         raise QueueError(f"The webserver failed: {answer['className']}")
     if kind in ("PipelineNotFoundError", "InvalidSubsetError"):
         raise UnknownJobError("The deployment has no such job")
-    if "message" in answer:
+    if "message" in (answer or {}):
         raise QueueError(answer["message"])
     return answer
 

@@ -24,7 +24,7 @@ from orchestration.queue import find_webserver
     default="",
     help="The reason why the records are public, at the first draw from a public dataset.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Print Dagster's log too.")
+@click.option("-v", "--verbose", is_flag=True, help="Print Dagster's log too, unless the webserver has it.")
 @as_json
 def launch(
     release: str,

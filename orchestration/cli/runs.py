@@ -26,12 +26,13 @@ from assets.release.stage_names import (
     PREFLIGHT,
     PUBLICATION,
 )
-from assets.texts import show_lines
+from assets.texts import show_line, show_lines
 from mechanisms.accounting.composition import DoesNotCompose, compose_like
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
+from mechanisms.refusal import RefusedError
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
-from orchestration.cli.releases import find_parts, list_declared_names
-from orchestration.following import WEBSERVER, RunOutcome, Step, ask, follow, list_jobs, name_job
+from orchestration.cli.releases import list_declared_names
+from orchestration.following import WEBSERVER, RunOutcome, Step, WebserverLostError, ask, follow, list_jobs, name_job
 from orchestration.queue import Queue, QueueError, UnknownJobError, find_webserver, new_name
 from resources.chain import NOT_CHARGED, RESERVE
 from resources.project import deployment_folders
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from orchestration.components.release import ReleaseComponent
 
 T = TypeVar("T")
+_UNKNOWN = "The page of the ledger says whether something was charged."
+
 Load = Callable[[], "Sequence[ReleaseComponent]"]
 Report = Callable[[Step], None]
 
@@ -125,23 +128,21 @@ def print_preflights(release: str, *, as_json: bool) -> None:
     """Print the price of each release that is declared under a name, and why it is charged."""
     from assets.conventions import DRAW_ID, join_digits
 
-    components = load_releases(release)
-    preflights = [
-        {**preflight, DRAW_ID: join_digits(str(preflight[DRAW_ID]))}
-        for preflight in _run_preflight(release, components, quiet=as_json)
-    ]
+    found = _run_preflight(release, quiet=as_json)
+    preflights = {name: {**each, DRAW_ID: join_digits(str(each[DRAW_ID]))} for name, each in found.items()}
     if as_json:
-        print_json(preflights[0] if len(preflights) == 1 else preflights)
+        listed = list(preflights.values())
+        print_json(listed[0] if len(listed) == 1 else listed)
         return
     # It imports Pygments.
     from rich.markdown import Markdown
 
     console = make_console()
-    for component, preflight in zip(components, preflights, strict=True):
+    for of_release, preflight in preflights.items():
         if len(preflights) > 1:
-            console.print(f"\n{component.named}", style="bold", markup=False)
+            console.print(f"\n{show_line(of_release)}", style="bold", markup=False)
         for name, value in ((name, show_lines(str(value))) for name, value in preflight.items()):
-            console.print(f"[bold]{name}[/bold]: ", end="")
+            console.print(f"[bold]{escape(show_line(name))}[/bold]: ", end="")
             console.print(Markdown(value) if value.startswith("```") else value, markup=False)
 
 
@@ -231,24 +232,25 @@ def _require_charging(component: "ReleaseComponent") -> "ReleaseComponent":
     return component
 
 
-def _run_preflight(
-    release: str, components: "Sequence[ReleaseComponent]", *, quiet: bool
-) -> Sequence[Mapping[str, Any]]:
-    for component in components:
-        _require_charging(component)
+def _run_preflight(release: str, *, quiet: bool) -> Mapping[str, Mapping[str, Any]]:
+    """What the preflight of each release of a name shows, by release."""
     progress = _Progress(quiet=quiet)
     if address := find_webserver():
-        _follow_queued(progress, Queue(address), release, job=PREFLIGHT)
+        try:
+            _follow_queued(progress, Queue(address), release, job=PREFLIGHT)
+        except UnknownJobError:
+            raise click.UsageError(f"the deployment has no release {release}, or it charges nothing") from None
+        expected = {"/".join(path[:-1]) for path in _list_planned(progress.steps) if path[-1] == PREFLIGHT}
     else:
+        components = [_require_charging(component) for component in load_releases(release)]
         with _open_here() as instance:
             progress.show(partial(_run_here, instance, release, job=PREFLIGHT))
-    steps, outcome = progress.steps, progress.outcome
-    metadata = {step.asset: step.metadata for step in steps if step.kind == "made"}
-    preflights = [metadata.get("/".join(component.key(PREFLIGHT).path)) for component in components]
-    if not outcome.success or None in preflights:
-        reasons = (step.words for step in steps if step.kind in ("refused", "failed"))
+        expected = {component.named for component in components}
+    outcome, found = progress.outcome, progress.find_made(PREFLIGHT)
+    if not outcome.success or not expected or expected - found.keys():
+        reasons = (step.words for step in progress.steps if step.kind in ("refused", "failed"))
         raise click.ClickException(f"{next(reasons, _explain_failure(outcome))}\nThe log is {outcome.log}")
-    return [preflight for preflight in preflights if preflight]
+    return found
 
 
 def _explain_failure(outcome: RunOutcome) -> str:
@@ -305,27 +307,37 @@ def _launch_queued(release: str, authorization: Mapping[str, str], load: Load, *
     queue, progress = Queue(find_webserver()), _Progress(quiet=quiet)
     try:
         _run_jobs_queued(progress, queue, release, _authorize(release, authorization))
-    except UnknownJobError:
-        # A name that is not declared either raises an error that lists those that are.
-        load()
+    except RefusedError as error:
+        drawn = _find_drawn(progress)
+        if isinstance(error, UnknownJobError) and not drawn:
+            # A name that is not declared either raises an error that lists those that are.
+            load()
+        if drawn or isinstance(error, WebserverLostError):
+            echo(_print_charges(_find_charges(drawn)) or _UNKNOWN, err=True)
         raise
-    made = {step.asset: step.metadata or {} for step in progress.steps if step.kind == "made"}
-    drawn = {
-        asset.rpartition("/")[0]: metadata
-        for asset, metadata in made.items()
-        if asset.endswith(f"/{CHARGE}") and metadata.get(CHARGED_BY) in progress.runs
-    }
-    charges = {name: metadata[LOSS] for name, metadata in drawn.items() if CHARGED not in metadata}
+    drawn = _find_drawn(progress)
+    charges = _find_charges(drawn)
     return _Launched(
         progress.steps,
         progress.outcome,
         charges,
         _print_charges(charges),
         bool(drawn),
-        "The page of the ledger says whether something was charged.",
+        _UNKNOWN,
         [queue.show_asset("/".join(path)) for path in progress.published],
         [],
     )
+
+
+def _find_drawn(progress: "_Progress") -> dict[str, Mapping[str, Any]]:
+    """The metadata of the charges that runs of this launch made, by release."""
+    made = progress.find_made(CHARGE)
+    return {name: metadata for name, metadata in made.items() if metadata.get(CHARGED_BY) in progress.runs}
+
+
+def _find_charges(drawn: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The losses in words, without what is not charged because the data are public."""
+    return {name: metadata[LOSS] for name, metadata in drawn.items() if CHARGED not in metadata}
 
 
 def _open_here() -> "dg.DagsterInstance":
@@ -353,7 +365,7 @@ def _run_jobs_here(
         return
     parted = [(load_partitions(component), component.rounds) for component in load() if component.rounds]
     for partitions, of_part, after in [(each, *jobs) for each, rounds in parted for jobs in list_jobs(rounds)]:
-        for job, key in [*((of_part, key) for key in partitions.list_keys(instance)), (after, "")]:
+        for job, key in [*((of_part, key) for key in progress.ask(partitions.list_keys, instance)), (after, "")]:
             if not progress.show(partial(run, job=job, partition=key), key):
                 return
 
@@ -364,13 +376,16 @@ def _run_jobs_queued(progress: "_Progress", queue: Queue, release: str, config: 
 
     All partitions are in the queue at the same time, so those after one that fails are made too.
     """
-    dataset = release.partition("/")[0]
-    if not _follow_queued(progress, queue, dataset, job=CEF, keys=find_parts(dataset)):
+    dataset, parts = release.partition("/")[0], list[str]()
+    with suppress(UnknownJobError):
+        # A source that is not in parts has no such job.
+        parts = progress.ask(queue.list_keys, dataset, CEF)
+    if not _follow_queued(progress, queue, dataset, job=CEF, keys=parts):
         return
     if not _follow_queued(progress, queue, release, config=config) or progress.published:
         return
     for of_part, after in progress.ask(queue.list_following, release):
-        keys = progress.ask(queue.list_keys, name_job(release, of_part))
+        keys = progress.ask(queue.list_keys, release, of_part)
         if not (
             _follow_queued(progress, queue, release, job=of_part, keys=keys)
             and _follow_queued(progress, queue, release, job=after)
@@ -394,6 +409,8 @@ def _follow_queued(
 
     def run(name: str, report: Report) -> RunOutcome:
         runs = follow(queue, name, report)
+        if not runs:
+            raise QueueError("The run was deleted while it was followed")
         last = runs[-1]
         ids = frozenset(run.run_id for run in runs)
         return RunOutcome(last.run_id, last.status == "SUCCESS", queue.show_run(last.run_id), ids)
@@ -418,6 +435,11 @@ class _Progress:
     def runs(self) -> frozenset[str]:
         """The runs of all jobs."""
         return frozenset().union(*(outcome.runs for outcome in self._outcomes))
+
+    def find_made(self, stage: str) -> dict[str, Mapping[str, Any]]:
+        """The metadata of a stage of the releases that made it, by release."""
+        made = {step.asset: step.metadata or {} for step in self.steps if step.kind == "made"}
+        return {asset.rpartition("/")[0]: made[asset] for asset in made if asset.endswith(f"/{stage}")}
 
     @property
     def published(self) -> list[list[str]]:
@@ -459,7 +481,7 @@ def _show(run: Callable[[Report], RunOutcome], partition: str, *, quiet: bool) -
             nonlocal running
             name = f"  {f'{of} {partition}'.strip():60}" if of and of != running else ""
             start = "\n" if running and running != of else ""
-            console.print(f"{start}{name}{line}", end="" if of and not line else "\n", markup=False)
+            console.print(f"{start}{show_lines(f'{name}{line}')}", end="" if of and not line else "\n", markup=False)
             running = of if not line else ""
 
         def report(step: Step) -> None:
@@ -468,7 +490,7 @@ def _show(run: Callable[[Report], RunOutcome], partition: str, *, quiet: bool) -
                 progress.update(bar, total=sum(step.kind == "planned" for step in steps))
             elif step.kind == "begun":
                 asset = step.asset.replace("__", "/")
-                progress.update(bar, description=escape(asset))
+                progress.update(bar, description=escape(show_line(asset)))
                 # A terminal has the bar.
                 if not console.is_terminal and any(asset == other.asset for other in steps if other.kind == "planned"):
                     show("", asset)

@@ -176,7 +176,7 @@ class OfQueue:
     def list_following(self, release: str) -> list[tuple[str, str]]:
         return list(self._jobs)
 
-    def list_keys(self, job: str) -> list[str]:
+    def list_keys(self, release: str, job: str) -> list[str]:
         return ["A", "B"]
 
     def show_run(self, run_id: str) -> str:

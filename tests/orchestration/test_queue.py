@@ -7,7 +7,7 @@ import urllib.error
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from http.client import HTTPMessage
+from http.client import HTTPMessage, IncompleteRead
 from pathlib import Path
 from typing import Any
 from urllib.request import Request
@@ -20,7 +20,18 @@ from graphql import parse, validate
 
 from assets.conventions import check_result
 from orchestration import following, queue
-from orchestration.following import BY_COMMAND, GIVEN_UP, WEBSERVER, Run, Step, WebserverLostError, ask, follow
+from orchestration.following import (
+    BY_COMMAND,
+    GIVEN_UP,
+    WEBSERVER,
+    Page,
+    Run,
+    RunEvent,
+    Step,
+    WebserverLostError,
+    ask,
+    follow,
+)
 from orchestration.launch import _Here
 from orchestration.queue import Queue, QueueError, UnknownJobError, find_webserver
 
@@ -124,7 +135,7 @@ def test_the_webserver_tells_of_a_run_what_the_instance_has(
     }
 
 
-@pytest.mark.parametrize("question", ["LAUNCH", "RUNS", "LOG", "RETRIES", "FOLLOWING", "KEYS"])
+@pytest.mark.parametrize("question", ["LAUNCH", "RUNS", "LOG", "RETRIES", "FOLLOWING", "KEYS", "LOCATED"])
 def test_every_question_is_one_that_dagster_understands(question: str) -> None:
     """A later version of Dagster may not."""
     assert validate(SCHEMA.graphql_schema, parse(getattr(queue, question))) == []
@@ -152,6 +163,33 @@ def test_a_job_is_put_into_the_queue_once(answers: Callable[..., None]) -> None:
     assert tags[".dagster/repository"] == "__repository__@stirred"
 
 
+def test_the_jobs_that_follow_are_those_of_the_sensor_of_the_release(answers: Callable[..., None]) -> None:
+    """Told apart from: the order in which Dagster lists them, which is that of their names."""
+    jobs = [f"{job}__town__r" for job in ("before_states", "measurements", "publication", "states")]
+    sensors = [
+        *({"targets": targets} for targets in (None, [{"pipelineName": "town__r"}])),
+        {"targets": [{"pipelineName": f"{job}__town__r2"} for job in ("states", "publication")]},
+        {"targets": [{"pipelineName": job} for job in jobs]},
+    ]
+    keys = {"partitionKeysOrError": {"partitionKeys": ["b", "a"]}}
+    asked = list[str]()
+
+    def answer(question: str, variables: dict[str, Any]) -> Any:
+        if "job" in variables:
+            asked.append(variables["job"]["pipelineName"])
+            return {"data": {"pipelineOrError": {"__typename": "Pipeline", **keys}}}
+        return {"data": {"sensorsOrError": {"__typename": "Sensors", "results": sensors}}}
+
+    answers(answer)
+    following = Queue("http://webserver").list_following("town/r")
+    assert following == [("measurements", "before_states"), ("states", "publication")]
+    assert Queue("http://webserver").list_following("town/other") == []
+    assert Queue("http://webserver").list_keys("town/r", following[0][0]) == ["a", "b"]
+    assert asked == ["measurements__town__r"]
+    del sensors[-1]["targets"][:2]
+    assert Queue("http://webserver").list_following("town/r") == [("states", "publication")]
+
+
 SECRET = "postgresql://office:password@host"
 
 
@@ -170,6 +208,7 @@ SECRET = "postgresql://office:password@host"
         ),
         ({"__typename": "PythonError", "className": "KeyError", "message": SECRET}, QueueError, "failed: KeyError"),
         ({"__typename": "PipelineNotFoundError", "message": "no"}, UnknownJobError, "no such job"),
+        ({"__typename": "PipelineNotFoundError", "message": "no"}, WebserverLostError, "not loaded"),
         ({"__typename": "UnauthorizedError", "message": "Read only."}, QueueError, "Read only."),
     ],
 )
@@ -179,7 +218,8 @@ def test_a_lost_server_is_told_from_a_refusal_and_no_error_is_quoted(
     """Told apart from: ten minutes of asking a log-in page, an end where the code location starts again, and the text
     of an error, which may contain a setting or a statement."""
     if isinstance(said, dict) and "__typename" in said:
-        said = {"data": {"runsOrError": said}}
+        loaded = {"__typename": "RepositoryLocation" if kind is UnknownJobError else "PythonError"}
+        said = {"data": {"runsOrError": said, "workspaceLocationEntryOrError": {"locationOrLoadError": loaded}}}
     answers(lambda *_: said)
     with pytest.raises(kind) as raised:
         Queue("http://webserver").find("a name")
@@ -194,7 +234,12 @@ def test_the_webserver_is_asked_again_while_it_is_gone(monkeypatch: pytest.Monke
     page = io.BytesIO(json.dumps({"data": {"runsOrError": {"__typename": "Runs", "results": []}}}).encode())
     page.status = 200  # type: ignore[attr-defined]
     refused = urllib.error.URLError(ConnectionRefusedError(SECRET))
-    faults: list[Any] = [refused, urllib.error.HTTPError("", 502, "", HTTPMessage(), io.BytesIO()), TimeoutError()]
+    faults: list[Any] = [
+        refused,
+        urllib.error.HTTPError("", 502, "", HTTPMessage(), io.BytesIO()),
+        TimeoutError(),
+        IncompleteRead(b""),
+    ]
     left = [page, *faults]
 
     def open_request(*given: Any, **options: Any) -> Any:
@@ -230,6 +275,9 @@ def test_what_is_launched_again_is_waited_for_as_the_settings_say(answers: Calla
         ("http://name:secret@webserver", None),
         ("file:///etc/passwd", None),
         ("http://webserver?key=secret", None),
+        ("http://name:se#cret@webserver", None),
+        ("http://webserver:secret", None),
+        ("http://[::1", None),
     ],
 )
 def test_an_address_is_refused_without_quoting_it(
@@ -242,3 +290,29 @@ def test_an_address_is_refused_without_quoting_it(
     with pytest.raises(QueueError) as raised:
         find_webserver()
     assert given not in str(raised.value)
+
+
+def test_what_a_run_did_until_it_was_launched_again_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks, a run charges, is lost, and is launched again from where it failed. Told apart from: the log
+    of the last run alone, by which nothing was charged; a log that is told twice; and a run that was deleted, which is
+    looked for for ever."""
+    monkeypatch.setattr(following, "_BETWEEN_LOOKS", 0.0)
+    looks = [[Run("one", "STARTED", {})], [Run("one", "FAILURE", {}), Run("two", "STARTED", {})]]
+    looks += [[Run("one", "FAILURE", {}), Run("two", "SUCCESS", {})], []]
+    logs = {"one": ["plan", "charge"], "two": ["publication"]}
+
+    class Looked(Queue):
+        def find(self, name: str) -> list[Run]:
+            return looks.pop(0)
+
+        def read(self, run_id: str, cursor: str | None) -> Page:
+            said = logs[run_id][int(cursor or 0) :][:1]
+            return Page([RunEvent(Step("made", each)) for each in said], str(int(cursor or 0) + len(said)), False)
+
+        def awaits_retry(self, run: Run) -> bool:
+            return False
+
+    told = list[Step]()
+    assert len(follow(Looked("http://webserver"), "name", told.append)) == 2
+    assert [step.asset for step in told] == ["plan", "charge", "publication"]
+    assert follow(Looked("http://webserver"), "name", told.append) == []
