@@ -177,8 +177,8 @@ class Queue:
     def launch(
         self, release: str, *, job: str = "", partition: str = "", config: Mapping[str, Any] = {}, name: str
     ) -> None:
-        """Put a job into the queue under a name, unless the webserver knows a run of this name: the answer to an earlier
-        question may have been lost.
+        """Put a job into the queue under a name, unless the webserver knows a run of this name: the answer to an
+        earlier question may have been lost.
 
         Raises:
             UnknownJobError: if there is no such job.
