@@ -226,7 +226,6 @@ def test_a_later_leak_leaves_the_publication_unchanged(tmp_path: Path) -> None:
     assert deployment.published() == before
 
 
-@pytest.mark.prove
 def test_without_the_whole_graph_the_check_fails(tmp_path: Path) -> None:
     """A job that runs outside a deployment does not know the other ancestors of its assets."""
     deployment = small_deployment(tmp_path)

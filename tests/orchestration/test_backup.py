@@ -145,7 +145,6 @@ def test_a_restoration_that_is_killed_leaves_no_copy_of_a_key_once_it_can_not_be
     assert found[tmp_path / "other" / "warehouse"] == ["custody/master.key"]
 
 
-@pytest.mark.prove
 def test_a_backup_of_an_earlier_version_with_the_empty_folder_of_a_dataset_is_restored(
     home: Path, tmp_path: Path
 ) -> None:

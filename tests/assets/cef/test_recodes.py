@@ -309,7 +309,6 @@ def moved_end(below: int) -> dict[str, Any]:
     return SIZE | {"bands": {"few": {"below": below}, "many": {"at_least": below}}}
 
 
-@pytest.mark.prove
 def test_another_recode_is_another_version_even_if_no_record_changes(town: Town) -> None:
     def version(**columns: Any) -> str:
         return town.ingest(town.declare(units=recoded_units(**columns)))

@@ -47,7 +47,6 @@ def test_the_same_records_under_another_name_are_refused(tmp_path: Path, again: 
     assert len(first.ledger) == 1
 
 
-@pytest.mark.prove
 def test_another_selection_of_columns_from_the_same_file_is_refused(tmp_path: Path) -> None:
     """The CEFs differ, but the source file is the same."""
     charged(tmp_path, {})

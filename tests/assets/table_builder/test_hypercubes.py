@@ -597,7 +597,6 @@ def alters(statement: str) -> Callable[[Deployed], None]:
 
 
 @deep_cases(1)
-@pytest.mark.prove
 @pytest.mark.parametrize(
     ("cube", "statement", "failing"),
     [
@@ -639,7 +638,6 @@ INCOMES = ("9999999", "9999998", "NA", "1200", "100", "15000")
 """Not in universe, no income, missing, and incomes, of which the greatest is above the declared bound."""
 
 
-@pytest.mark.prove
 def test_codes_for_no_income_are_not_added_up(tmp_path: Path) -> None:
     """The noise has the scale 1/100 steps, and is 0 but for a probability below 1e-40: the sums are the true ones.
 

@@ -324,7 +324,6 @@ def test_no_run_evaluates_costly_gates_again_and_an_audit_does(
 ALTERED = "UPDATE noisy_measurements SET answers = list_transform(answers, x -> (x + 1)::INTEGER) WHERE level = 'US'"
 
 
-@pytest.mark.prove
 def test_measurements_altered_after_the_check_are_found_by_a_gate_that_keeps_no_verdict(
     drawn: TopDownDeployment,
 ) -> None:

@@ -314,7 +314,6 @@ def test_what_a_state_s_run_has_found_is_asked_again_only_where_its_tables_were_
     assert asked(deployment, monkeypatch) == (set(), {(rule, other) for rule in rules})
 
 
-@pytest.mark.prove
 def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> None:
     """A missing state, tables of another state, altered tables, records and estimates."""
     assert (

@@ -402,7 +402,6 @@ def test_all_neighboring_tiny_data_sets_lose_at_most_rho_and_at_most_twice_rho(o
     assert 1.9 * order * float(RHO) < bounded <= 2 * order * float(RHO) + TOLERANCE
 
 
-@pytest.mark.prove
 def test_pure_dp_holds_with_discrete_laplace_noise() -> None:
     """No outcome is more than e^(ε/Δ) times as likely after a person is added, and some outcome nearly is."""
     each = measured(Noise.LAPLACE, below=True)

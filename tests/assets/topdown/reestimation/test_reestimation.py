@@ -172,7 +172,6 @@ def find_first_failing(town: Deployment[Any]) -> set[str]:
     return set()
 
 
-@pytest.mark.prove
 def test_altered_tables_and_sources_are_not_published(town: Deployment[Any]) -> None:
     stored = town.context.warehouse.path(Zone.PUBLIC)
     intact = stored.read_bytes()
