@@ -27,9 +27,10 @@ from assets.release.contents import hash_cef, publish_contents
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
 from mechanisms.people import Sketcher, to_bytes
-from orchestration.environment import PROJECT, deployment_resources
+from orchestration.environment import deployment_resources
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.project import PROJECT
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 

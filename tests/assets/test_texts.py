@@ -18,14 +18,22 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from pydantic import ValidationError
 
-from assets.conventions import escape_markdown, markdown_table, preview, unescape_markdown
+from assets.conventions import escape_markdown, markdown_table, preview
 from assets.ledger.page import describe_invariants, describe_ledger, describe_releases, describe_totals
 from assets.ledger.population import Population
 from assets.ledger.view import find_budget, list_entry_records
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Declaration
 from assets.release.prose import load_template
-from assets.texts import LONGEST_LINE, LONGEST_TEXT, find_unfit_name, find_unseen, show_line, show_lines
+from assets.texts import (
+    LONGEST_LINE,
+    LONGEST_TEXT,
+    find_unfit_name,
+    find_unseen,
+    show_line,
+    show_lines,
+    unescape_markdown,
+)
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from orchestration import cli, components

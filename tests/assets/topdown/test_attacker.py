@@ -238,8 +238,8 @@ BEFORE_THE_DRAW = ("cef", "spine", "histograms", "invariants", "charge")
 
 
 def said_before_the_draw(deployment: TopDownDeployment) -> list[str]:
-    """What the stages up to the charge show, their checks and the public tables, with hashes blotted out."""
-    said = []
+    """What the stages up to the charge show, their checks and the public tables, with hashes and runs blotted out."""
+    said, runs = list[str](), "|".join(run.run_id for run in deployment.instance.get_runs())
     for stage in BEFORE_THE_DRAW:
         event = deployment.instance.get_latest_materialization_event(deployment.key(stage))
         assert event
@@ -255,7 +255,7 @@ def said_before_the_draw(deployment: TopDownDeployment) -> list[str]:
         tables = sorted(name for (name,) in connection.execute("SHOW TABLES").fetchall())
         said += [f"{name}: {connection.table(name).fetchall()}" for name in tables]
     assert len(tables) == 6
-    return [HEX.sub("…", text).replace(str(deployment.root), "") for text in said]
+    return [HEX.sub("…", re.sub(runs, "…", text)).replace(str(deployment.root), "") for text in said]
 
 
 def other_records(files: Files) -> Files:
