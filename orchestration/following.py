@@ -155,6 +155,11 @@ def list_jobs(rounds: Sequence[str]) -> list[tuple[str, str]]:
     return list(zip(rounds, [*(f"{BEFORE}_{name}" for name in rounds[1:]), PUBLICATION_OF], strict=False))
 
 
+def tag(name: str, partition: str) -> dict[str, str]:
+    """The tags of a run that is found under a name, and makes a partition unless its key is empty."""
+    return OF_LOCATION | {BY_COMMAND: name} | ({PARTITION: partition} if partition else {})
+
+
 def name_job(release: str, job: str = "") -> str:
     """The name of a job of a release; what it begins with is empty for the job that makes the release."""
     return "__".join([*([job] if job else []), *release.split("/")])
@@ -224,6 +229,12 @@ def follow(runs: Runs, name: str, report: Callable[[Step], None], ended: Event |
             time.sleep(min(max(_BETWEEN_LOOKS, share), _LONGEST_BETWEEN_LOOKS))
         else:
             ended.wait(_BETWEEN_LOOKS)
+
+
+def conclude(runs: Sequence[Run], log: str) -> RunOutcome:
+    """How a job ended, from its runs, the last one last; with none, nothing was run."""
+    last = runs[-1] if runs else Run("", "", {})
+    return RunOutcome(last.run_id, last.status == "SUCCESS", log, frozenset(run.run_id for run in runs))
 
 
 def is_retried(run: Run, most: int | None, errors: Sequence[str]) -> bool:

@@ -29,8 +29,6 @@ from orchestration.following import (
     BLOCKED,
     BY_COMMAND,
     LOCATION,
-    OF_LOCATION,
-    PARTITION,
     REPOSITORY,
     WAITS_FOR_WRITER,
     Page,
@@ -38,8 +36,10 @@ from orchestration.following import (
     RunEvent,
     RunOutcome,
     Step,
+    conclude,
     follow,
     name_job,
+    tag,
 )
 from orchestration.run_locks import end_lost_runs
 from resources.faults import conceal
@@ -108,10 +108,9 @@ def run_job(
     name, full, ended = uuid4().hex, name_job(release, job), Event()
     log = home / "logs" / f"{'-'.join([full, *([partition] if partition else [])])}.log"
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    tags = OF_LOCATION | {BY_COMMAND: name} | ({PARTITION: partition} if partition else {})
     attribute = f"{OF_DATASET}{release.partition('/')[0]}"
     arguments = ["job", "execute", "-m", f"{__package__}.datasets", "-a", attribute, "-d", str(PROJECT)]
-    arguments += ["-j", full, "--tags", json.dumps(tags)]
+    arguments += ["-j", full, "--tags", json.dumps(tag(name, partition))]
 
     def watch() -> Sequence[Run]:
         with closing(_Here(instance, home)) as runs:
@@ -129,9 +128,7 @@ def run_job(
         finally:
             ended.set()
         runs = following.result()
-    last = runs[-1] if runs else None
-    run_ids = frozenset(run.run_id for run in runs)
-    return RunOutcome(last.run_id if last else "", bool(last and last.status == "SUCCESS"), str(log), run_ids)
+    return conclude(runs, str(log))
 
 
 def _run_dagster(arguments: list[str], log: Path) -> None:

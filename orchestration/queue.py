@@ -18,7 +18,6 @@ from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from assets.texts import read_description
 from mechanisms.refusal import RefusedError
@@ -28,8 +27,6 @@ from orchestration.following import (
     BY_COMMAND,
     LOCATION,
     LOST_DATABASE,
-    OF_LOCATION,
-    PARTITION,
     PUBLICATION_OF,
     REPOSITORY,
     WAITS_FOR_WRITER,
@@ -42,6 +39,7 @@ from orchestration.following import (
     is_retried,
     list_jobs,
     name_job,
+    tag,
 )
 
 _LOST = {
@@ -187,24 +185,24 @@ class Queue:
         # A run that has not started was stored, and is not in the queue.
         if any(run.status != "NOT_STARTED" for run in self.find(name)):
             return
-        tags = OF_LOCATION | {BY_COMMAND: name} | ({PARTITION: partition} if partition else {})
+        tags = [{"key": key, "value": value} for key, value in tag(name, partition).items()]
         params = {
             "selector": {**_HERE, "jobName": name_job(release, job)},
             "runConfigData": json.dumps(config),
-            "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in tags.items()]},
+            "executionMetadata": {"tags": tags},
         }
         answer = self._ask(LAUNCH, "launchRun", params=params)
-        if answer["__typename"] == "RunConfigValidationInvalid" and config:
-            raise QueueError(
-                f"{release} cannot be authorized: it charges nothing, or several releases have this name, and each "
-                "is authorized by its own name"
-            )
+        if answer["__typename"] != "LaunchRunSuccess":
+            # The configuration is refused: that of an authorization, if one was given.
+            why = "it charges nothing, or several releases have this name, and each is authorized by its own name"
+            raise QueueError(f"{release} cannot be {f'authorized: {why}' if config else 'put into the queue'}")
 
     def find(self, name: str) -> list[Run]:
         tags = [{"key": BY_COMMAND, "value": name}]
         found = self._ask(RUNS, "runsOrError", filter={"tags": tags})["results"]
-        return [Run(run["runId"], run["status"], {tag["key"]: tag["value"] for tag in run["tags"]}) for run in found][
-            ::-1
+        return [
+            Run(run["runId"], run["status"], {each["key"]: each["value"] for each in run["tags"]})
+            for run in reversed(found)
         ]
 
     def read(self, run_id: str, cursor: str | None) -> Page:
@@ -305,11 +303,6 @@ class Queue:
             if not entry or (entry["locationOrLoadError"] or {}).get("__typename") == "RepositoryLocation":
                 raise
             raise WebserverLostError("The webserver has not loaded the code location") from None
-
-
-def new_name() -> str:
-    """A name under which a run is launched and found."""
-    return uuid4().hex
 
 
 def _require_answer(answer: Any) -> Any:

@@ -3,8 +3,7 @@
 A name is checked where it is used: only the loaded declarations know which releases there are.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -29,23 +28,8 @@ RELEASE, DATASET = DeclaredName(of_release=True), DeclaredName(of_release=False)
 
 
 def list_declared_names() -> Iterator[str]:
-    """The names in the files of declarations, without the further names of releases that are declared together."""
-    for attributes in _list_attributes():
-        yield f"{attributes['dataset']}/{attributes['name']}" if "dataset" in attributes else str(attributes["name"])
-
-
-def find_parts(dataset: str) -> list[str]:
-    """The keys of the parts of a dataset's source, as a file of declarations has them; none if there are no parts."""
-    for attributes in _list_attributes():
-        if attributes["name"] == dataset and "dataset" not in attributes:
-            keys = attributes.get("partitions")
-            return list(map(str, keys)) if isinstance(keys, list) else []
-    return []
-
-
-def _list_attributes() -> Iterator[Mapping[str, Any]]:
-    """What the files of declarations declare under a name. A file that is not YAML is passed over: `stirred check`
-    names it."""
+    """The names in the files of declarations, without the further names of releases that are declared together. A file
+    that is not YAML is passed over: `stirred check` names it."""
     import yaml
 
     for path in list_files(DECLARATIONS):
@@ -56,7 +40,8 @@ def _list_attributes() -> Iterator[Mapping[str, Any]]:
         for document in documents:
             attributes = document.get("attributes") if isinstance(document, dict) else None
             if isinstance(attributes, dict) and "name" in attributes:
-                yield attributes
+                name = str(attributes["name"])
+                yield f"{attributes['dataset']}/{name}" if "dataset" in attributes else name
 
 
 @click.command()

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import click
 from rich.markup import escape
@@ -32,8 +33,18 @@ from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, P
 from mechanisms.refusal import RefusedError
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
 from orchestration.cli.releases import list_declared_names
-from orchestration.following import WEBSERVER, RunOutcome, Step, WebserverLostError, ask, follow, list_jobs, name_job
-from orchestration.queue import Queue, QueueError, UnknownJobError, find_webserver, new_name
+from orchestration.following import (
+    WEBSERVER,
+    RunOutcome,
+    Step,
+    WebserverLostError,
+    ask,
+    conclude,
+    follow,
+    list_jobs,
+    name_job,
+)
+from orchestration.queue import Queue, QueueError, UnknownJobError, find_webserver
 from resources.chain import NOT_CHARGED, RESERVE
 from resources.project import deployment_folders
 
@@ -109,7 +120,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
         echo("\n" + (launched.charged or f"Nothing was charged: {why}."))
         echo(f"{passed} checks passed.")
         if launched.places:
-            where = "in" if launched.files else "; on the page of each, certificate and folder are named:"
+            where = " in" if launched.files else "; on the page of each, certificate and folder are named:"
             echo(f"Published, with a certificate and the lines that read the files (README.txt){where}")
         for place in launched.places:
             echo(f"  {place}")
@@ -403,7 +414,7 @@ def _follow_queued(
     config: Mapping[str, Any] = {},
 ) -> bool:
     """Put a job into the queue, once for each key of a partition, and follow the runs until one fails."""
-    names = {key: new_name() for key in keys}
+    names = {key: uuid4().hex for key in keys}
     for key, name in names.items():
         progress.ask(queue.launch, release, job=job, partition=key, config=config, name=name)
 
@@ -411,9 +422,7 @@ def _follow_queued(
         runs = follow(queue, name, report)
         if not runs:
             raise QueueError("The run was deleted while it was followed")
-        last = runs[-1]
-        ids = frozenset(run.run_id for run in runs)
-        return RunOutcome(last.run_id, last.status == "SUCCESS", queue.show_run(last.run_id), ids)
+        return conclude(runs, queue.show_run(runs[-1].run_id))
 
     return all(progress.show(partial(run, name), key) for key, name in names.items())
 

@@ -163,6 +163,19 @@ def test_a_job_is_put_into_the_queue_once(answers: Callable[..., None]) -> None:
     assert tags[".dagster/repository"] == "__repository__@stirred"
 
 
+def test_a_configuration_that_is_refused_puts_nothing_into_the_queue(answers: Callable[..., None]) -> None:
+    """Told apart from: a launch that then follows a run that there is not."""
+    runs = {"data": {"runsOrError": {"__typename": "Runs", "results": []}}}
+    refused = {"data": {"launchRun": {"__typename": "RunConfigValidationInvalid"}}}
+    answers(lambda question, _: refused if "launchRun" in question else runs)
+    for config, words in (
+        ({"ops": {}}, "cannot be authorized: it charges nothing"),
+        ({}, "cannot be put into the queue"),
+    ):
+        with pytest.raises(QueueError, match=words):
+            Queue("http://webserver").launch("town/r", config=config, name="a name")
+
+
 def test_the_jobs_that_follow_are_those_of_the_sensor_of_the_release(answers: Callable[..., None]) -> None:
     """Told apart from: the order in which Dagster lists them, which is that of their names."""
     jobs = [f"{job}__town__r" for job in ("before_states", "measurements", "publication", "states")]
