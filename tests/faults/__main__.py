@@ -5,6 +5,7 @@ python -m tests.faults writes moments        some sections
 python -m tests.faults writes --sample 20    20 cases of each release, from a fixed seed; figures are written only if
                                              --figures names a file
 python -m tests.faults writes --tries FILE   go on with the tries of an interrupted run, and append to them
+python -m tests.faults cluster --sample 1    one fault at each step of each release in a cluster
 """
 
 import argparse
@@ -185,13 +186,15 @@ CLUSTER = cluster.OneCluster()
 def in_cluster(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """At the start of each step of a job in a cluster, the database restarts, the S3 server is gone, the run or the
     code location is killed, or the disk of the catalog is full."""
-    return [
-        (name, f"{fault} at {step}", disturbed_at, folder, name, fault, step)
-        for name in names
-        if name in cluster.KINDS
-        for step in CLUSTER.of(folder, name).steps()
-        for fault in cluster.FAULTS
-    ]
+    cases: list[tuple[Any, ...]] = []
+    faults = list(cluster.FAULTS)
+    for name in names:
+        steps = CLUSTER.of(folder, name).steps() if name in cluster.KINDS else []
+        for turn in range(len(faults)):
+            for number, step in enumerate(steps):
+                fault = faults[(turn + number) % len(faults)]
+                cases.append((name, f"{fault} at {step}", disturbed_at, folder, name, fault, step))
+    return cases
 
 
 def disturbed_at(folder: Path, name: str, fault: str, step: str) -> tuple[bool, list[str]]:
@@ -235,8 +238,12 @@ def attempt(case: tuple[Any, ...]) -> dict[str, Any]:
 
 def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -> list[tuple[Any, ...]]:
     """All cases, or some of each release, in a random order that is the same each time, in which kinds of faults take
-    turns: what is tried before an interruption is a sample of all. Cases of the same words are numbered."""
+    turns: what is tried before an interruption is a sample of all. Cases of the same words are numbered.
+
+    In a cluster, all cases or some of each step, in their order, in which kinds of faults take turns too."""
     seen, taken = Counter[tuple[str, str]](), Counter[str]()
+    if section == "cluster":
+        return [case for case in cases if _count(seen, (case[0], case[-1])) <= (sample or len(cases))]
     numbered, in_turn = [], []
     for name, words, *rest in cases:
         seen[name, words] += 1
@@ -252,6 +259,11 @@ def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -
         if not sample or taken[case[0]] <= sample:
             chosen.append(case)
     return chosen
+
+
+def _count(seen: Counter[tuple[str, str]], what: tuple[str, str]) -> int:
+    seen[what] += 1
+    return seen[what]
 
 
 def run(section: str, folder: Path, names: Sequence[str], options: argparse.Namespace) -> None:
@@ -270,9 +282,6 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
     done = {(each["release"], each["fault"]) for each in records if each["section"] == section and "fault" in each}
     chosen = [case for case in chosen if (case[0], case[1]) not in done]
     # Servers are disturbed by the process that started them. An interruption is for this process alone.
-    if section == "cluster":
-        # One cluster runs at a time.
-        chosen.sort(key=itemgetter(0))
     has_servers = section in ("cluster", "attacked_lakes")
     with ThreadPool(1) if has_servers else _pool(options.processes) as pool:
         for number, record in enumerate(pool.imap_unordered(attempt, chosen), 1):
