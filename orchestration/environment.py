@@ -32,6 +32,7 @@ import dagster as dg
 from assets.release.release import DeclarationError
 from resources import clock
 from resources.custody import Custody
+from resources.faults import forbid_core_files
 from resources.ledger import Ledger
 from resources.project import deployment_folders
 from resources.statements import Zone
@@ -179,8 +180,11 @@ def _choose(variable: str, choices: Sequence[str], default: int) -> str:
 def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
 
+    Everything that reads a key gets these, so from here on, this process leaves no core file.
+
     Raises DeclarationError, which never quotes a variable, if the value of one of them is not possible.
     """
+    forbid_core_files()
     threads = os.environ.get("STIRRED_THREADS", "0")
     if not (threads.isascii() and threads.isdigit()):
         raise DeclarationError("STIRRED_THREADS is not a number of threads such as 4 (0: all cores)")

@@ -6,11 +6,15 @@ from typing import Any
 
 from dagster_shared import ipc
 
+from resources.faults import forbid_core_files
+
 DAGSTERS = "dagster_webserver"
 """The module that Dagster's command runs as its webserver."""
 
 
 def main() -> None:
+    # The variable with the master key, if there is one, is in the memory of webserver and daemon too.
+    forbid_core_files()
     open_process = ipc.open_ipc_subprocess
 
     def open_own(command: Sequence[str], **options: Any) -> Any:

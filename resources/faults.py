@@ -1,4 +1,4 @@
-"""Display of errors that are not our own: kind and trace, and never the message.
+"""What is left of faults: of errors that are not our own, kind and trace, and never the message; of a crash, no memory.
 
 A message of a library or a server may quote a value, a key or a password. Refusals, whose sentences are our own, are in
 `mechanisms.refusal`.
@@ -6,6 +6,7 @@ A message of a library or a server may quote a value, a key or a password. Refus
 
 import errno
 import os
+from resource import RLIMIT_CORE, getrlimit, setrlimit
 
 _NUMBERS = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENOSPC, errno.EDQUOT),
@@ -31,6 +32,17 @@ _OURS = ("mechanisms", "assets", "resources", "orchestration", "stirred")
 
 class FaultError(Exception):
     """An unexpected error, a fault in the code. It has the trace of that error, but not its message."""
+
+
+def forbid_core_files() -> None:
+    """Have this process, and all that it starts, leave no core file when they crash: their memory has records and keys.
+
+    The soft limit is 1 byte, and not 0. Linux writes no file as small as that, and 1 is also the one limit with which
+    it gives the memory to no program either. Such a program, which distributions and the hosts of containers have, may
+    keep it whatever another limit says (core(5)).
+    """
+    _, most = getrlimit(RLIMIT_CORE)
+    setrlimit(RLIMIT_CORE, (1 if most else 0, most))
 
 
 def name_error(error: BaseException) -> str:

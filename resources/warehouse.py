@@ -24,7 +24,6 @@ from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from resource import RLIMIT_CORE, getrlimit, setrlimit
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -37,7 +36,7 @@ from dagster import ConfigurableResource
 from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
 
-from resources.faults import name_error
+from resources.faults import forbid_core_files, name_error
 from resources.instances import LARGEST, borrow_instance
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
@@ -1087,14 +1086,14 @@ def to_decimals(numbers: NDArray[np.int64], digits: int) -> pa.Array:
 
 def _keep_private() -> None:
     """Set the umask of this process to 077 permanently, so that only their owner can access new files, and have it
-    leave no core file when it crashes: its memory has records and keys.
+    leave no core file.
 
     DuckDB creates databases, logs (`.wal`) and temporary files at any time and from its own threads, so callers cannot
     set their modes. The umask belongs to the whole process: a session that restored it at its end would widen it for
     sessions in other threads. Files for others to read get their mode one by one (`placement`).
     """
     os.umask(0o077)
-    setrlimit(RLIMIT_CORE, (0, getrlimit(RLIMIT_CORE)[1]))
+    forbid_core_files()
 
 
 def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[Storage]) -> None:

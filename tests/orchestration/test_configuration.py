@@ -1,6 +1,7 @@
 """Claims about what a run may configure: no resource, and of the assets only what takes a configuration."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,14 @@ def test_the_deployments_custody_knows_its_databases(tmp_path: Path, monkeypatch
         pass
     with pytest.raises(CustodyError, match=r"confidential\.duckdb exists in .*, but master\.key .* are missing"):
         resources["custody"].version_key()
+
+
+def test_a_process_that_can_read_the_master_key_leaves_no_core_file(tmp_path: Path) -> None:
+    """It may read it long before it opens a session, as Dagster's server of code does. A crash left it in a file."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+    deployment_resources(tmp_path)
+    assert resource.getrlimit(resource.RLIMIT_CORE) == (1, most)
 
 
 @pytest.mark.parametrize("threads", ["many", "-1", "", "²"])
