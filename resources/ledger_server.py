@@ -43,8 +43,11 @@ _AWAIT_COMMITS = SQL("await_commits", "DO 'BEGIN LOCK TABLE stirred.appends IN S
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _Values = Mapping[str, Any] | Sequence[Any] | None
 
-_PASSING = ("08", "40", "57")
-"""The classes of errors that pass by themselves: lost connections, conflicts, and a server that ends or begins."""
+_LOST = "the connection to the ledger's server was lost"
+
+_PASSING = {"08": _LOST, "40": _LOST, "53": "the ledger's server has no room left, such as on its disk,", "57": _LOST}
+"""What passes by itself, by class of error: lost connections, conflicts, too little of what a server needs, and a
+server that ends or begins."""
 
 _MIGRATE = "let the owner of the schema run stirred ledger migrate"
 
@@ -80,7 +83,7 @@ class ServerLedger:
         except psycopg.Error:
             # Only the commit itself is left, as `_fetch_rows` has its own errors.
             raise TransientError(
-                f"the connection to the ledger's server was lost while entry {entry.sequence} was committed; whether "
+                f"{_LOST} while entry {entry.sequence} was committed; whether "
                 "the entry is there, and counts, the ledger says: launch again, which charges nothing twice"
             ) from None
 
@@ -217,7 +220,8 @@ def _translate_errors(name: str) -> Iterator[None]:
         raise BusyError("another process has held the ledger for too long; nothing was charged; launch again") from None
     except psycopg.Error as error:
         # Of an error without a state, the server knows nothing.
-        if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in _PASSING:
-            raise TransientError(f"the connection to the ledger's server was lost in {name}; launch again") from None
+        passing = _PASSING.get((error.sqlstate or "08")[:2])
+        if passing and isinstance(error, psycopg.OperationalError):
+            raise TransientError(f"{passing} in {name}; launch again") from None
         message = error.diag.message_primary if isinstance(error, errors.RaiseException) else None
         raise StorageError(f"the ledger's server refuses {name}: {message or name_error(error)}") from None

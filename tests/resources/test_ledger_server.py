@@ -364,6 +364,20 @@ def test_an_entry_is_not_committed_without_the_lock(
     assert ledger.verify() == ()
 
 
+def test_a_full_disk_of_the_server_passes(database: Database, ledger: Ledger) -> None:
+    """Told apart from: a refusal, after which somebody must launch the job again."""
+    database.run(
+        "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$"
+    )
+    database.run("CREATE TRIGGER fill BEFORE INSERT ON stirred.entries EXECUTE FUNCTION fill()")
+    with pytest.raises(TransientError, match="has no room left, such as on its disk, in append; launch again"):
+        reserve(ledger, "third")
+    database.run("DROP FUNCTION fill CASCADE")
+    assert len(ledger.entries()) == 3
+    assert reserve(ledger, "third").sequence == 4
+
+
 def test_a_ledger_stays_open_however_long_nothing_happens(database: Database, ledger: Ledger) -> None:
     """Told apart from: the time-outs of the server's administrator."""
     timeouts = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
