@@ -10,10 +10,12 @@ import ssl
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from uuid import uuid4
 
 import dagster as dg
 import psycopg
@@ -560,6 +562,53 @@ def test_the_queue_launches_no_run_that_chooses_the_content_of_its_pod(tmp_path:
         assert not queue.called
         instance.run_coordinator.submit_run(mock.Mock(dagster_run=usual))
         assert queue.called
+
+
+@pytest.mark.parametrize(
+    ("status", "tags", "parent", "launched"),
+    [
+        ("SUCCESS", {"dagster/retry_number": "1"}, "first", False),
+        ("STARTED", {"dagster/retry_number": "1"}, "first", False),
+        ("FAILURE", {"dagster/retry_number": "1"}, "first", True),
+        # Somebody launched the job once more in the UI, before or after: that is another intention.
+        ("SUCCESS", {}, "first", True),
+        ("SUCCESS", {"dagster/retry_number": "2"}, "by hand", True),
+    ],
+)
+def test_the_queue_launches_a_lost_run_again_only_once(
+    tmp_path: Path, status: str, tags: Mapping[str, str], parent: str, launched: bool
+) -> None:
+    """Told apart from: a run that Dagster could not store whole on a full disk, took for one that failed after five
+    minutes, and launched again when the job had been published, and its declaration was another."""
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump({"run_coordinator": instance_settings()["run_coordinator"]}))
+    ids = {name: str(uuid4()) for name in ("first", "by hand", "other", "half-stored", "again")}
+
+    def add(name: str, status: str, parent: str = "", tags: Mapping[str, str] | None = None) -> dg.DagsterRun:
+        group = {"dagster/parent_run_id": ids[parent], "dagster/root_run_id": ids["first"]} if parent else {}
+        run = dg.DagsterRun(
+            "village__shown",
+            run_id=ids[name],
+            status=dg.DagsterRunStatus(status),
+            tags={"stirred/launch": "one", **group, **(tags or {})},
+            parent_run_id=ids.get(parent),
+            root_run_id=ids["first"] if parent else None,
+        )
+        return instance.run_storage.add_run(run)
+
+    with (
+        dg.DagsterInstance.from_config(str(tmp_path)) as instance,
+        mock.patch.object(dg.QueuedRunCoordinator, "submit_run") as queue,
+    ):
+        add("first", "FAILURE")
+        add("by hand", "FAILURE", "first")
+        add("half-stored", "FAILURE", "first", {"dagster/retry_number": "1"})
+        add("other", status, parent, tags)
+        again = add("again", "NOT_STARTED", "half-stored", {"dagster/retry_number": "2"})
+        instance.run_coordinator.submit_run(mock.Mock(dagster_run=again))
+        assert queue.called == launched
+        found = instance.get_run_by_id(ids["again"])
+        assert found.status is dg.DagsterRunStatus("NOT_STARTED" if launched else "CANCELED")
+        assert found.tags["stirred/launch"] == ("one" if launched else ""), "no command follows it"
 
 
 def test_runs_that_write_the_same_dataset_wait_for_each_other(tmp_path: Path) -> None:
