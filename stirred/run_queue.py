@@ -49,9 +49,9 @@ class RunQueue(QueuedRunCoordinator):
     def _has_other(self, run: DagsterRun) -> bool:
         """Whether another automatic run in the place of the one that failed first goes on, or was successful."""
         line = self._find_line(run)
-        others = self._instance.get_run_group(run.run_id)[1] if line else ()
-        able = [each for each in others if each.status in _GOES_ON_OR_WELL and each.run_id not in (run.run_id, *line)]
-        return any(self._find_line(each)[:1] == line[:1] for each in able)
+        group = self._instance.get_run_group(run.run_id) if line else None
+        others = [each for each in group[1] if each.run_id not in (run.run_id, *line)] if group else []
+        return any(each.status in _GOES_ON_OR_WELL and self._find_line(each)[:1] == line[:1] for each in others)
 
     def _find_line(self, run: DagsterRun) -> list[str]:
         """The run that failed first, and the automatic ones in its place up to this one's parent; none if this one is
