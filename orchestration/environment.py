@@ -31,6 +31,7 @@ import dagster as dg
 
 from assets.release.release import DeclarationError
 from resources import clock
+from resources.addresses import is_web_address
 from resources.custody import Custody
 from resources.faults import forbid_core_files
 from resources.ledger import Ledger
@@ -39,8 +40,6 @@ from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 _DATA_PATH = re.compile(r"(/|s3://[a-z0-9][a-z0-9.-]+)(/?[^?#*\[\]]+)?")
-
-_ADDRESS = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+(/[^?#@\s<>]*)?")
 
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? *([KMGT]i?B?|B|%)", re.I)
 
@@ -60,7 +59,7 @@ _THIS_MACHINE = ("127.0.0.1", "[::1]", "localhost")
 def read_published_address() -> str:
     """The address at which publications are served, or "". Raises DeclarationError if it is no web address."""
     address = os.environ.get("STIRRED_PUBLISHED_URL", "")
-    if address and not _ADDRESS.fullmatch(address):
+    if address and not is_web_address(address):
         raise DeclarationError(
             "STIRRED_PUBLISHED_URL is not an address such as http://host:3001, without a name or password in it"
         )
@@ -163,7 +162,7 @@ def fill_in_folder(path: str) -> str:
 def _find_time_authority() -> tuple[str, str]:
     """The address of the authority and the file of its root certificate. A file alone verifies earlier stamps."""
     address, root = os.environ.get(clock.ADDRESS, ""), os.environ.get(clock.ROOT, "")
-    if address and not _ADDRESS.fullmatch(address):
+    if address and not is_web_address(address):
         raise DeclarationError(f"{clock.ADDRESS} is not an address such as http://host/tsr, without a key in it")
     if (address or root) and not Path(root).is_file():
         raise DeclarationError(f"{clock.ROOT} is not a file with the root certificate of the time stamp authority")
@@ -192,7 +191,7 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     if not _MEMORY.fullmatch(memory):
         raise DeclarationError("STIRRED_MEMORY_LIMIT is not a size of memory such as 2GiB or 80%")
     server = os.environ.get("AWS_ENDPOINT_URL", "")
-    if server and not _ADDRESS.fullmatch(server):
+    if server and not is_web_address(server):
         raise DeclarationError("AWS_ENDPOINT_URL is not an address such as http://host:8333, without a key in it")
     lake, authorities = find_lake_paths(), os.environ.get("AWS_CA_BUNDLE", "")
     if lake and authorities and not Path(authorities).is_file():

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
-from urllib.parse import urlsplit
 
 from assets.texts import read_description
 from mechanisms.refusal import RefusedError
@@ -41,6 +40,7 @@ from orchestration.following import (
     name_job,
     tag,
 )
+from resources.addresses import is_web_address
 
 _LOST = {
     *LOST_DATABASE,
@@ -146,18 +146,9 @@ def find_webserver() -> str:
     address = os.environ.get(WEBSERVER, "").rstrip("/")
     if not address:
         return ""
-    if not _is_address(address):
+    if not is_web_address(address):
         raise QueueError(f"{WEBSERVER} is not an address such as http://webserver:3000, without a password in it")
     return address
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        found = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-    return found and text.isascii() and text.isprintable() and not set("@?#\\ ") & set(text)
 
 
 class Queue:

@@ -291,6 +291,7 @@ def test_what_is_launched_again_is_waited_for_as_the_settings_say(answers: Calla
         ("http://name:se#cret@webserver", None),
         ("http://webserver:secret", None),
         ("http://[::1", None),
+        ("http://webserver/\x1b[2J", None),
     ],
 )
 def test_an_address_is_refused_without_quoting_it(
