@@ -134,13 +134,13 @@ class CensusDeclaration(DatasetDeclaration):
 
     place_names: PlaceNames = Field(
         default_factory=dict,
-        description="The names of places by code. The code is in quotes and as in releases: '10001' for county 001 of "
-        "state 10. Tables for places show the names, except for codes that places of two levels share.",
+        description="The names of places by code, written in quotes and as releases write it: '10001' for county "
+        "001 of state 10. Tables for places show the names, except for codes that places of two levels share.",
     )
     block_group: BlockGroup = Field(
         "first_digit",
-        description="first_digit: TABBLKGRPCE is the first digit of TABBLK, and any other is refused. as_given: it "
-        "may be another, and every block lies in one block group.",
+        description="first_digit: TABBLKGRPCE must be the first digit of TABBLK. as_given: it may be another digit, "
+        "but every block must lie in one block group.",
     )
 
     @property

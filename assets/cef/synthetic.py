@@ -71,16 +71,16 @@ class SyntheticPopulation(Parameters):
         ge=1,
         le=200_000_000,
         strict=True,
-        description="The number of households; vacant housing units and group quarters are added.",
+        description="The number of households. Vacant housing units and group quarters are added to them.",
     )
     states: States = Field(
         description="FIPS codes of the states; households are divided among them by population in 2020."
     )
     detailed_codes: bool = Field(
         False,
-        description="Whether persons have the columns QSEX, QRACE1 to QRACE8 and QSPAN, which releases by SafeTab "
-        "need, and laboratories that declare the tier T2, T3 or T4-groups. All other columns of persons stay as they "
-        "are; some areas in AIANNHCE then cross states.",
+        description="Whether persons have the columns QSEX, QRACE1 to QRACE8 and QSPAN. Releases by SafeTab need "
+        "them, and laboratories that declare the tier T2, T3 or T4-groups. All other columns of persons stay as they "
+        "are. Some areas in AIANNHCE then cross states.",
     )
     dhc: bool = Field(
         False,
@@ -93,8 +93,8 @@ class SyntheticPopulation(Parameters):
         ge=0,
         le=100,
         strict=True,
-        description="Each of six kinds of tracts has its own shares of race and ethnicity. By default, all blocks of a "
-        "tract have its kind; this percentage of blocks draw a kind of their own.",
+        description="There are six kinds of tracts, each with its own shares of race and ethnicity. By default, all "
+        "blocks have the kind of their tract; with varied_blocks, this percentage of blocks draws a kind of their own.",
     )
 
     @model_validator(mode="after")

@@ -212,11 +212,11 @@ class Column(Part):
 
     model_config = ConfigDict(json_schema_extra=_allow_unquoted_null)
 
-    type: ColumnType = Field(description="integer, string, boolean, date or decimal.")
+    type: ColumnType = Field(description="The type of the values in the source.")
     role: Role = Field(
         Role.CHARACTERISTIC,
-        description="key identifies the record; unit, the unit of a person; donor, the record whose answers were "
-        "copied. geography is a variable of places, and characteristic any other variable.",
+        description="key: identifies the record; unit: identifies the unit of a person; donor: identifies the "
+        "record whose answers were copied; geography: a variable of places; characteristic: any other variable.",
     )
     title: str = Field(
         "", description="The column's name in words; by default, the name with spaces in place of underscores."
@@ -232,8 +232,8 @@ class Column(Part):
     )
     nesting: _GivenNesting | SkipJsonSchema[None] = Field(
         None,
-        description="If `within` is declared: for each larger place, the codes of this column that lie in it, each "
-        "code once. Hypercubes then have no impossible combinations, and have counts by the larger place too.",
+        description="Only with `within`: for each larger place, the codes of this column that lie in it, each code "
+        "once. Hypercubes then leave out impossible combinations, and have counts by the larger place too.",
     )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
@@ -253,25 +253,26 @@ class Column(Part):
     everything_else: str | SkipJsonSchema[None] = Field(
         None, min_length=1, description="The category of all codes that are in no list of `merge`."
     )
-    top_coded: bool = Field(False, description="Whether values greater than `maximum` are taken as `maximum`.")
-    bottom_coded: bool = Field(False, description="Whether values less than `minimum` are taken as `minimum`.")
+    top_coded: bool = Field(False, description="Whether values greater than `maximum` are replaced by `maximum`.")
+    bottom_coded: bool = Field(False, description="Whether values less than `minimum` are replaced by `minimum`.")
     rounded: bool = Field(
         False,
-        description="Whether a decimal is rounded to 4 digits after the point as it is read, halves away from 0; it "
-        "may then have an exponent, as in 1e+05.",
+        description="Whether a decimal is rounded to 4 digits after the point when it is read, halves away from 0. "
+        "It may then have an exponent in the source, as in 1e+05.",
     )
     nullable: bool = Field(False, description="Whether the column may be empty. A column with `null` always may.")
     null: _Written = Field(
-        (), description="Codes of the source that stand for no value, such as NA or 9999999, as they are written there."
+        (), description="Codes that stand for no value, such as NA or 9999999, written exactly as in the source."
     )
     zero: _Written = Field(
         (),
-        description="Codes of the source that stand for 0, such as 9999998 for no income, as they are written there.",
+        description="Codes that stand for 0, such as 9999998 for no income, written exactly as in the source.",
     )
     depends_on_persons: bool | SkipJsonSchema[None] = Field(
         None,
-        description="In units: whether a change of one person can change the value. If it can, the change also reaches "
-        "the records of the unit's other persons. By default it can, except in a geography column.",
+        description="In units: whether a change of one person can change the value. If it can, the change also "
+        "reaches the records of the unit's other persons. By default, Stirred assumes that it can, except in a "
+        "geography column.",
     )
 
     @model_validator(mode="before")

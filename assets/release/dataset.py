@@ -208,7 +208,9 @@ class DatasetDeclaration(Declaration):
     name: DatasetName
     title: str = Field(min_length=1, description="The dataset's name in words.")
     description: str = Field("", description="Where the records come from and what they are.")
-    synthetic: bool = Field(False, description="Whether the records are made up, so that experiments may draw on them.")
+    synthetic: bool = Field(
+        False, description="Whether the records are made up, so that experiments may draw from them without a charge."
+    )
     public: bool = Field(
         False,
         description="Whether the records were published before, such as PUMS or PPMF, so that draws from them are not "
@@ -242,34 +244,34 @@ class DatasetDeclaration(Declaration):
     )
     cap: Cap | SkipJsonSchema[None] = Field(
         None,
-        description="The most that all releases from the population's datasets may lose together: ε as a number or a "
-        "fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}. If the last form also has "
-        "`by: curve`, it caps the privacy curve of all charges; such a cap guarantees nothing if a budget is chosen "
-        "after a look at noisy results. Only public datasets do without a cap.",
+        description="The greatest loss that all releases from the population's datasets may have together: ε as a "
+        "number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}. If the last "
+        "form also has `by: curve`, it caps the privacy curve of all charges; such a cap guarantees nothing if a "
+        "budget is chosen after a look at noisy results. Only public datasets need no cap.",
     )
     copies: Copies = Field(
         1,
-        description="k: the largest number of records with answers of one person, if editing or imputation copied "
-        "answers. Everyone can see this number. Certificates and the composition state k·ε and k²·ρ beside each "
-        "loss. If the records have a column of role donor, Stirred checks the number against it.",
+        description="k: the largest number of records with answers of the same person, if editing or imputation "
+        "copied answers. This number is public: certificates and the composition state k·ε and k²·ρ beside each loss. "
+        "If the records have a column of role donor, Stirred checks the number against this column.",
     )
     charging: Charging | SkipJsonSchema[None] = Field(
         None,
-        description="ask: a new draw needs an authorization that names its loss; automatic: it does not. By default, "
-        "ask; for a synthetic dataset, automatic.",
+        description="ask: a new draw needs an authorization that names its loss; automatic: it needs none. The "
+        "default is ask, but automatic for a synthetic dataset.",
     )
     unbounded_releases: UnboundedReleases | SkipJsonSchema[None] = Field(
         None,
-        description="Whether releases without a finite loss (ε = ∞), which no cap bounds, are refused or allowed. By "
-        "default, refused; for a synthetic dataset, allowed.",
+        description="Whether releases without a finite loss (ε = ∞), which no cap bounds, are refused or allowed. "
+        "The default is refused, but allowed for a synthetic dataset.",
     )
 
     partitions: Partitions | SkipJsonSchema[None] = Field(
         None,
-        description="The keys of the parts that the source is divided into, such as the codes of states: ASCII letters "
-        "and digits. Each part has files of its own, whose paths have the part's key in place of {part}. Persons are "
-        "in the same part as their unit. Each part has a run that reads and checks its records; several machines can "
-        "execute these runs at the same time. Draws and publications are the same as from a single file.",
+        description="The keys of the parts that the source is divided into, such as the codes of states: ASCII "
+        "letters and digits. Each part has files of its own, whose paths have the part's key in place of {part}. "
+        "Persons must be in the same part as their unit. A run for each part reads and checks its records; several "
+        "machines can execute these runs at the same time. Draws and publications are the same as from a single file.",
     )
 
     @field_validator("reader")

@@ -39,7 +39,7 @@ _DATES = re.compile(r"(DD([./-])MM\2YYYY|MM([./-])DD\3YYYY|YYYY([./-])MM\4DD)", 
 class Dialect(Part):
     """How a CSV file is written, where that differs from UTF-8 with commas, decimal points and dates as in ISO 8601."""
 
-    separator: Separator = Field(",", description='What separates fields: a comma, or ";", tab, "|", ":", ^ or "~".')
+    separator: Separator = Field(",", description='The separator of fields: a comma, ";", tab, "|", ":", ^ or "~".')
     encoding: str = Field(
         UTF_8,
         description="utf-8 (the default), utf-16 (with a byte-order mark), utf-16-le, utf-16-be, or an encoding with "
@@ -48,9 +48,9 @@ class Dialect(Part):
     )
     quote: Literal['"', "'", "none"] = Field('"', description="The character that quotes fields, or none.")
     escape: Literal["doubled", "backslash"] = Field(
-        "doubled", description="Whether a quote inside quotes is doubled, or follows a backslash."
+        "doubled", description="How a quote inside quotes is written: doubled, or after a backslash."
     )
-    compression: Compression = Field("none", description="none, gzip or zstd.")
+    compression: Compression = Field("none", description="The compression of the files.")
     decimal: Literal[".", ","] = Field(".", description="The decimal mark of columns of type decimal.")
     dates: str = Field(
         ISO,

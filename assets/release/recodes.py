@@ -34,10 +34,10 @@ class Band(dg.Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     at_least: GivenBound | SkipJsonSchema[None] = Field(
-        None, description="The least value of the band; without it, the band is the lowest one and open downwards."
+        None, description="The least value of the band. A band without it is open downward."
     )
     below: GivenBound | SkipJsonSchema[None] = Field(
-        None, description="All values of the band are less than this; without it, the band is open upwards."
+        None, description="The value that all values of the band are less than. A band without it is open upward."
     )
 
 

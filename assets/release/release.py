@@ -55,14 +55,17 @@ class ReleaseDeclaration(Declaration):
     description: str = Field("", description="The content of the tables, for readers.")
     custody: CustodyMode = Field(
         CustodyMode.ESCROWED,
-        description="escrowed: the draw can be replayed with the master key; ephemeral: its key is deleted.",
+        description="escrowed: the draw can be replayed with the master key; ephemeral: the key is deleted after "
+        "the draw, which then cannot be replayed.",
     )
     schedule: str | SkipJsonSchema[None] = Field(
-        None, description="A cron expression (UTC) for the release's job; active once declared."
+        None, description="When the release's job is launched: a cron expression, in UTC. Active once declared."
     )
-    watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
+    watch_source: bool = Field(
+        False, description="Whether the release's job is launched when the source file changes. Active once declared."
+    )
     formats: Formats | SkipJsonSchema[None] = Field(
-        None, description=f"{_FORMATS} By default, those that the publisher declares."
+        None, description=f"{_FORMATS} By default, the formats that the publisher declares."
     )
 
     @property
@@ -124,9 +127,10 @@ class Publisher(Declaration):
     ) = Field(None, description="The license of the published data, by its SPDX identifier, such as CC-BY-4.0.")
     license_url: _Url | SkipJsonSchema[None] = Field(None, description="The address of the license's text.")
     agency: _AgencyId = Field(
-        "ZZZ", description="The office's id in SDMX, as the agency that maintains the structures; ZZZ if it has none."
+        "ZZZ",
+        description="The office's id in SDMX, as the agency that maintains the structures; ZZZ if the office has none.",
     )
-    formats: Formats = Field((), description=f"{_FORMATS} The `formats` of a release replace them.")
+    formats: Formats = Field((), description=f"{_FORMATS} A release that declares `formats` replaces them.")
 
     @classmethod
     def named(cls, given: Any) -> str:

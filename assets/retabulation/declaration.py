@@ -36,12 +36,13 @@ class RetabulationDeclaration(ReleaseDeclaration):
     of: ReleaseName = Field(description="The release of the same dataset whose published microdata are counted again.")
     geographies: dict[ProductName, list[ColumnName] | SourcePath] = Field(
         min_length=1,
-        description="For each kind of place, by its name: the geographic columns of the units that together make the "
-        "place's code; or a CSV file with two columns, the code of a block and the code of its place. The file's codes "
-        "are published. Blocks that it leaves out are in none of its places.",
+        description="For each kind of place, by its name: the geographic columns of the units that together make "
+        "the place's code; or a CSV file with two columns, the code of a block and the code of its place. The codes "
+        "in the file are published. Blocks that the file leaves out are in none of its places.",
     )
     tables: list[str] = Field(
-        default_factory=list, description="Which tables, such as P1; by default all that follow from the microdata."
+        default_factory=list,
+        description="The tables to publish, such as P1. By default, all tables that follow from the microdata.",
     )
 
     custody: ClassVar[CustodyMode] = CustodyMode.ESCROWED  # type: ignore[misc]

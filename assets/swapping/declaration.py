@@ -118,8 +118,8 @@ class StratumCase(Part):
 
     when: Conditions = Field(
         default_factory=dict,
-        description="For match variables (in `risk`, also holding variables), the value or values that fit; a case "
-        "without conditions fits all.",
+        description="For match variables (in `risk`, also holding variables), the value or values to which the case "
+        "applies. A case without conditions always applies.",
     )
     rate: SwapRate = Field(description="The swap rate: a fraction such as 1/2.")
 
@@ -128,7 +128,8 @@ class RiskCase(StratumCase):
     """The swap rate of some records."""
 
     at_most: Annotated[int, Field(ge=1, strict=True)] | SkipJsonSchema[None] = Field(
-        None, description="The case fits a record if at most this many records are like it, the record included."
+        None,
+        description="The case applies to a record only if at most this many records are like it, the record included.",
     )
 
 
@@ -136,10 +137,13 @@ class StratumRates(Part):
     """Swap rates that differ between strata: cases, or one ε for all strata."""
 
     by: Annotated[list[StratumCase], Field(min_length=1, max_length=1000)] | SkipJsonSchema[None] = Field(
-        None, description="Cases, of which the first that fits gives a stratum its rate; every stratum needs one."
+        None,
+        description="The cases, in order. Each stratum gets the rate of the first case that applies to it, "
+        "and needs one.",
     )
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
-        None, description="One ε for all: each stratum gets the smallest rate with this ε, in steps of a millionth."
+        None,
+        description="One ε for all strata: each stratum gets the smallest rate with this ε, in steps of a millionth.",
     )
 
     @model_validator(mode="after")
@@ -153,7 +157,8 @@ class Risk(Part):
     """Swap rates that differ between records, by match and holding values or by how rare these are."""
 
     cases: Annotated[list[RiskCase], Field(min_length=1, max_length=1000)] = Field(
-        description="Cases, of which the first that fits gives a record its rate; every record needs one."
+        description="The cases, in order. Each record gets the rate of the first case that applies to it, and needs "
+        "one."
     )
     rarity_of: Annotated[list[str], Field(min_length=1)] | SkipJsonSchema[None] = Field(
         None,
@@ -243,7 +248,9 @@ class SwappingDeclaration(ReleaseDeclaration):
     match: list[str] = Field(
         default_factory=list, description="The match variables: records are swapped only if they agree on these."
     )
-    swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
+    swap: Annotated[list[str], Field(min_length=1)] = Field(
+        description="The variables whose values the records exchange."
+    )
     risk: Risk | SkipJsonSchema[None] = Field(
         None,
         description="Instead of `swap_rate`: rates that depend on a record's match and holding values, or on how many "
@@ -260,7 +267,7 @@ class SwappingDeclaration(ReleaseDeclaration):
         description="For match variables, the values of records that are never swapped, such as imputed ones.",
     )
     second_stir: SecondStirDeclaration | SkipJsonSchema[None] = Field(
-        None, description="A second swap within coarser strata, after the first."
+        None, description="A second swap after the first one, within coarser strata."
     )
     noise_before: dict[str, Keep] = Field(
         default_factory=dict,
@@ -268,19 +275,20 @@ class SwappingDeclaration(ReleaseDeclaration):
     )
     variables: list[str] | SkipJsonSchema[None] = Field(
         None,
-        description="The variables of units and persons that take part besides match and swap; all others appear "
-        "nowhere. By default, all take part.",
+        description="The variables of units and persons that take part besides match and swap variables. Other "
+        "variables are published nowhere. By default, all variables take part.",
     )
     publishes_unique_records: MostUnique = Field(
         Fraction(1, 100),
-        description="The greatest share of records that may be unique in an invariant: no other record has the same "
-        "values, and these are published exactly. `accepted` allows any share.",
+        description="The greatest permitted share of records that are unique in an invariant: no other record has "
+        "the same values there, so these values are published exactly. `accepted` permits any share.",
     )
     products: list[SwappedProduct] = Field(default_factory=list, description="The tables to publish.")
     saturated: bool = Field(
         True,
         strict=True,
-        description="Whether the saturated contingency table is published, from which all products follow.",
+        description="Whether the counts by all variables together are published (the saturated contingency table), "
+        "from which all products follow.",
     )
     withheld: bool = Field(
         False,
@@ -289,7 +297,7 @@ class SwappingDeclaration(ReleaseDeclaration):
         "noise. This release itself then publishes and charges nothing.",
     )
     experiment: ExperimentDeclaration | SkipJsonSchema[None] = Field(
-        None, description="Draws that compare swap rates, on a synthetic dataset."
+        None, description="On a synthetic dataset: repeated draws that compare swap rates."
     )
 
     @property

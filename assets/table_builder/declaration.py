@@ -145,8 +145,8 @@ class SubTableDeclaration(Part):
 class MadePTable(Part):
     """A p-table of greatest entropy."""
 
-    largest_change: int = Field(ge=1, le=MOST, strict=True, description="The greatest change of a count, D.")
-    variance: Positive = Field(description="The greatest variance of a count's change, V.")
+    largest_change: int = Field(ge=1, le=MOST, strict=True, description="D: the greatest change of a count.")
+    variance: Positive = Field(description="V: the greatest variance of a count's change.")
     threshold: int = Field(0, ge=0, strict=True, description="js: no count is published as 1, 2, … or js.")
     probability_to_stay: Share = Field(
         Fraction(0), description="The least probability that a count stays unchanged, if the threshold allows it."
@@ -171,8 +171,8 @@ class GivenPTable(Part):
 
     path: SourcePath = Field(description="The file: absolute, or relative to the project's root.")
     form: Literal["ons", "sdctools"] = Field(
-        description="ons: CSV with pcv, ckey, pvalue of the Office for National Statistics; sdctools: the export of "
-        "ptable."
+        description="ons: CSV with the columns pcv, ckey and pvalue, as the Office for National Statistics writes "
+        "it; sdctools: the export of ptable."
     )
 
     @property
@@ -213,18 +213,22 @@ class StatisticAttributes(Part):
     """What quantiles and moments of the cells of a hypercube have in common: a draw, with a budget of its own."""
 
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
-        None, description="ε for one record added or removed, with discrete Laplace noise; by default the hypercube's."
+        None,
+        description="ε for one record added or removed, with discrete Laplace noise. By default, the hypercube's ε.",
     )
-    rho: Rho | SkipJsonSchema[None] = Field(None, description="ρ, with discrete Gaussian noise; instead of epsilon.")
+    rho: Rho | SkipJsonSchema[None] = Field(
+        None, description="Instead of epsilon: ρ for one record added or removed, with discrete Gaussian noise."
+    )
     design_effect: Positive = Field(
         Fraction(1),
-        description="The sampling variance of an estimate under the survey's design, divided by the variance with as "
-        "many records drawn independently. The sampling errors that are stated with the answers take it into account.",
+        description="The sampling variance of an estimate under the survey's design, divided by the sampling "
+        "variance if as many records were drawn independently. It enters the sampling errors that are stated with the "
+        "answers.",
     )
     products: list[SubTableDeclaration] = Field(
         default_factory=list,
-        description="Tables to publish by some of the hypercube's variables, at no cost, with the quantiles, or the "
-        "means, deviations and correlations, of the cells that they take together.",
+        description="Tables to publish at no cost, by some of the hypercube's variables. Each row takes several "
+        "cells together, and has their quantiles, or their means, deviations and correlations.",
     )
 
     @model_validator(mode="after")
@@ -238,14 +242,19 @@ class QuantilesAttributes(StatisticAttributes):
     """Quantiles of a variable, from noisy counts of a tree of intervals. Records without a value are left out."""
 
     bounds: Bounds
-    grid: Positive = Field(description="The step to whose multiples numbers are rounded; bounds are multiples of it.")
+    grid: Positive = Field(
+        description="The step to whose multiples numbers are rounded. Bounds must be multiples of this step."
+    )
     branching: int = Field(
-        16, ge=2, strict=True, description="How many intervals of a level make one of the level above."
+        16,
+        ge=2,
+        strict=True,
+        description="The number of intervals into which each interval of the level above is divided.",
     )
     shares: list[Share] = Field(
         default_factory=list,
-        description="The shares of the budget, which add up to 1: of the levels from the root, or of the quantiles in "
-        "`at`. By default, they are equal.",
+        description="The shares of the budget for the levels, from the root on, or for the quantiles in `at`. They "
+        "must add up to 1, and are equal by default.",
     )
     margins: Margins = Field(
         Margins.SUMMED,
@@ -255,14 +264,14 @@ class QuantilesAttributes(StatisticAttributes):
     )
     at: list[ShareBetween] = Field(
         default_factory=list,
-        description="Quantiles that are drawn by themselves, without a tree; they need an epsilon, not a rho. One or "
-        "two are more accurate this way, but have no intervals. Other quantiles, or those of several cells together, "
-        "cannot be asked for.",
+        description="Quantiles that are drawn by themselves, without a tree; they need an epsilon, not a rho. One "
+        "or two quantiles are more accurate this way, but have no intervals. Readers cannot ask for other quantiles, "
+        "or for quantiles of several cells together.",
     )
     published: list[ShareBetween] = Field(
         default=[Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)],
         min_length=1,
-        description="The quantiles of every cell that are published; others can be asked for.",
+        description="The quantiles of every cell that are published. Readers can ask for others.",
     )
 
     @model_validator(mode="after")
@@ -312,24 +321,24 @@ def _name_once(variables: list[str]) -> list[str]:
 
 
 class MomentsAttributes(StatisticAttributes):
-    """Means, deviations, correlations and regressions of variables. Records in which one is empty are left out."""
+    """Means, deviations, correlations and regressions of variables. Records with an empty variable are left out."""
 
     variables: list[str] = Field(min_length=1, max_length=8, description="The variables: numeric columns.")
     bounds: dict[str, Bounds] = Field(
         default_factory=dict,
-        description="For each variable, its bounds; by default those of its quantiles, or else those of its column.",
+        description="The bounds of each variable. By default, the bounds of its quantiles, or else of its column.",
     )
     steps: int = Field(
         1000,
         ge=1,
         le=LARGEST_SCALE,
         strict=True,
-        description="M: a variable is rounded to 2M + 1 numbers between its bounds.",
+        description="M: each value of a variable is rounded to the nearest of 2M + 1 numbers between its bounds.",
     )
     widest: Positive | SkipJsonSchema[None] = Field(
         None,
-        description="Answers whose interval is wider than this multiple of the estimate are called too uncertain, and "
-        "have no figures; by default, all have figures.",
+        description="If the interval of an answer is wider than this multiple of the estimate, the answer is "
+        "reported as too uncertain, without figures. By default, all answers have figures.",
     )
 
     _check_variables = field_validator("variables")(_name_once)
@@ -375,31 +384,33 @@ class HypercubeAttributes(Part):
     variables: list[str] = Field(min_length=1, description="The variables, each with a domain that lists its values.")
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
         None,
-        description="ε for one record added or removed, with discrete Laplace noise or a p-table. Changing one "
-        "record costs twice as much. A p-table without it has no finite loss.",
+        description="ε for one record added or removed, with discrete Laplace noise or a p-table. A change of one "
+        "record costs twice as much. A p-table without an epsilon has no finite loss.",
     )
     rho: Rho | SkipJsonSchema[None] = Field(
-        None, description="ρ for one record added or removed, with discrete Gaussian noise; instead of epsilon."
+        None, description="Instead of epsilon: ρ for one record added or removed, with discrete Gaussian noise."
     )
     delta: Delta = Field(DELTA, description="δ at which a loss in ρ is stated as (ε, δ).")
     cap: Annotated[int, Field(gt=0, strict=True)] | SkipJsonSchema[None] = Field(
         None,
-        description="The greatest discrete Laplace noise, in records or in steps of the grid. The loss then has a δ.",
+        description="The greatest change by discrete Laplace noise, in records or in steps of the grid. The loss "
+        "then also has a δ.",
     )
     p_table: PTableDeclaration | SkipJsonSchema[None] = Field(
         None,
-        description="A p-table that perturbs the counts instead: computed from parameters, or read from a file. With "
-        "an epsilon, the loss has the δ of the p-table at this epsilon.",
+        description="A p-table that perturbs the counts in place of added noise. It is computed from parameters or "
+        "read from a file. With an epsilon, the loss also has the δ of the p-table at this epsilon.",
     )
     consistency: Consistency = Field(
         Consistency.QUERY,
         description="query: different cells have independent noise; cell, for p-tables only: the same set of "
-        "records has the same noise in every table of the hypercube, and no finite ε holds, so none is declared.",
+        "records has the same noise in every table of the hypercube. With cell, no finite ε holds, so declare no "
+        "epsilon.",
     )
     record_keys: str | SkipJsonSchema[None] = Field(
         None,
-        description="With consistency cell: the column with the record keys, if the data have them; by default, they "
-        "follow from the draw's key.",
+        description="Only with consistency: cell: the column with the record keys, if the data have them. By "
+        "default, record keys follow from the draw's key.",
     )
     margins: Margins = Field(
         Margins.SUMMED,
@@ -409,34 +420,36 @@ class HypercubeAttributes(Part):
     )
     shares: list[ShareDeclaration] = Field(
         default_factory=list,
-        description="The tables that are measured and their shares of the budget, which add up to 1; by default all, "
-        "with equal shares.",
+        description="The tables that are measured and their shares of the budget, which must add up to 1. By "
+        "default, all tables with equal shares.",
     )
-    weight: AmountDeclaration | SkipJsonSchema[None] = Field(None, description="Weights to add up instead of records.")
+    weight: AmountDeclaration | SkipJsonSchema[None] = Field(
+        None, description="Weights that are added up, instead of counting records."
+    )
     value: AmountDeclaration | SkipJsonSchema[None] = Field(
-        None, description="A magnitude to add up instead of records."
+        None, description="A magnitude that is added up, instead of counting records."
     )
     structural_zeros: list[Categories] = Field(
         default_factory=list,
-        description="Categories that occur together in no record: their cells are neither measured nor published.",
+        description="Categories that never occur together in a record. Their cells are neither measured nor published.",
     )
     suppress_below: Number = Field(
         Fraction(0),
-        description="Estimates below this number are not published. By default (0), all are published, negative ones "
-        "too.",
+        description="Estimates below this number are not published. By default (0), all estimates are published, "
+        "including negative ones.",
     )
     products: list[SubTableDeclaration] = Field(
-        default_factory=list, description="Tables to publish from the hypercube, at no cost."
+        default_factory=list, description="Tables to publish from the hypercube, at no further cost."
     )
     quantiles: dict[str, QuantilesAttributes] = Field(
         default_factory=dict,
-        description="For each variable, its quantiles in every cell, as a release of their own, which is charged by "
-        "itself.",
+        description="The variables whose quantiles are published for every cell. The quantiles of each variable are "
+        "a release of their own, which is charged separately.",
     )
     moments: Annotated[MomentsAttributes, BeforeValidator(_name_variables)] | SkipJsonSchema[None] = Field(
         None,
-        description="Variables whose means, correlations and regressions can be asked for: a list, or a mapping with "
-        "further fields. They are a release of their own, which is charged by itself.",
+        description="Variables for which readers can ask for means, correlations and regressions: a list, or a "
+        "mapping with further fields. These moments are a release of their own, which is charged separately.",
     )
 
     _check_variables = field_validator("variables")(_name_once)

@@ -30,8 +30,8 @@ FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
 """How many replicates a release may ask for, if any."""
 
 TYPES_FIRST = (
-    "With `estimation: full`: the lowest level at which the counts by type of group quarters, and by race alone or in "
-    "combination, are fixed before single cells; by default the level below the root."
+    "Only with `estimation: full`: the lowest level at which the counts by type of group quarters, and by race "
+    "alone or in combination, are fixed before single cells. By default, the level below the root."
 )
 """What the field of that name is in a release, and in a reestimation of its measurements."""
 
@@ -125,11 +125,15 @@ class TreeDeclaration(ReleaseDeclaration):
     partitions: Literal["state"] | SkipJsonSchema[None] = Field(
         None,
         description="state: the levels below State are estimated state by state, each state in a run of its own. "
-        "Several machines can execute these runs at the same time. The publication is the same. Needs a level State "
-        "between the root and the finest level.",
+        "Several machines can execute these runs at the same time. The publication is the same as without partitions. "
+        "The spine needs a level State between the root and the finest level.",
     )
     processes: int = Field(
-        0, ge=0, le=MOST_PROCESSES, strict=True, description="The number of estimating processes; 0: one per core."
+        0,
+        ge=0,
+        le=MOST_PROCESSES,
+        strict=True,
+        description="The number of processes that estimate; 0 means one per core.",
     )
 
     @property
@@ -153,45 +157,49 @@ class TopDownDeclaration(TreeDeclaration):
 
     spine: Spine = Field(
         "production",
-        description="production: US, State, County, Tract, Block_Group, Block. Otherwise a mapping by level, from the "
-        "root to the finest: those columns of the table units that together identify a place (none at the root), or "
-        "{prefix: n} for the first n characters of the finest level's code.",
+        description="production: US, State, County, Tract, Block_Group, Block. Otherwise a mapping by level, from "
+        "the root to the finest level: the columns of the table units that together identify a place (none at the "
+        "root), or {prefix: n} for the first n characters of the finest level's code.",
     )
     invariants: InvariantLevels = Field(
         "production",
-        description="production: {population: State, housing_units: Block, group_quarters: Block}. Otherwise, for each "
-        "statistic, the level at which it is exact; the DP specification names them all.",
+        description="production: {population: State, housing_units: Block, group_quarters: Block}. Otherwise a "
+        "mapping from each statistic to the level at which it is exact. The certificate's DP specification names all "
+        "invariants.",
     )
     persons: Allocated = Field(
-        "production", description="Budget of persons: production, or ρ with shares by level and query."
+        "production",
+        description="The budget of the queries of persons: production, or ρ with shares by level and query.",
     )
     units: Allocated = Field(
-        "production", description="Budget of units: production, or ρ with shares by level and query."
+        "production", description="The budget of the queries of units: production, or ρ with shares by level and query."
     )
     total_first: list[Level] | SkipJsonSchema[None] = Field(
         None,
         description="Only with `estimation: own_levels`: the levels at which the query `total` determines the "
-        "number of persons before any other query is used; by default all that measure it except the finest, as in "
-        "the 2020 Census.",
+        "number of persons before any other query is used. By default, all levels that measure `total` except the "
+        "finest, as in the 2020 Census.",
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
-        description="full: every place is estimated from all measurements, and units after persons, within bounds that "
-        "make them agree. own_levels: every place from the measurements of its own level alone. Charges and draws are "
-        "the same.",
+        description="full: every place is estimated from all measurements; units are estimated after persons, "
+        "within bounds that make the two agree. own_levels: every place is estimated from the measurements of its own "
+        "level alone. Charge and draw are the same with both.",
     )
     types_first: Level | SkipJsonSchema[None] = Field(None, description=TYPES_FIRST)
     lean_on_housing_units: bool = Field(
         False,
         strict=True,
-        description="With `estimation: full`: the estimates of the finest level also use the exact number of housing "
-        "units, through a model whose variance is estimated from the noisy measurements of each state and published.",
+        description="Only with `estimation: full`: whether the estimates of the finest level also use the exact "
+        "number of housing units, through a model. The variance of the model is estimated from the noisy measurements "
+        "of each state, and published.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[Product], AfterValidator(require_distinct_products)] = Field(
         default_factory=list,
-        description="What is published: tables P1 to P5 and H1, microdata (persons, units), noisy_measurements, and "
-        "the statistics that are exact; if empty, everything. The list of places, `spine`, is always published.",
+        description="The products to publish: tables P1 to P5 and H1, microdata (persons, units), "
+        "noisy_measurements, and the exact statistics. By default, all of them. The list of places, `spine`, is "
+        "always published.",
     )
 
     replicates: int = Field(
@@ -199,8 +207,8 @@ class TopDownDeclaration(TreeDeclaration):
         ge=0,
         le=MOST_REPLICATES,
         strict=True,
-        description="How often noise and estimation run again on the published counts, for the errors of the tables; "
-        "0: not at all; otherwise at least 2, and 25 is a good number. Costs time and no budget.",
+        description="How often noise and estimation are repeated on the published counts, for the errors of the "
+        "tables: 0 (not at all), or at least 2; 25 is a good number. Replicates cost time, but no budget.",
     )
 
     @property

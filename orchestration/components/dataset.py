@@ -165,7 +165,9 @@ class CensusLayoutAttributes(DatasetAttributes):
         default_factory=dict,
         description="Further columns of units, each recoded from the column of the layout that its `source` names.",
     )
-    recoded_persons: Recodes = Field(default_factory=dict, description="The same for persons.")
+    recoded_persons: Recodes = Field(
+        default_factory=dict, description="Further columns of persons, recoded in the same way."
+    )
 
     @model_validator(mode="after")
     def _check_recodes(self) -> Self:
@@ -177,15 +179,15 @@ class CensusLayoutAttributes(DatasetAttributes):
 class CensusAttributes(FileAttributes, CensusLayoutAttributes):
     """The YAML attributes of a dataset from files in the production layout."""
 
-    format: Literal["csv", "parquet"] = Field(description="csv or parquet, the same for all three files.")
+    format: Literal["csv", "parquet"] = Field(description="The format of all three files.")
     persons: SourcePath = Field(description="The file of persons: absolute, or relative to the project's root.")
     units: SourcePath = Field(description="The file of units.")
-    geo: SourcePath = Field(description="The file with the place of each unit.")
+    geo: SourcePath = Field(description="The file with the geographic codes of each unit.")
     block_group: BlockGroup = Field("first_digit", description=_DESCRIPTIONS["block_group"])
     group_quarters_types: bool = Field(
         False,
         description="Whether the file of units has the column GQTYPE, the type of group quarters, which a TopDown "
-        "release needs. Its codes are then checked like all others.",
+        "release needs. Stirred then checks its codes too.",
     )
     detailed_codes: bool = Field(
         False,
@@ -276,10 +278,12 @@ class PpmfAttributes(PublishedAttributes):
     """The YAML attributes of a file of the 2020 Privacy-Protected Microdata File."""
 
     product: Product = Field(
-        description="Whose columns are read: dhc (Demographic and Housing Characteristics) or redistricting (P.L. "
-        "94-171)."
+        description="The product whose file it is: dhc (Demographic and Housing Characteristics) or redistricting "
+        "(P.L. 94-171). It decides which columns are read."
     )
-    records: Records = Field(description="persons, or units: housing units and group quarters.")
+    records: Records = Field(
+        description="The records of the file: persons, or units (housing units and group quarters)."
+    )
     path: SourcePath = Field(description="The file: absolute, or relative to the project's root.")
 
 
@@ -342,7 +346,9 @@ class SyntheticSurveyAttributes(GeneratedAttributes, SurveyParameters):
         default_factory=dict,
         description="Further columns of households, each recoded from the generated column that its `source` names.",
     )
-    recoded_persons: dict[ColumnName, Column] = Field(default_factory=dict, description="The same for persons.")
+    recoded_persons: dict[ColumnName, Column] = Field(
+        default_factory=dict, description="Further columns of persons, recoded in the same way."
+    )
 
     @model_validator(mode="after")
     def _check_recodes(self) -> Self:

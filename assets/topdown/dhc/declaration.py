@@ -109,15 +109,15 @@ class DHCDeclaration(TreeDeclaration):
     counts."""
 
     consistent_with: ReleaseName = Field(
-        description="The name of a redistricting release (TopDown) of the same dataset, which publishes its microdata. "
-        "The DHC keeps its published numbers of persons by type of group quarters, voting age, Hispanic origin and "
-        "race, and of occupied and vacant units, in every place."
+        description="The name of a redistricting release (TopDown) of the same dataset, which must publish its "
+        "microdata. In every place, the DHC keeps the numbers of persons by type of group quarters, voting age, "
+        "Hispanic origin and race, and of occupied and vacant units, that this release published."
     )
     spine: Spine = Field(
         "production",
         description="production: US, State, County, Prim, Tract_Subset_Group, Tract_Subset, Block_Group, Block. "
-        "puerto_rico: the same without US. Otherwise as in a redistricting release. The finest level is that of the "
-        "redistricting release.",
+        "puerto_rico: the same without US. Otherwise as in a redistricting release. The finest level must be the "
+        "finest level of the redistricting release.",
     )
     persons: Allocated = Field(
         "production",
@@ -133,30 +133,32 @@ class DHCDeclaration(TreeDeclaration):
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
-        description="full: every place is estimated from the answers at and below it. own_levels: every place from its "
-        "own answers. The charge is the same; the draw is not, because other answers to the queries are measured.",
+        description="full: every place is estimated from the answers at and below it. own_levels: every place is "
+        "estimated from its own answers. The charge is the same with both, but the draw is not, because other answers "
+        "to the queries are measured.",
     )
     householders_among_persons: bool = Field(
         False,
         strict=True,
-        description="Whether, in every place and for each Hispanic origin and race, there are at most as many "
+        description="Whether the estimates of every place have, for each Hispanic origin and race, at most as many "
         "householders as persons in households. The redistricting release must have estimation: full.",
     )
     intervals: bool = Field(
         False,
         strict=True,
         description="Whether tables have linear estimates, with standard errors and 90% intervals, from the "
-        "measurements of both releases: for the cells that follow from the redistricting measurements or from queries "
-        "of the DHC with up to 1,000 answers. Such queries are then drawn in full, with the answers that the "
-        "estimation leaves out. The redistricting release must publish noisy_measurements and declare housing_units "
-        "an invariant of its finest level. The charge is the same; the draw is not.",
+        "measurements of both releases. Cells have them if they follow from the redistricting measurements or from "
+        "queries of the DHC with up to 1,000 answers. Such queries are then drawn in full, including the answers that "
+        "the estimation does not use. The redistricting release must publish noisy_measurements and declare "
+        "housing_units an invariant of its finest level. The charge is the same as without intervals, but the draw is "
+        "not.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[str], AfterValidator(_require_products)] = Field(
         default_factory=list,
-        description="What is published: tables such as P12 or P12A, microdata (persons, units), "
-        "noisy_measurements, and facilities (the exact number of group quarters by type); if empty, everything. The "
-        "list of places, `spine`, is always published.",
+        description="The products to publish: tables such as P12 or P12A, microdata (persons, units), "
+        "noisy_measurements, and facilities (the exact number of group quarters by type). By default, all of them. "
+        "The list of places, `spine`, is always published.",
     )
 
     replicates: int = Field(
@@ -164,9 +166,9 @@ class DHCDeclaration(TreeDeclaration):
         ge=0,
         le=MOST_REPLICATES,
         strict=True,
-        description="How often noise and estimation run again on the published counts, for the errors of the tables; "
-        "0: not at all; otherwise at least 2. The redistricting release must declare as many or more. Costs time and "
-        "no budget.",
+        description="How often noise and estimation are repeated on the published counts, for the errors of the "
+        "tables: 0 (not at all), or at least 2. The redistricting release must declare as many or more. Replicates "
+        "cost time, but no budget.",
     )
 
     @property
