@@ -95,8 +95,10 @@ class AmountDeclaration(Part):
         description="The step to whose multiples every amount is rounded, such as 10 or 0.5. It does not depend on the "
         "records."
     )
-    least: Number = Field(Fraction(0), description="The value that replaces a smaller amount; a multiple of the grid.")
-    most: Number = Field(description="The value that replaces a greater amount; a multiple of the grid.")
+    least: Number = Field(
+        Fraction(0), description="The value that replaces a smaller amount. It must be a multiple of the grid."
+    )
+    most: Number = Field(description="The value that replaces a greater amount. It must be a multiple of the grid.")
 
     def amount(self, columns: Mapping[str, Column]) -> Amount:
         """The amount. Raises ValueError if it does not fit the columns of the records or the grid."""
@@ -136,9 +138,9 @@ class SubTableDeclaration(Part):
 
     name: ProductName
     title: str = Field("", description="The table's name in words.")
-    by: list[str] = Field(min_length=1, description="The variables that it is tabulated by.")
+    by: list[str] = Field(min_length=1, description="The variables by which the table is tabulated.")
     where: Categories = Field(
-        default_factory=dict, description="For each further variable, the categories that are counted."
+        default_factory=dict, description="For further variables of the hypercube, the categories that are counted."
     )
 
 
@@ -205,7 +207,9 @@ PTableDeclaration = Annotated[
 
 Bounds = Annotated[
     tuple[Number, Number],
-    Field(description="The least and the greatest number; a number outside becomes the nearer one."),
+    Field(
+        description="The least and the greatest number. A number outside these bounds is replaced by the nearer bound."
+    ),
 ]
 
 
@@ -435,8 +439,7 @@ class HypercubeAttributes(Part):
     )
     suppress_below: Number = Field(
         Fraction(0),
-        description="Estimates below this number are not published. By default (0), all estimates are published, "
-        "including negative ones.",
+        description="Estimates below this number are not published. With 0, the default, no estimate is suppressed.",
     )
     products: list[SubTableDeclaration] = Field(
         default_factory=list, description="Tables to publish from the hypercube, at no further cost."

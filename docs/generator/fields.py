@@ -157,7 +157,7 @@ def _in_yaml(value: Any) -> str:
 
 def _title(component: str, model: str) -> str:
     """The heading of an inner model: the same model may occur in several components."""
-    return f"{model.removesuffix('Declaration')} in {component}"
+    return f"{model.removesuffix('Declaration').removesuffix('Attributes')} in {component}"
 
 
 def _first_paragraph(text: str | None) -> str:
