@@ -460,7 +460,7 @@ attributes:
       title: {title}
       of: {counted}
       variables: {_list(variables)}
-      epsilon: 1/2               # for one record added or removed; a change of one record costs twice it
+      epsilon: 1/2               # for one record added or removed; a change of one record costs twice as much
       margins: summed            # fitted measures every margin too
       products:                  # further tables, at no further cost
         - name: {propose_name(f"{counted}_by_{variables[0]}")}

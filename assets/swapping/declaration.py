@@ -138,8 +138,8 @@ class StratumRates(Part):
 
     by: Annotated[list[StratumCase], Field(min_length=1, max_length=1000)] | SkipJsonSchema[None] = Field(
         None,
-        description="The cases, in order. Each stratum gets the rate of the first case that applies to it, "
-        "and needs one.",
+        description="The cases, in order. Each stratum gets the rate of the first case that applies to it; at least "
+        "one must apply.",
     )
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
         None,
@@ -157,8 +157,8 @@ class Risk(Part):
     """Swap rates that differ between records, by match and holding values or by how rare these are."""
 
     cases: Annotated[list[RiskCase], Field(min_length=1, max_length=1000)] = Field(
-        description="The cases, in order. Each record gets the rate of the first case that applies to it, and needs "
-        "one."
+        description="The cases, in order. Each record gets the rate of the first case that applies to it; at least "
+        "one must apply."
     )
     rarity_of: Annotated[list[str], Field(min_length=1)] | SkipJsonSchema[None] = Field(
         None,

@@ -110,6 +110,13 @@ def test_every_table_has_a_head_and_ends_at_a_blank_line(page: Path) -> None:
     assert re.findall(r"^[ \t]*\|.*\n([ \t]*[^|\s].*)", text, re.MULTILINE) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_paragraph_of_a_list_ends_at_a_blank_line(page: Path) -> None:
+    """Wrong page: an item right after an indented paragraph, which shows the item as a part of the paragraph."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"\n[ \t]*\n {3,}[^\s|].*(?:\n {3,}.*)*\n((?:\d+\.|[-*]) .*)", text) == []
+
+
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(

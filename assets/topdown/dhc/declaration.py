@@ -110,8 +110,8 @@ class DHCDeclaration(TreeDeclaration):
 
     consistent_with: ReleaseName = Field(
         description="The name of a redistricting release (TopDown) of the same dataset, which must publish its "
-        "microdata. In every place, the DHC keeps the numbers of persons by type of group quarters, voting age, "
-        "Hispanic origin and race, and of occupied and vacant units, that this release published."
+        "microdata. In every place, the DHC keeps the numbers published there: persons by type of group quarters, "
+        "voting age, Hispanic origin and race, and occupied and vacant units."
     )
     spine: Spine = Field(
         "production",
@@ -121,15 +121,19 @@ class DHCDeclaration(TreeDeclaration):
     )
     persons: Allocated = Field(
         "production",
-        description="production, or ρ with shares by level and query. A query that distinguishes householders who "
-        "live alone from other householders counts three times in the charge.",
+        description="The budget of the queries of persons: production, or ρ with shares by level and query. A query "
+        "that distinguishes householders who live alone from other householders counts three times in the charge, "
+        "because a person's move can also change whether two other householders live alone.",
     )
     units: Allocated = Field(
-        "production", description="production, or ρ with shares by level and query. This ρ counts twice in the charge."
+        "production",
+        description="The budget of the queries of units: production, or ρ with shares by level and "
+        "query. This ρ counts twice in the charge, because a person's move can change two units.",
     )
     households: Allocated = Field(
         "production",
-        description="production, or ρ with shares by level and query. This ρ counts four times in the charge.",
+        description="The budget of the queries of households: production, or ρ with shares by level and query. This "
+        "ρ counts four times in the charge, because a person's move can change two households.",
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
