@@ -144,13 +144,15 @@ def test_the_redistricting_data_hold_in_every_place_of_every_level(published: DH
     assert p1.set_index("level").P1_001N.groupby("level").sum().nunique() == 1, "every level adds up to the whole"
     units, of_units = read(published, "units", sep="|"), read(published, "units", "redistricting")
     assert (units.RTYPE == 2).sum() == len(of_units)
-    occupied = units[(units.RTYPE == 2) & (units.VACS == 0)]
-    assert len(occupied) == (of_units.occupancy == 0).sum()
-    h3, p16 = read(published, "h3"), read(published, "p16")
+    due = of_units.groupby("geoid").occupancy.agg(["size", lambda vacant: (vacant == 0).sum()])
+    h3, p16 = read(published, "h3").set_index(["level", "geoid"]), read(published, "p16").set_index(["level", "geoid"])
+    assert h3.loc["Block", ["H3_001N", "H3_002N"]].reindex(due.index).to_numpy().tolist() == due.to_numpy().tolist()
+    sums = h3.filter(like="H3_").groupby("level").sum()
+    assert (sums == sums.loc["State"]).all(axis=None), "blocks without units have none"
     assert (h3.H3_002N == p16.P16_001N).all(), "in every place"
     # Nothing ties persons to households: each block has other householders than occupied units.
     householders = block[persons.RELSHIP == 20].value_counts()
-    of_blocks = h3[h3.level == "Block"].set_index("geoid").H3_002N
+    of_blocks = h3.loc["Block"].H3_002N
     assert (householders.reindex(of_blocks.index, fill_value=0) != of_blocks).any()
     facilities = read(published, "facilities")
     assert sorted(units.GQTYPE[units.RTYPE == 4]) == sorted(np.repeat(facilities.type, facilities["count"]))

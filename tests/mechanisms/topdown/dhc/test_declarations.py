@@ -68,6 +68,15 @@ def test_budgets_are_those_of_the_table_of_all_systems() -> None:
     assert isinstance(together, ConcentratedLoss)
 
 
+def test_the_budgets_of_production_are_charged_in_full_for_a_move() -> None:
+    """Four of persons' queries three times, units twice and households four times: told apart from each once, as the
+    2020 Census has it, and from all histograms of homes twice."""
+    allocations = (allocation.PERSON_ALLOCATION, allocation.UNIT_ALLOCATION, allocation.HOUSEHOLD_ALLOCATION)
+    design = DHCDesign(allocation.LEVELS, dict(zip(SCHEMAS, allocations, strict=True)))
+    assert design.once.rho == Fraction(24811, 5000) + Fraction(15401, 2000)
+    assert design.loss.rho == Fraction(376_220, 10_000)
+
+
 def test_no_answers_of_a_pass_are_over_a_thousand_times_as_precise_as_others() -> None:
     """Told apart from: a pass of households that reads any answers of units too."""
     units = replace(allocation.UNIT_ALLOCATION, loss=ConcentratedLoss(Fraction(200)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, TYPES, UNITS
-from mechanisms.topdown.dhc.persons import PERSONS
+from mechanisms.topdown.dhc.persons import PERSONS, REDISTRICTING
 from mechanisms.topdown.dhc.tables import (
     DHC_TABLES,
     ITERATIONS,
@@ -16,6 +16,7 @@ from mechanisms.topdown.dhc.tables import (
     count_figures,
     find_median_ages,
 )
+from mechanisms.topdown.redistricting import REDISTRICTING as REDISTRICTING_TABLES
 from mechanisms.topdown.schema import Counts, Schema
 from tests.mechanisms.topdown.dhc.country import count
 
@@ -154,6 +155,10 @@ def test_units_are_occupied_vacant_or_no_housing() -> None:
 def test_tables_of_the_redistricting_data_count_the_same_persons() -> None:
     counts, number, codes = draw(PERSONS, 300, 2)
     found = count_figures(P_L_TABLES, counts, 2)
+    groups = counts.answer(PERSONS.marginal(REDISTRICTING), 0, 2)
+    for name, of_redistricting in zip(P_L_TABLES, ("P1", "P2", "P3", "P4"), strict=True):
+        due = [groups[:, cell.counted].sum(axis=1) for cell in REDISTRICTING_TABLES[of_redistricting].cells]
+        assert np.array_equal(found[name], np.transpose(due)), name
     assert [found[name].shape[1] for name in P_L_TABLES] == [71, 73, 71, 73]
     adults = found["P11"]
     chosen = (codes["age"] >= 18) & (codes["hispanic"] == 1)
