@@ -349,20 +349,21 @@ def summarize(tries: Path) -> dict[str, dict[str, Any]]:
 WORDS = {
     "steps": "a release's job killed at the start of each of its steps",
     "moments": "a release's job killed at a random moment",
-    "writes": "from the charge on, a release's job killed right before each write, sync, rename, link and removal",
+    "writes": "from the charge on, a release's job killed right before each write, sync, rename, link or removal of a "
+    "file",
     "full_disk": "the disk full from each write on",
-    "in_sequence": "a sequence: killed as above, then a record, the custody or the declaration changed, the release "
-    "withdrawn, or audited; then launched",
-    "launched_at_once": "five launches of three releases at once: by hand, schedule and sensor",
-    "planted": "values planted in the data, searched for in all that is left",
+    "in_sequence": "a sequence of events: a release's job killed as above; a record, the custody or the declaration "
+    "changed, or the release withdrawn or audited; then the release launched again",
+    "launched_at_once": "five simultaneous launches of three releases: by hand, schedule and sensor",
+    "planted": "recognizable values planted in the data, and searched for in everything that the release leaves",
     "altered_tables": "in every table of the three databases: a value altered, two values exchanged, a row deleted or "
     "repeated",
     "altered_ledger": "the ledger's entries, chain, anchor or file altered",
     "altered_files": "a published file altered, cut off, deleted or added",
-    "attacked": "generated: values of the public zone altered, views, indexes and other objects added to it, its file "
-    "exchanged; published files and folders rewritten, linked, moved or added",
-    "attacked_lakes": "generated, of a public zone in [a lake](../reference/deployment.md#a-lake): values and tables, "
-    "rows and definitions of the catalog, data files, earlier states",
+    "attacked": "generated attacks: values of the public zone altered, views, indexes and other objects added to it, "
+    "its file exchanged; published files and folders rewritten, linked, moved or added",
+    "attacked_lakes": "generated attacks on a public zone in [a lake](../reference/deployment.md#a-lake): on values "
+    "and tables, rows and definitions of the catalog, data files and earlier states",
     "cluster": "in [a cluster](../how-to/cluster.md), at a step: the database restarted, the S3 server gone, the run "
     "or the code location killed, the catalog's disk full",
 }
