@@ -31,18 +31,20 @@ class SuppressionRelease(UnperturbedRelease):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for origin in sorted({self.origins[name] for name in self.design.variables}):
-            alike = {name for name in self.design.variables if self.origins[name] == origin}
-            if not any(alike.issubset(columns) for _, columns in self.design.tables):
-                # Only zeros of such a table say which of their combinations are impossible, as readers know.
-                self.refuse(
-                    f"products: one table with all of {', '.join(sorted(alike))} is needed: they tell each other"
-                )
         try:
             combinations = prod(self.variables[name].domain_size for name in self.design.variables)
             _ = self.declared_tables
         except ValueError as error:
             self.refuse(f"products: {error}")
+        # A column with one category, of which a table has the number of all records, tells nothing of others.
+        telling = [name for name in self.design.variables if self.variables[name].domain_size > 1]
+        for origin in sorted({self.origins[name] for name in telling}):
+            alike = {name for name in telling if self.origins[name] == origin}
+            if not any(alike.issubset(columns) for _, columns in self.design.tables):
+                # Only zeros of such a table say which of their combinations are impossible, as readers know.
+                self.refuse(
+                    f"products: one table with all of {', '.join(sorted(alike))} is needed: they tell each other"
+                )
         if self.design.dominance is not None:
             self._check_magnitude(self.design.dominance.magnitude)
         if combinations > MOST_COMBINATIONS:

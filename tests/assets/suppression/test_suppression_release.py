@@ -1,6 +1,7 @@
 """A whole release by suppression: published cells are exact, and every gate finds what it names."""
 
 import csv
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.contract.kinds import to_publication
 from tests.deployments import UNITS, Deployment, households
 from tests.depth import deep_cases, quick_cases
 from tests.gates import executes, failing
-from tests.unperturbed_deployments import suppression_deployment
+from tests.unperturbed_deployments import SPARSE_PRODUCTS, suppression_deployment
 
 
 @pytest.fixture
@@ -124,3 +125,17 @@ def test_its_tables_count_one_kind_of_records_and_are_not_too_large(tmp_path: Pa
         suppression_deployment(tmp_path / "of", products=[{"name": "one", "of": "persons", "dimensions": ["size"]}])
     with pytest.raises(DeclarationError, match="at least one table"):
         suppression_deployment(tmp_path / "none", products=[])
+
+
+def test_the_number_of_all_records_is_a_table_of_one_category(tmp_path: Path) -> None:
+    """Beside tables of the column that it is recoded from. A rule that looks at columns alone asks for one table with
+    both, as of two columns that tell each other."""
+    units = {"path": str(tmp_path / "units.csv")}
+    for categories, is_refused in (({"all": ["own", "rent"]}, False), ({"one": ["own"], "other": ["rent"]}, True)):
+        columns = UNITS | {"kind": {"source": "tenure", "type": "string", "merge": categories}}
+        dataset = {"units": units | {"columns": columns}}
+        products = [*SPARSE_PRODUCTS, {"name": "everything", "dimensions": ["kind"]}]
+        with (
+            pytest.raises(DeclarationError, match="one table with all of kind, tenure") if is_refused else nullcontext()
+        ):
+            suppression_deployment(tmp_path, dataset=dataset, products=products)
