@@ -51,6 +51,7 @@ class Details:
         sketch: the name of the sketch of its records (`Custody.keep_sketch`); "" if they are built in, and in entries
             of earlier versions.
         public: where the records were published before, if the draw is not charged because of that; "" otherwise.
+        synthetic: whether the records were declared synthetic; None in entries of earlier versions.
         bound: under a cap on the privacy curve, the bound of ε at δ of the population's charges together, with their
             number: `charges`, `epsilon` and `delta`.
     """
@@ -61,12 +62,13 @@ class Details:
     authorization: Mapping[str, str] = field(default_factory=dict)
     sketch: str = ""
     public: str = ""
+    synthetic: bool | None = None
     bound: Mapping[str, Any] = field(default_factory=dict)
 
     def as_text(self) -> str:
         fields = asdict(self) | {"contents": list(self.contents)}
-        for name in ("sketch", "public", "bound"):
-            if not fields[name]:
+        for name in ("sketch", "public", "synthetic", "bound"):
+            if fields[name] in ("", None, {}):
                 del fields[name]
         return canonicalize(fields).decode()
 
@@ -113,6 +115,7 @@ class Entry:
             fields.get("authorization", {}),
             fields.get("sketch", ""),
             fields.get("public", ""),
+            fields.get("synthetic"),
             fields.get("bound", {}),
         )
 

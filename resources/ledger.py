@@ -78,8 +78,8 @@ class CapExceeded(LedgerError):  # noqa: N818 - the domain's term for this refus
 
 
 class PopulationError(LedgerError):
-    """A dataset, or its content, was charged to another population, or is declared public and was charged to any;
-    nothing was charged."""
+    """A dataset, or its content, was charged to another population, or is declared public or synthetic and was charged
+    as a confidential one; nothing was charged."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ class Reading:
     ) -> Details:
         """Refuse a new charge as `Ledger.reserve` does, with the same errors. Return the details to record, which have
         the bound of all charges if the cap is on their curve."""
+        self.require_never_confidential(dataset, details)
         if details.public:
-            self.require_never_charged(dataset, details)
             return details
         self._require_one_population(dataset, details)
         if isinstance(specification.charge, InfiniteLoss):
@@ -215,16 +215,31 @@ class Reading:
                     return words
         return ""
 
-    def require_never_charged(self, dataset: str, details: Details) -> None:
-        """Raise PopulationError if a dataset that is declared public was ever charged, or records of the same content:
-        what was charged is confidential."""
+    def require_never_confidential(self, dataset: str, details: Details) -> None:
+        """Raise PopulationError if a dataset that is declared public or synthetic was charged as a confidential one, or
+        records of the same content, or, if it is synthetic, others of its population.
+
+        What was charged is never public. Of earlier entries, none says whether its records were synthetic.
+        """
+        if not (details.public or details.synthetic):
+            return
+        declared = "public" if details.public else "synthetic"
         for entry in self.require_intact():
             if entry.kind != RESERVE or (known := entry.parse_details()).public:
                 continue
+            if details.synthetic and known.synthetic is not False:
+                continue
             if entry.dataset == dataset or not set(known.contents).isdisjoint(details.contents):
                 raise PopulationError(
-                    f"dataset {dataset} is declared public, but its records are confidential: they were charged as "
-                    f"dataset {entry.dataset} to population {known.population} in entry {entry.sequence}"
+                    f"dataset {dataset} is declared {declared}, but its records are confidential: they were charged as "
+                    f"dataset {entry.dataset} to population {known.population} in entry {entry.sequence}; declare "
+                    f"{dataset} without {declared}"
+                )
+            if details.synthetic and known.population == details.population:
+                raise PopulationError(
+                    f"dataset {dataset} is declared synthetic, but population {known.population} is of real people: "
+                    f"dataset {entry.dataset} was charged to it as a confidential one in entry {entry.sequence}; "
+                    f"declare {dataset} without synthetic, or with a population of its own"
                 )
 
     def _require_one_population(self, dataset: str, details: Details) -> None:
@@ -295,7 +310,8 @@ class Ledger(ConfigurableResource):
             PopulationError: if the dataset was charged to another population, or its content, or records that resemble
                 its own and of which the authorization does not say in words that they are about different people. If
                 it is public: if it was ever charged, or its content, or records that resemble its own, or no
-                authorization says in words why it is public.
+                authorization says in words why it is public. If it is synthetic: if it was charged as a confidential
+                one, or its content, or others of its population.
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
             CustodyError: if a key file is malformed or exposed.
         """
@@ -318,8 +334,7 @@ class Ledger(ConfigurableResource):
                 self._append(open_ledger, new)
                 return new
             reading.refuse_withdrawn(draw_id)
-            if details.public:
-                reading.require_never_charged(dataset, details)
+            reading.require_never_confidential(dataset, details)
             terms = {"dataset": dataset, "release": release}
             differing = [term for term, asked in terms.items() if getattr(reservation, term) != asked]
             if not reservation.parse_specification().protects_like(specification):

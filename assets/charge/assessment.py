@@ -132,7 +132,9 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         sketch = read_sketch_name(session, custody, release.dataset)
     dataset = release.dataset
     source = dataset.source if dataset.public else ""
-    details = Details(dataset.population, contents, draw.made_of, sketch=sketch, public=source)
+    details = Details(
+        dataset.population, contents, draw.made_of, sketch=sketch, public=source, synthetic=dataset.synthetic
+    )
     reading = ledger.read()
     entry, refusal, resemblance, unsaid = reading.find_reservation(draw.draw_id), "", "", ""
     if entry is None and not sketch and not dataset.reader.built_in:
@@ -141,8 +143,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
             f"charged to another population; materialize {CEF} again. Nothing was drawn, and nothing was charged."
         )
     try:
-        if dataset.public:
-            reading.require_never_charged(dataset.name, details)
+        reading.require_never_confidential(dataset.name, details)
         if entry is None:
             unbounded = dataset.allows_unbounded_releases
             reading.require_chargeable(dataset.name, release.name, draw.specification, dataset.cap, details, unbounded)

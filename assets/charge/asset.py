@@ -273,7 +273,14 @@ def reserve(release: Release, draw: Draw[Inputs], ledger: Ledger, details: Detai
         draw.specification,
         release.custody,
         release.dataset.cap,
-        details or Details(release.dataset.population, (), draw.made_of, public=release.dataset.source),
+        details
+        or Details(
+            release.dataset.population,
+            (),
+            draw.made_of,
+            public=release.dataset.source,
+            synthetic=release.dataset.synthetic,
+        ),
         release.dataset.allows_unbounded_releases,
     )
 

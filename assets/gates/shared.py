@@ -278,6 +278,8 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
             return [f"ledger entry {entry.sequence} was charged to population {entry.parse_details().population}"]
         if release.dataset.public and entry.parse_details().public != release.dataset.source:
             return [f"ledger entry {entry.sequence} is a draw from records of another source than is declared"]
+        if release.dataset.synthetic and entry.parse_details().synthetic is False:
+            return [f"ledger entry {entry.sequence} is a draw from confidential records, not from synthetic ones"]
         recipe = charge_recipe(session, charge_facts(context.method, draw, entry))
         return differing_table(session, release.public(CHARGE), recipe)
 

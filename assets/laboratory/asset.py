@@ -25,11 +25,13 @@ from assets.laboratory.points import Exact
 from assets.laboratory.records import list_tracts, read_tract
 from assets.laboratory.results import draw_pictures, label_results, write_results
 from assets.pictures import picture
+from assets.release.contents import require_synthetic
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.stages import stage
 from mechanisms.risk.tiers import TIERS
 from resources.chain import canonicalize
 from resources.custody import Custody
+from resources.ledger import Ledger
 from resources.machine import count_cores
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -61,9 +63,12 @@ def build_laboratory(
         partitions_def=parts,
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
-    def grid(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+    def grid(
+        context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
+    ) -> dg.MaterializeResult:
         own = {name: OwnAttack.find(target) for name, target in declaration.attacks.items()}
-        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            require_synthetic(session, ledger, dataset)
             digests = compute_digests(session, custody, declaration, dataset, own)
             truths = read_truths(session, declaration, dataset)
             is_stored = table.name in session.tables(table.zone, table.schema)

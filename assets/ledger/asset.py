@@ -25,7 +25,7 @@ from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steink
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, format_loss
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import DELTA, Total
-from resources.chain import GENESIS, RESERVE, Entry
+from resources.chain import GENESIS, RESERVE, Details, Entry
 from resources.ledger import Ledger, PopulationError, Reading, of_population
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -331,14 +331,16 @@ def _find_differences(warehouse: Warehouse, tables: Sequence[Table], entries: Se
 
 def find_cap_problems(dataset: DatasetDeclaration, reading: Reading) -> list[str]:
     """The problems if the charges to a dataset's population exceed its cap, or some are infinite and none may be; of a
-    public dataset, if its records were ever charged."""
+    public or synthetic dataset, if its records were ever charged as confidential ones."""
+    own = [entry for entry in reading.require_intact() if (entry.kind, entry.dataset) == (RESERVE, dataset.name)]
+    if own and (dataset.public or dataset.synthetic):
+        contents = tuple(content for entry in own for content in entry.parse_details().contents)
+        details = Details(dataset.population, contents, public=dataset.source, synthetic=dataset.synthetic)
+        try:
+            reading.require_never_confidential(dataset.name, details)
+        except PopulationError as error:
+            return [str(error)]
     if dataset.public:
-        for entry in reading.require_intact():
-            if entry.kind == RESERVE and entry.dataset == dataset.name:
-                try:
-                    reading.require_never_charged(dataset.name, entry.parse_details())
-                except PopulationError as error:
-                    return [str(error)]
         return []
     budget = find_budget(dataset, reading)
     infinite = [] if dataset.allows_unbounded_releases else budget.comparison.infinite

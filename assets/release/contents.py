@@ -28,7 +28,7 @@ import pyarrow as pa
 from assets.release.dataset import CEF, CEF_TABLES, DROPPED, OF_PART, DatasetDeclaration
 from assets.release.seal import SealError, require_sealed, seal_stage
 from assets.release.verdicts import hash_code
-from resources.chain import RESERVE, canonicalize
+from resources.chain import RESERVE, Details, canonicalize
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
@@ -133,6 +133,16 @@ def read_contents(session: Session, custody: Custody, dataset: DatasetDeclaratio
 def read_sketch_name(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
     """The name of the sketch of the records; "" if they are built in, or an earlier version of Stirred read them."""
     return _published(session, custody, dataset).get(_SKETCH, "")
+
+
+def require_synthetic(session: Session, ledger: Ledger, dataset: DatasetDeclaration) -> None:
+    """Refuse to draw without a charge on records that are declared synthetic, but were charged as confidential ones.
+
+    The session reads the public zone. Raises PopulationError; LedgerError if the ledger is not intact; and SealError as
+    `read_contents`.
+    """
+    details = Details(dataset.population, read_contents(session, ledger.custody, dataset), synthetic=True)
+    ledger.read().require_never_confidential(dataset.name, details)
 
 
 def forget_sketches(ledger: Ledger) -> None:

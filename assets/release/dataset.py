@@ -209,7 +209,9 @@ class DatasetDeclaration(Declaration):
     title: str = Field(min_length=1, description="The dataset's name in words.")
     description: str = Field("", description="Where the records come from and what they are.")
     synthetic: bool = Field(
-        False, description="Whether the records are made up, so that experiments may draw from them without a charge."
+        False,
+        description="Whether the records are made up, so that experiments may draw from them without a charge. Refused "
+        "if records of the population were charged as confidential ones.",
     )
     public: bool = Field(
         False,

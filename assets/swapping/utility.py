@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from assets.conventions import StageKind, named, preview
 from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION, blank, picture, png, shades
+from assets.release.contents import require_synthetic
 from assets.release.dataset import CEF
 from assets.release.method import Method
 from assets.release.release import DeclarationError
@@ -32,6 +33,7 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.loss import smallest_attainable, theorem_1
 from mechanisms.swapping.permutation import Contingency, permute
 from resources.custody import Custody
+from resources.ledger import Ledger
 from resources.machine import count_cores
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -107,13 +109,14 @@ def build_experiment(
         [CEF, "invariants"],
         kinds={"duckdb", "numba", "matplotlib"},
     )
-    def experiment_asset(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+    def experiment_asset(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         if not release.dataset.synthetic:
             raise DeclarationError(f"{release.schema}: only a dataset declared synthetic allows an experiment")
         table = release.confidential("experiment")
         errors: dict[Fraction, list[float]] = {rate: [] for rate in sorted(experiment.swap_rates)}
         rows = []
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+            require_synthetic(session, ledger, release.dataset)
             draw_id = method.describe(session, custody).draw_id
             key = custody.derive(f"experiment beside draw {draw_id}")
             for rate, draw, error in run_experiment(session, release, experiment, key):

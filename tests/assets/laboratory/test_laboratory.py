@@ -33,10 +33,13 @@ from mechanisms.risk.tiers import REDISTRICTING
 from orchestration.components.dataset import Dataset
 from orchestration.components.laboratory import Laboratory, LaboratoryAttributes
 from orchestration.release_definitions import without_configuration
-from resources.custody import Custody
+from resources.chain import Details
+from resources.custody import Custody, CustodyMode
+from resources.ledger import Ledger
 from resources.project import PROJECT
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.assets.charge.test_same_people import SPECIFICATION
 from tests.assets.laboratory.test_attacks import KEY, make_truth
 from tests.deployments import small_dataset
 
@@ -66,6 +69,7 @@ class Deployed:
     root: Path
     definitions: dg.Definitions
     instance: dg.DagsterInstance
+    ledger: Ledger
 
     def run(self, first: str, last: str) -> Mapping[str, dg.MetadataValue[Any]]:
         """Make all parts of the grid from one to another, and the results; the metadata of both."""
@@ -96,12 +100,14 @@ def deploy(root: Path, households: int = 270, **changes: Any) -> Iterator[Deploy
     context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=root, component_tree=tree))
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     custody = Custody(folder=str(root / "custody"), databases=warehouse.folder, variable="STIRRED_TEST_MASTER_KEY")
+    ledger = Ledger(warehouse=warehouse, custody=custody)
     resources = dg.Definitions(
-        resources=without_configuration({"warehouse": warehouse, "custody": custody}), executor=dg.in_process_executor
+        resources=without_configuration({"warehouse": warehouse, "custody": custody, "ledger": ledger}),
+        executor=dg.in_process_executor,
     )
     definitions = dg.Definitions.merge(*(each.build_defs(context) for each in components), resources)
     with dg.DagsterInstance.ephemeral() as instance:
-        yield Deployed(root, definitions, instance)
+        yield Deployed(root, definitions, instance, ledger)
 
 
 @pytest.fixture
@@ -109,6 +115,14 @@ def deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deploy
     monkeypatch.setenv("STIRRED_HOME", "")
     with deploy(tmp_path) as made:
         yield made
+
+
+def test_records_that_were_charged_as_confidential_are_not_experimented_on(deployed: Deployed) -> None:
+    """Told apart from: a laboratory that takes the declaration's word for it, and shows what attacks found."""
+    details = Details("town", synthetic=False)
+    deployed.ledger.reserve("town", "tables", "1" * 64, SPECIFICATION, CustodyMode.ESCROWED, None, details)
+    with pytest.raises(dg.Failure, match="town is declared synthetic, but its records are confidential"):
+        deployed.run(FIRST, FIRST)
 
 
 FIRST, LAST = "0001|no-protection", "0002|coarsening-places-of-10000-combinations-of-2"

@@ -1,0 +1,60 @@
+"""What was charged as confidential is never charged or published as synthetic.
+
+Synthetic records are charged without an authorization, and their certificate says that none is about a real person. The
+wrong program here takes the word `synthetic` of a declaration for it, before or after a charge.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assets.gates.shared import all_gates
+from assets.ledger.asset import find_cap_problems
+from resources.chain import Details
+from resources.custody import CustodyMode
+from resources.ledger import PopulationError
+from tests.assets.charge.test_same_people import SPECIFICATION, Office
+from tests.deployments import small_deployment
+
+REAL = Details("people", ("cef", "file"), synthetic=False)
+
+
+@pytest.mark.parametrize(
+    ("charged", "dataset", "asked", "said"),
+    [
+        (REAL, "census", replace(REAL, contents=("new", "newer")), "charged as dataset census to population people"),
+        (REAL, "copy", Details("others", ("new", "file")), "charged as dataset census to population people"),
+        (REAL, "copy", Details("people", ("new", "newer")), "population people is of real people: dataset census"),
+        (replace(REAL, synthetic=True), "census", REAL, ""),
+        (replace(REAL, synthetic=None), "census", REAL, ""),
+    ],
+)
+def test_a_dataset_is_no_longer_synthetic_once_it_or_its_people_are_charged_as_confidential(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, charged: Details, dataset: str, asked: Details, said: str
+) -> None:
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
+    office = Office(tmp_path)
+    office.ledger.reserve("census", "tables", "1" * 64, SPECIFICATION, CustodyMode.ESCROWED, None, charged)
+    given = dataset, "more", "2" * 64, SPECIFICATION, CustodyMode.ESCROWED, None
+    if said:
+        with pytest.raises(PopulationError, match=f"{dataset} is declared synthetic, but .*{said}"):
+            office.ledger.reserve(*given, replace(asked, synthetic=True))
+        assert len(office.ledger.entries()) == 1
+    else:
+        office.ledger.reserve(*given, replace(asked, synthetic=True))
+        # Records that were taken for synthetic ones may be declared as what they are.
+        office.ledger.reserve(dataset, "last", "3" * 64, SPECIFICATION, CustodyMode.ESCROWED, None, asked)
+
+
+def test_a_draw_that_was_charged_as_confidential_is_not_published_as_synthetic(tmp_path: Path) -> None:
+    """The draw is the same, and its charge is there already, so that nothing would be charged."""
+    small_deployment(tmp_path, dataset={"charging": "automatic"}).reach("cef", "invariants", "charge")
+    experiment = {"product": "tenure_by_county", "swap_rates": ["1/2"], "draws": 1}
+    lying = small_deployment(tmp_path, dataset={"synthetic": True}, experiment=experiment)
+    for stage in ("charge", "experiment"):
+        assert "is declared synthetic, but its records are confidential" in lying.refusal(stage)
+    (gate,) = (gate for gate in all_gates(lying.context.method) if gate.name == "charge_present")
+    assert "from confidential records, not from synthetic ones" in gate.problems(lying.context)[0]
+    assert "its records are confidential" in find_cap_problems(lying.release.dataset, lying.context.ledger.read())[0]
+    assert len(lying.ledger) == 1
