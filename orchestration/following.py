@@ -255,7 +255,11 @@ def is_retried(run: Run, most: int | None, errors: Sequence[str]) -> bool:
         and run.tags.get("dagster/retry_on_asset_or_op_failure", "false") != "true"
         and not (errors and all(name in LOST_DATABASE for name in errors))
     )
-    exhausted = int(run.tags.get("dagster/retry_number", 0)) >= int(run.tags.get("dagster/max_retries", most))
+    try:
+        exhausted = int(run.tags.get("dagster/retry_number", 0)) >= int(run.tags.get("dagster/max_retries", most))
+    except ValueError:
+        # Whoever launches can give a run such a tag, and Dagster does not launch it again either.
+        exhausted = True
     return not (refused or exhausted or run.tags.get(GIVEN_UP) == run.run_id or "dagster/auto_retry_run_id" in run.tags)
 
 
