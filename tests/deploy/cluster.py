@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 from unittest import mock
@@ -432,7 +433,7 @@ def process_of(instance: dg.DagsterInstance, run: str) -> int:
 
 
 def contents(published: Path) -> dict[Path, bytes]:
-    """The published files, without the times of charges and what follows from them."""
+    """The published files, without the times of charges and what follows from them, such as hashes of these files."""
     found = {path.relative_to(published): path.read_bytes() for path in published.rglob("*") if path.is_file()}
     certificates = b"".join(path.read_bytes() for path in published.rglob("certificate.json"))
     moving = set(re.findall(rb'"(?:recorded_at|entry_hash|checksums)": "([^"]+)"', certificates))
@@ -440,6 +441,11 @@ def contents(published: Path) -> dict[Path, bytes]:
     assert moving
     assert hashed
     kept = {path: content for path, content in found.items() if path not in hashed and path.name != "certificate.html"}
+    hashes = {path: sha256(content).hexdigest().encode() for path, content in kept.items()}
+    followed: set[Path] = set()
+    while following := {path for path in kept.keys() - followed if any(each in kept[path] for each in moving)}:
+        followed |= following
+        moving |= {hashes[path] for path in following}
     for value in moving:
         kept = {path: content.replace(value, b"") for path, content in kept.items()}
     # The dictionary of the publication has the size and hash of the certificate, too.
