@@ -17,7 +17,12 @@ from resources.project import CODE, DECLARATIONS, INSTALLED, PROJECT
 
 
 def component_tree() -> dg.ComponentTree:
-    """The declarations of the deployment, not loaded yet."""
+    """The declarations of the deployment, not loaded yet. Raises DeclarationError if the folder has none."""
+    if not DECLARATIONS.is_dir():
+        raise DeclarationError(
+            f"there is no folder {DECLARATIONS}, so {PROJECT} is no deployment: change to the folder of one, or name "
+            "it in STIRRED_PROJECT; stirred new dataset FILE begins a new one here"
+        )
     if DECLARATIONS == CODE / "orchestration" / "defs":
         return dg.ComponentTree.for_project(CODE)
     if INSTALLED:

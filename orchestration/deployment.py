@@ -38,7 +38,10 @@ class Deployment:
         ledger = deployment_resources(self.home)["ledger"]
         assert isinstance(ledger, Ledger)
         self.ledger = ledger
-        self.tree = component_tree()
+
+    @cached_property
+    def tree(self) -> dg.ComponentTree:
+        return component_tree()
 
     @cached_property
     def declared(self) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:

@@ -172,6 +172,7 @@ def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
     from pydantic import TypeAdapter, ValidationError
 
     from assets.release.names import Name
+    from resources.project import DECLARATIONS
 
     for name in folders:
         try:
@@ -180,7 +181,7 @@ def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
             raise click.UsageError(
                 f"{name} is not a possible name: lowercase letters, digits and single underscores; give --name"
             ) from None
-    target = deployment.tree.defs_module_path.joinpath(*folders, "defs.yaml")
+    target = DECLARATIONS.joinpath(*folders, "defs.yaml")
     if target.exists():
         raise click.UsageError(f"{target} already exists; change it, or give another --name")
     return target
@@ -190,9 +191,9 @@ def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", n
     """Write a proposal to its place. If it is refused there, nothing is left behind."""
     from orchestration.checking import declaration_problems
     from orchestration.declarations import component_tree
+    from resources.project import DECLARATIONS
 
-    folder = deployment.tree.defs_module_path
-    place = target.relative_to(folder).as_posix()
+    place = target.relative_to(DECLARATIONS).as_posix()
     made = [parent for parent in target.parents if not parent.exists()]
     refused: list[Problem] | None = None
     try:
@@ -216,5 +217,5 @@ def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", n
         echo(f"Look at this: {warning}")
     for problem in problems:
         if problem.file == place or not problem.warning:
-            echo(f"{folder}/{problem}" if problem.file else problem, err=True)
+            echo(f"{DECLARATIONS}/{problem}" if problem.file else problem, err=True)
     echo(f"Read and correct it; `stirred check` names every problem. Then: {next_command}")

@@ -54,6 +54,21 @@ def test_an_empty_deployment_has_a_status_and_a_budget(stirred: Callable[..., Re
     assert not (tmp_path / "stirred_home" / "custody" / "master.key").exists(), "looking makes no key"
 
 
+def test_a_folder_without_declarations_is_named_until_its_first_dataset(
+    stirred: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong program: pages of Dagster's code, for whoever is in another folder than the deployment's."""
+    for module in ("resources.project", "orchestration.declarations"):
+        monkeypatch.setattr(f"{module}.DECLARATIONS", tmp_path / "defs")
+    for command in (["status"], ["budget"], ["check"], ["launch", "town/tables"], ["new", "release", "town"]):
+        refused = stirred(*command)
+        assert (refused.exit_code, "stirred new dataset FILE begins a new one" in refused.stderr) == (1, True)
+        assert "Traceback" not in refused.stderr
+    (tmp_path / "town.csv").write_text("region,tenure\nN,own\nS,rent\n")
+    assert stirred("new", "dataset", str(tmp_path / "town.csv")).exit_code == 0
+    assert stirred("check").output == "All declarations can be loaded.\n"
+
+
 @pytest.mark.deep
 def test_a_folder_with_a_certificate_that_was_not_signed_here_is_no_publication(
     stirred: Callable[..., Result], tmp_path: Path
