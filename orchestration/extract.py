@@ -55,7 +55,10 @@ def find_files(given: Path) -> Sequence[DeclaredFile]:
     if _find_suffix(path) != ".dat":
         reader = SUFFIXES.get(_find_suffix(path))
         if reader is None:
-            rule = f"its suffix is not one of .xml, .dat, {', '.join(SUFFIXES)}; save a spreadsheet's sheet as CSV"
+            rule = (
+                f"its suffix is not one of .xml, .dat, {', '.join(SUFFIXES)}; unpack an archive, save a spreadsheet's "
+                "sheet as CSV, and write other formats as Parquet or CSV"
+            )
             raise SourceError([Finding(path.name, rule)])
         described = describe_file(reader, path)
         variables = {**(described.variables if described else {}), **(book.fields if book else {})}

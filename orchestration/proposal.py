@@ -108,7 +108,7 @@ def propose_dataset(
         roles = {unit: Role.UNIT} | ({own: Role.KEY} if own and own != unit else {})
         lines += ["  persons:", *_propose_table(proposal, "persons", path, profile, roles, renamed)]
     proposal.text = "\n".join(lines) + "\n"
-    if not proposal.columns:
+    if {role for _, _, _, role, _ in proposal.columns} <= {Role.KEY.value}:
         one = len(profile.columns) == 1 and reader is Reader.CSV
         raise DeclarationError(
             f"dataset {name}: {sources}: "
@@ -373,10 +373,11 @@ def _propose_domain(
 
 
 def _list_alike(codes: Iterable[str]) -> list[list[str]]:
-    """Codes that are the same but for blanks, accents, and small and capital letters."""
+    """Codes that are the same but for blanks, accents, small and capital letters, and zeros before a number."""
     found: dict[str, list[str]] = {}
     for code in codes:
-        found.setdefault(" ".join(drop_accents(code).split()), []).append(code)
+        alike = " ".join(drop_accents(code).split())
+        found.setdefault(alike.lstrip("0") or "0" if alike.isdecimal() else alike, []).append(code)
     return [alike for alike in found.values() if len(alike) > 1]
 
 

@@ -36,6 +36,7 @@ _FORMS = {
     },
     "spaced": rf"-?[0-9]{{1,3}}(?:['’{_SPACES}][0-9]{{3}})+(?:[.,][0-9]+)?",
     "minus": rf"[+−–‒]{_NUMBER}|\({_NUMBER}\)|{_NUMBER}-",
+    "open": rf"{_NUMBER}[{_SPACES}]?\+|[<>≤≥]=?[{_SPACES}]?{_NUMBER}|{_NUMBER} (?i:(?:and|or) (?:more|over|older))",
     "script": rf"[-−]?{_OTHER_DIGITS}(?:[.,٫]{_OTHER_DIGITS})?",
     "signed": rf"-?{_SIGN}[{_SPACES}]?{_NUMBER}|{_NUMBER}{_SIGN}",
     "iso": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
@@ -58,6 +59,9 @@ _FORMS = {
 _UNLISTED = SQL(
     "cef/unlisted", "SELECT {{ name | id }} FROM ({{ relation }}) WHERE NOT list_contains($codes, {{ name | id }})"
 )
+
+_AT_A_TIME = 50
+"""The most columns that one statement examines."""
 
 _DATED = ("iso", "year_", "short_year", "month_name", "time")
 """Dates, by the beginnings of their forms; each has one."""
@@ -116,6 +120,7 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
         "signed": "a sign of percent or of a currency, which is left out",
         "spaced": "spaces or apostrophes between thousands, which are written without",
         "minus": "a sign such as +5, (5) or 5-, which is written as 5 and -5",
+        "open": "the mark of a bound, as in 100000+ or <5, which is left out: declare top_coded or bottom_coded",
         "script": "the digits of another script, which are written as 0 to 9",
     }
     # If commas are declared, the relation has them exchanged with points.
@@ -148,8 +153,17 @@ def _count_forms(
 ) -> dict[str, Mapping[str, int]]:
     """By column, the number of its values, `present`, and of those in each form."""
     patterns = {form: quote_literal(_FORMS[form]) for form in forms}
-    counts = session.row("cef/notation", values, relation=relation, columns=columns, forms=patterns)
+    counts = examine_columns(session, "cef/notation", values, relation=relation, columns=columns, forms=patterns)
     return dict(zip(columns, counts, strict=True))
+
+
+def examine_columns(
+    session: Session, statement: str, values: Mapping[str, Any], *, columns: Sequence[str], **names: Any
+) -> Iterator[Any]:
+    """What a statement finds of each column. It is asked about some columns at a time: DuckDB refuses a statement that
+    nests a thousand queries."""
+    for start in range(0, len(columns), _AT_A_TIME):
+        yield from session.row(statement, values, columns=columns[start : start + _AT_A_TIME], **names)
 
 
 def _wholly(forms: Mapping[str, int], form: str) -> bool:
@@ -256,6 +270,11 @@ def _explain(forms: Mapping[str, int], decimal: str, dates: str) -> str:
         return "its numbers have a sign of percent or of a currency; write them without"
     if 0 < forms["minus"] < present == numbers + forms["minus"]:
         return "some of its numbers have a sign such as +5, (5) or 5-; write 5 and -5"
+    if 0 < forms["open"] < present == numbers + forms["open"]:
+        return (
+            "some of its numbers have the mark of a bound, as in 100000+ or <5; write the number alone, and declare "
+            "the column top_coded or bottom_coded"
+        )
     if forms["script"] and numbers + forms["script"] == present:
         return "its numbers have the digits of another script; write them with 0 to 9"
     if forms["comma"] and forms["point"] and forms["whole"] + decimals == present:

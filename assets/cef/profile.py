@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from assets.cef.extracts import Variable
 from assets.cef.labels import find_known
-from assets.cef.notation import Notation, find_notation
+from assets.cef.notation import Notation, examine_columns, find_notation
 from assets.cef.readers import DescribedFile, UnreadableError, open_every_column, refuse_unreadable
 from assets.cef.recognition import recognize_dialect
 from assets.cef.text_files import describe_notation
@@ -240,14 +240,16 @@ def profile(
             kinds_of = {name: notation.types.get(name, "") for name in source.columns}
             usual = describe_notation(notation.dialect)
             relation = session.stage("as usual", "cef/usual", relation=relation, columns=kinds_of, **usual)
-        names: dict[str, Any] = {"relation": relation, "columns": list(source.columns), "types": kinds}
-        records, *columns_facts = session.row("cef/profile", {"missing": list(MISSING)}, **names)
+        (records,) = session.row("warehouse/count", table=relation)
         if not records or source.records not in (None, records):
             raise SourceError([Finding(source.label, "contains no records" if not records else "cannot be read")])
         if path.suffix.lower() == ".xpt":
             sentences.append(f"{path.name} has {records:,} records, which it may not state itself: compare with SAS")
-        columns = []
-        for (name, column), facts in zip(source.columns.items(), columns_facts, strict=True):
+        columns, values = [], {"missing": list(MISSING)}
+        examined = examine_columns(
+            session, "cef/profile", values, relation=relation, columns=list(source.columns), types=kinds
+        )
+        for (name, column), facts in zip(source.columns.items(), examined, strict=True):
             rows, ends = [], ((), (), (), ())
             if facts["different"] <= MOST_CODES:
                 rows = session.rows("cef/codes", relation=relation, name=name)

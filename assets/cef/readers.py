@@ -36,6 +36,9 @@ from assets.release.names import LONGEST_COLUMN
 from resources.statements import Fragment, render
 from resources.warehouse import Session
 
+MOST_COLUMNS = 2000
+"""The most columns of a file for which a declaration is proposed: they take a minute or two."""
+
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
 """Occupied dwellings of 1940 Massachusetts by county and tenure, as published (Bailie, Gong and Meng)."""
 
@@ -366,7 +369,11 @@ def open_every_column(
     columns, unfit = dict[str, Column](), dict[str, str]()
     with refuse_unreadable(reader, path, dialect):
         stored = {field.name: field.type for field in pq.read_schema(path)} if reader is Reader.PARQUET else {}
-        for name in described.variables if described else _read_header(reader, path, dialect):
+        names = list(described.variables) if described else _read_header(reader, path, dialect)
+        if len(names) > MOST_COLUMNS:
+            rule = f"has {len(names):,} columns: write a file of those that you need, at most {MOST_COLUMNS:,}"
+            raise SourceError([Finding(path.name, rule)])
+        for name in names:
             if described and name in described.unfit:
                 unfit[name] = f"it is stored as {described.unfit[name]}, which Stirred does not read"
                 continue
@@ -400,11 +407,11 @@ _NOT_ONE = {0: "missing column", 1: "another column has the same name but for ca
 
 def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
     sources = {name: name_in_source(name, column) for name, column in columns.items()}
-    folded = Counter(name.casefold() for name in names)
+    exact, folded = Counter(names), Counter(name.casefold() for name in names)
     findings = [
-        Finding(label, _NOT_ONE.get(names.count(source), "more than one column of that name"), source)
+        Finding(label, _NOT_ONE.get(exact[source], "more than one column of that name"), source)
         for source in sources.values()
-        if source not in names or folded[source.casefold()] > 1
+        if source not in exact or folded[source.casefold()] > 1
     ]
     if findings:
         raise SourceError(findings)

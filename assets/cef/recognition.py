@@ -205,7 +205,8 @@ def _find_encoding(path: Path, dialect: Dialect) -> tuple[str, list[str]]:
         raise _refuse(
             path,
             f"not in UTF-8, and its letters show no encoding: {place}. Name it, as in --csv "
-            "encoding=windows-1252, or write the file in UTF-8",
+            "encoding=windows-1252, or write the file in UTF-8: Stirred does not read GB18030, Big5, Shift-JIS, EUC-KR "
+            "and other encodings of several bytes a letter",
         )
     encoding, reading = next(iter(readings.items()))
     for other, differently in list(readings.items())[1:]:

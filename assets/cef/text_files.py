@@ -239,7 +239,8 @@ def open_text(
     }
     # Numbers and dates of all columns are written in one way, so that files about the same people have the same sketch.
     every = {f"c{number}": (f"c{number}", "any") for number in range(len(names))}
-    typed = {name: (f"c{names.index(source)}", kind.value) for name, (source, kind) in columns.items()}
+    places = {name: number for number, name in enumerate(names)}
+    typed = {name: (f"c{places[source]}", kind.value) for name, (source, kind) in columns.items()}
     text, whole = (Fragment(render("cef/read_csv", {**written, "columns": each})) for each in (typed, every))
     return TextSource(text, whole, form.rows - 1, stage)
 

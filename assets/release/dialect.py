@@ -64,7 +64,9 @@ class Dialect(Part):
         try:
             return ENCODINGS[codecs.lookup(encoding).name]
         except (LookupError, ValueError):
-            raise ValueError(f"{shown(encoding)} is none of {', '.join(ENCODINGS.values())}") from None
+            known = ", ".join(ENCODINGS.values())
+            rule = f"{shown(encoding)} is none of {known}; write a file in any other encoding in UTF-8"
+            raise ValueError(rule) from None
 
     @field_validator("dates")
     @classmethod

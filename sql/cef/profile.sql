@@ -1,11 +1,9 @@
--- The number of records, and for each column of texts: values, different values, values with a leading zero, values that
--- are not only digits, the shortest and longest value, values with blanks at an end, like numbers, below 0, with marks
+-- For each column of texts: values, different values, values with a leading zero, values that
 -- between thousands, with an exponent or with many digits, the rows of each of the texts `missing`, and, for each type,
 -- the values that are not of it. Each different text is looked at once. All of it is confidential.
 SELECT
-    (SELECT count(*) FROM {{ relation }}) AS records
     {% for name in columns %}
-    , (
+    (
         SELECT {
             'present': coalesce(sum(rows), 0)::BIGINT,
             'different': count(*),
@@ -25,5 +23,5 @@ SELECT
             {% endfor %}
         }
         FROM ({% include "cef/different_texts.sql" %})
-    ) AS {{ name | id }}
+    ) AS {{ name | id }},
     {% endfor %}

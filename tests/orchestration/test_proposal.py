@@ -288,6 +288,7 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         "column thousands is left out: text and no number, because of marks between thousands in 420 rows;",
         "column blank is text with blanks at an end in 210 rows, which is part of the code; "
         'text in which "01", "01 " may be one category; if so, merge them.',
+        'column code is text in which "01", "1" may be one category; if so, merge them.',
         'text in which "STRASSE", "Straße" may be one category; if so, merge them.',
         'column net is far more often "-9" (47 rows) than other numbers; if that stands for no value, list it in null;',
         'column exporter is text in which "NA" may stand for no value; if so, move it to null.',
@@ -411,7 +412,10 @@ def test_what_cannot_be_proposed_is_said_in_one_sentence(warehouse: Warehouse, t
         proposed(warehouse, units, persons)
     with pytest.raises(DeclarationError, match="column size does not identify each record"):
         proposed(warehouse, units, key="size")
-    other = written(tmp_path / "other.csv", [{"number": str(i)} for i in range(3)])
+    fixed = written(tmp_path / "fixed.csv", [{"hid  region  tenure": f"  {i}  N  own"} for i in range(3)])
+    with pytest.raises(DeclarationError, match="If it is text in fields of fixed width, write it as CSV"):
+        proposed(warehouse, fixed)
+    other = written(tmp_path / "other.csv", [{"number": str(i), "income": f"{i}.5"} for i in range(3)])
     with pytest.raises(DeclarationError, match="persons: name the column that identifies the unit with --unit"):
         proposed(warehouse, other, persons)
     (tmp_path / "empty.csv").write_text("a,b\n")
@@ -440,7 +444,8 @@ def test_a_refused_draft_leaves_no_file_and_no_folder_behind(
 
     monkeypatch.setattr("orchestration.checking.declaration_problems", check)
     (tmp_path / "city").mkdir()
-    deployment: Any = SimpleNamespace(tree=SimpleNamespace(defs_module_path=tmp_path), published=tmp_path)
+    monkeypatch.setattr("resources.project.DECLARATIONS", tmp_path)
+    deployment: Any = SimpleNamespace(published=tmp_path)
     target = tmp_path / "town" / "tables" / "defs.yaml"
     with suppress(SystemExit, DeclarationError):
         _write_draft(deployment, target, Proposal("type: it"), "stirred check")

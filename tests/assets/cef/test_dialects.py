@@ -9,6 +9,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
@@ -18,6 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assets.cef.ingestion import ingest
+from assets.cef.notation import examine_columns
 from assets.cef.profile import profile
 from assets.cef.readers import open_every_column
 from assets.cef.text_files import list_characters
@@ -312,7 +314,8 @@ def test_a_file_that_is_not_as_declared_is_refused_with_how_it_is(
         ),
         (
             "id;name\n1;東京\n".encode("shift-jis"),
-            "not in UTF-8, and its letters show no encoding: line 2, field 2, column name. Name it",
+            "not in UTF-8, and its letters show no encoding: line 2, field 2, column name. Name it, as in --csv "
+            "encoding=windows-1252, or write the file in UTF-8: Stirred does not read GB18030, Big5, Shift-JIS,",
             {"encoding": "cp437"},
             {"separator": ";", "encoding": "cp437"},
         ),
@@ -349,7 +352,7 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
     values = {
         "spaced": ("1\u00a0000", "12\u202f345"), "swiss": ("1'000", "2"), "grouped": ("1.234.567,5", "1"),
         "percent": ("12,5%", "7"),
-        "signs": ("(5)", "7"), "script": ("٣", "१२"),
+        "signs": ("(5)", "7"), "open": ("100000+", "5"), "script": ("٣", "१२"),
         "euros": ("7,50 €", "1.234,50 EUR"),
         "short": ("31.12.20", "1.2.99"), "named": ("3 March 2020", "12-Jan-99"),
         "timed": ("2020-01-01 12:30", "2020-01-02T01:02"),
@@ -371,6 +374,7 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
         "percent": "its numbers have a sign of percent or of a currency",
         "euros": "its numbers have a sign of percent or of a currency",
         "signs": "some of its numbers have a sign such as +5, (5) or 5-",
+        "open": "some of its numbers have the mark of a bound, as in 100000+ or <5",
         "script": "its numbers have the digits of another script",
         "short": "its years have two digits, which do not tell the century",
         "named": "it has dates with the names of months",
@@ -379,6 +383,22 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
         "orders": "some of its dates have the day first and others the month",
         "mixed": "it has decimal commas in some rows and decimal points in others",
     }
+
+
+def test_many_columns_are_examined_some_at_a_time_and_too_many_refused(tmp_path: Path) -> None:
+    """Wrong programs: one statement about a thousand columns, which DuckDB refuses; hours over a hundred thousand."""
+    asked: list[int] = []
+
+    def row(statement: str, values: object, *, columns: Sequence[str]) -> Sequence[str]:
+        asked.append(len(columns))
+        return columns
+
+    names = [f"v{number}" for number in range(2001)]
+    assert list(examine_columns(Mock(row=row), "cef/profile", {}, columns=names)) == names
+    assert max(asked) <= 100
+    (tmp_path / "wide.csv").write_text(f"{','.join(names)}\n")
+    with pytest.raises(SourceError, match="has 2,001 columns: write a file of those that you need"):
+        open_every_column(Reader.CSV, tmp_path / "wide.csv")
 
 
 def test_a_mark_between_thousands_in_one_column_is_no_decimal_mark_in_another(session: Session, folder: Path) -> None:
