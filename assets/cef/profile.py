@@ -113,8 +113,8 @@ class ColumnProfile:
         title: its label in a codebook, or in the file of a statistical package.
         labels: the labels of all `codes` there.
         reasons: the labels of codes in `missing`, or of categories that the file declares as no value.
-        frequent: by number below 0 among others that is written like a code for no value, and far more frequent than
-            numbers usually are, its number of rows.
+        frequent: by number among others that is written like a code for no value, and far more frequent than numbers
+            usually are, its number of rows.
     """
 
     name: str
@@ -379,12 +379,13 @@ def _find_codes(lows: Sequence[_Number], highs: Sequence[_Number], usual_rows: f
 
 
 def _find_frequent(most: Mapping[str, int], missing: Collection[str], usual_rows: float) -> dict[str, int]:
-    """Of the most frequent numbers, by text, those below 0 that seem to be such codes among true numbers: the same
-    number above 0 is not as frequent."""
+    """Of the most frequent numbers, by text, those that seem to be such codes among true numbers. If one is below 0,
+    the same number above 0 is not as frequent."""
     return {
         text: rows
         for text, rows in most.items()
-        if _BELOW.fullmatch(text) and text not in missing and text[1:] not in most and rows > 10 * max(usual_rows, 1)
+        if text not in missing and rows > 10 * max(usual_rows, 1)
+        if (_BELOW.fullmatch(text) and text[1:] not in most) or (len(text) > 2 and _NINES.fullmatch(text))
     }
 
 

@@ -9,6 +9,10 @@ Exit codes: 0 done; 1 refused, failed, or something does not hold; 2 wrong usage
 
 import atexit
 import gc
+import io
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -32,6 +36,16 @@ __all__ = ["REFUSED", "UNAUTHORIZED", "main"]
 
 class PlainGroup(click.Group):
     """A group that ends with one sentence where something is refused."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Losses and labels are in UTF-8 in every locale, as Python 3.15 has it, and a closed output reads nothing."""
+        for name in ("stdout", "stderr"):
+            match getattr(sys, name):
+                case None:
+                    setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+                case io.TextIOWrapper() as stream:
+                    stream.reconfigure(encoding="utf-8")
+        return super().main(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         from assets.texts import show_lines

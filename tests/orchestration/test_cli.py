@@ -1,5 +1,6 @@
 """The command `stirred` where nothing has run yet; with a release, it is tried in `test_swapping`."""
 
+import io
 import json
 import re
 import sys
@@ -67,6 +68,19 @@ def test_a_folder_without_declarations_is_named_until_its_first_dataset(
     (tmp_path / "town.csv").write_text("region,tenure\nN,own\nS,rent\n")
     assert stirred("new", "dataset", str(tmp_path / "town.csv")).exit_code == 0
     assert stirred("check").output == "All declarations can be loaded.\n"
+
+
+def test_results_are_printed_in_any_locale_and_to_a_closed_output(
+    stirred: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong program: a fault at the first ε where the locale is ISO-8859-1, or where a service has no output."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    main(["budget"], standalone_mode=False)
+    sys.stdout.flush()
+    assert "ε = 40.0000" in written.getvalue().decode()
+    monkeypatch.setattr(sys, "stdout", None)
+    main(["budget"], standalone_mode=False)
 
 
 @pytest.mark.deep

@@ -228,6 +228,7 @@ def kinds_of_columns() -> list[dict[str, str]]:
             "benefit": str(-9 + number // 6 % 2) if number % 6 == 0 else str(number % 90 * 100),
             "loss": str(number // 2 * 62 - 2000),
             "net": "-9" if number % 9 == 0 else str(number * 62 - 2000),
+            "wages": "99998" if number % 9 == 0 else str(number * 397),
             "age": str(number % 100),
             "asked": "refused" if number == 50 else str(number * 3),
             "PERWT": f"{number * 1.23456 - 9:.6f}",
@@ -264,7 +265,7 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
     }
     assert {name: (column.minimum, column.maximum) for name, column in columns.items() if column.maximum} == {
         "hoursPaid": (100, 160), "income": (0, 20000), "hours": (0, 70), "benefit": (0, 9000), "loss": (-10000, 20000),
-        "net": (-10000, 30000),
+        "net": (-10000, 30000), "wages": (0, 200000),
         "age": (0, 100), "asked": (0, 2000), "PERWT": (-100, 600), "scientific": (0, 200000),
     }  # fmt: skip
     assert {name for name, column in columns.items() if column.rounded} == {"hoursPaid", "PERWT", "scientific"}
@@ -291,6 +292,7 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         'column code is text in which "01", "1" may be one category; if so, merge them.',
         'text in which "STRASSE", "Straße" may be one category; if so, merge them.',
         'column net is far more often "-9" (47 rows) than other numbers; if that stands for no value, list it in null;',
+        'column wages is far more often "99998" (47 rows) than other numbers; if that stands for no value, list i',
         'column exporter is text in which "NA" may stand for no value; if so, move it to null.',
     ):
         assert sentence in said
