@@ -21,18 +21,20 @@ class ImputedDeclaration(Part):
     """Which households are imputed; they are never swapped."""
 
     column: str = Field(description="A variable of the units.")
-    values: Annotated[list[str], Field(min_length=1)] = Field(description="Its values for imputed households, as text.")
+    values: Annotated[list[str], Field(min_length=1)] = Field(
+        description="The column's values for imputed households, as text."
+    )
 
 
 class Step(Part):
-    """A factor that applies from a number up to that of the next step; below all steps, the factor is 1."""
+    """A factor that applies from a number up to the number of the next step; below all steps, the factor is 1."""
 
     at_least: Annotated[int, Field(ge=1, strict=True)] = Field(description="The least number.")
     factor: Factor = Field(description="The factor of the weight: 0, or a fraction of integers up to 64.")
 
 
 class ShareStep(Part):
-    """A factor that applies from a share up to that of the next step; below all steps, the factor is 1."""
+    """A factor that applies from a share up to the share of the next step; below all steps, the factor is 1."""
 
     at_least: Share = Field(description="The least share.")
     factor: Factor = Field(description="The factor of the weight: 0, or a fraction of integers up to 64.")
@@ -41,7 +43,7 @@ class ShareStep(Part):
 class UniqueRace(Part):
     """The factor of a household with a person whose race no other household of the block has."""
 
-    variable: str = Field("CENRACE", description="The variable of persons that is the race.")
+    variable: str = Field("CENRACE", description="The variable of persons that has the race.")
     factor: Factor = Field(description="The factor of the weight: 0, or a fraction of integers up to 64.")
 
 
@@ -72,7 +74,7 @@ class RiskFactorsDeclaration(Part):
         None, description="Factors by how much of the household's own record is imputed."
     )
     always_selected: Literal["block", "block_group", "tract", "county"] | SkipJsonSchema[None] = Field(
-        None, description="Households that are unique there on the key variables are always selected."
+        None, description="Households that are unique on the key variables in a place of this kind are always selected."
     )
 
 

@@ -318,7 +318,7 @@ def registry(release: str, to: Path | None) -> None:
     """Write a record of the published RELEASE for the Privacy Deployments Registry. It covers the points that NIST SP
     800-226 asks of a guarantee.
 
-    All of it but the placeholders, which the command lists, comes from the certificate.
+    Everything comes from the certificate, except for placeholders, which the command lists.
     """
     from assets.publication.registry import describe_deployment, list_placeholders, to_yaml
     from assets.publication.signature import CERTIFICATE
@@ -428,12 +428,12 @@ def audit(to: Path | None, as_json: bool) -> None:
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="A host name under which a proxy on this machine passes requests on; repeatable.",
+    help="A host name for which a proxy on this machine forwards requests; repeatable.",
 )
 def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[str, ...]) -> None:
     """Open a local page on budgets, plans, published tables and the audit. It reads only public data.
 
-    The page is there until the command is interrupted. Only this machine can open it.
+    The page is available until you interrupt the command. Only this machine can open it.
     """
     from assets.ledger.page import read_last_replays
     from orchestration.deployment import Deployment

@@ -75,7 +75,7 @@ def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
     runs that hold a slot.
 
     On one machine, the next run ends those whose process is gone. A run that hangs, or that ran on another machine,
-    cannot be told from a slow one, so a person must name it.
+    cannot be distinguished from a slow one, so a person must name it.
     """
     from dagster import DagsterRunStatus, RunsFilter
 

@@ -69,7 +69,7 @@ class ReestimationDeclaration(ReleaseDeclaration):
         )
     )
     source: str = Field(
-        "", description="For a folder: who published the measurements, and where: a citation or an address."
+        "", description="For a folder: who published the measurements and where, as a citation or an address."
     )
     published: Day | SkipJsonSchema[None] = Field(
         None, description='For the Census Bureau\'s files: the day on which they were published, such as "2023-06-15".'
