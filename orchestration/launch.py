@@ -273,4 +273,6 @@ def _failure_message(event: dg.DagsterEvent) -> str:
         return str(failed.user_failure_data.description)
     # Dagster's own error is around that of the step.
     error = failed.error.cause or failed.error if failed.error else None
+    if error and error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
+        return "The run was interrupted. Launch again: finished stages and a charge stay valid."
     return error.message.strip() if error else "it failed"

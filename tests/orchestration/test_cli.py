@@ -19,10 +19,12 @@ import duckdb
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from dagster_shared.error import SerializableErrorInfo
 
 from assets.publication.signature import sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
+from orchestration import launch
 from orchestration.cli import main, releases, runs
 from orchestration.environment import deployment_resources
 from orchestration.following import WEBSERVER, Page, Run, RunOutcome, Step
@@ -68,6 +70,14 @@ def test_a_folder_without_declarations_is_named_until_its_first_dataset(
     (tmp_path / "town.csv").write_text("region,tenure\nN,own\nS,rent\n")
     assert stirred("new", "dataset", str(tmp_path / "town.csv")).exit_code == 0
     assert stirred("check").output == "All declarations can be loaded.\n"
+
+
+def test_an_interruption_is_told_and_not_named_as_an_error_of_dagster() -> None:
+    info = SerializableErrorInfo(
+        "dagster._core.errors.DagsterExecutionInterruptedError\n", [], "DagsterExecutionInterruptedError"
+    )
+    failure = Mock(user_failure_data=None, error=info)
+    assert launch._failure_message(Mock(step_failure_data=failure)).startswith("The run was interrupted. Launch again")
 
 
 def test_results_are_printed_in_any_locale_and_to_a_closed_output(
