@@ -58,6 +58,7 @@ def describe_factors(factors: RiskFactors) -> list[str]:
 class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
     mechanism = MECHANISM
     version = VERSION
+    keeps_verdicts = True
     stages = (HOUSEHOLDS, CHARGE, SWAPPED, TABLES)
     draw_follows = (CEF, HOUSEHOLDS)
     draw_stage = SWAPPED

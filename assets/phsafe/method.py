@@ -54,6 +54,7 @@ CELL_COLUMNS = {
 class PHSafeMethod(GridCounts[PHSafeRelease]):
     mechanism = MECHANISM
     version = VERSION
+    keeps_verdicts = True
     stages = (PLAN, JOINED, COUNTS, CHARGE, MEASUREMENTS, "postprocessed", TABLES)
     publishes_also_from = (PLAN, "postprocessed")
     charge_follows = (PLAN, COUNTS)

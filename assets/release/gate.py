@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from assets.confidentiality import Nodes
 from assets.release.release import Release
-from assets.release.verdicts import Verdicts, hash_code
+from assets.release.verdicts import Verdicts, describe, hash_code
 from mechanisms.refusal import RefusedError
 from resources.chain import canonicalize
 from resources.custody import Custody
@@ -70,17 +70,15 @@ class ReleaseContext(Generic[R]):
 
 
 def find_verdicts(method: "Method[Any, Any, Any]", custody: Custody) -> Verdicts:
-    """The kept verdicts of a release."""
-    release = method.release
-    code = hash_code(*(type(part).__module__ for part in (method, release, release.declaration, release.dataset)))
-    declared = [type(method).__qualname__, *_describe(release), canonicalize(method.describe_declared()).decode()]
-    return Verdicts(custody, release.schema, declared, code)
-
-
-def _describe(release: Release) -> list[str]:
-    """A release as text. The design follows from the rest, and has sets, whose order differs between processes."""
-    values = [getattr(release, each.name) for each in fields(release) if each.name != "design"]
-    return [text for value in values for text in (_describe(value) if isinstance(value, Release) else [repr(value)])]
+    """The kept verdicts of a release; of one whose declaration has no exact text, none are kept."""
+    release, modules = method.release, {type(method).__module__}
+    declared = [type(method).__qualname__, canonicalize(method.describe_declared()).decode()]
+    try:
+        described = json.dumps(describe(release, modules), sort_keys=True)
+    except TypeError:
+        return Verdicts(custody, release.schema, declared, None)
+    declared.append(sha256(described.encode()).hexdigest())
+    return Verdicts(custody, release.schema, declared, hash_code(*sorted(modules)))
 
 
 class _NotedCustody:

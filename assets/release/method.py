@@ -155,8 +155,10 @@ class Method(ABC, Generic[R, I, O]):
 
     keeps_verdicts: ClassVar[bool] = False
     """Whether no gate is asked again that passed on the same content (`Gate.evaluate`), which pays for the largest
-    releases. What gates follow from must be in the declarations, the code, the tables and the ledger: the content of a
-    file that a declaration names is not."""
+    releases. What gates follow from must be in the release with all that it holds (`describe`), the code, the tables
+    and the ledger. The content of a file that a declaration names is in the release if it was read when the release was
+    made. A gate that reads a file itself must ask its context for the ledger, a key or the asset graph too, so that it
+    is asked every time."""
 
     estimation: ClassVar[tuple[str, ...]] = ()
     """The labels of the certificate's parameters by which figures are estimated from the draw. With other values of

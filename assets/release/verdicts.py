@@ -13,11 +13,19 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PosixPath
+from types import MappingProxyType, NoneType
 from typing import Any
+
+from pydantic import BaseModel
 
 from resources import keyfiles
 from resources.chain import canonicalize
@@ -31,6 +39,10 @@ VERDICTS = "verdicts"
 _LAYERS = ("assets", "mechanisms", "resources", "sql")
 _LIBRARIES = ("cryptography", "duckdb", "highspy", "numba", "numpy", "pyarrow")
 _STARTED = time.time()
+
+_PLAIN = frozenset({NoneType, bool, int, str})
+_WRITTEN = frozenset({bytes, float, Decimal, Fraction, date, datetime, timedelta, PosixPath})
+"""Types whose values have an exact text, the same in every process."""
 
 
 class Verdicts:
@@ -88,13 +100,47 @@ class Verdicts:
         return record if isinstance(record, dict) and all(isinstance(each, dict) for each in record.values()) else {}
 
 
+def describe(value: Any, modules: set[str]) -> Any:
+    """A declared value as plain values that no other value has, the same in every process: all that it holds, such as
+    the content of a file that it was read from, with the types, and which fields were given. Modules that define types
+    are added to `modules`.
+
+    Raises TypeError for a value that has no exact text, such as a function, or an array, whose text is cut.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind in _WRITTEN:
+        return [kind.__name__, repr(value)]
+    if kind in (list, tuple):
+        return [kind.__name__, *(describe(part, modules) for part in value)]
+    if kind in (set, frozenset):
+        return ["set", *sorted((describe(part, modules) for part in value), key=json.dumps)]
+    if kind in (dict, MappingProxyType):
+        return ["dict", *([describe(name, modules), describe(part, modules)] for name, part in value.items())]
+    modules.add(kind.__module__)
+    named = f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(value, Enum):
+        return [named, value.name, describe(value.value, modules)]
+    if isinstance(value, BaseModel):
+        parts = {name: getattr(value, name) for name in kind.model_fields}
+        given = value.model_fields_set
+        return [named, describe([parts, given, value.__pydantic_extra__, value.__pydantic_private__], modules)]
+    if is_dataclass(value):
+        return [named, describe({each.name: getattr(value, each.name) for each in fields(value)}, modules)]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [named, describe(tuple(value), modules)]
+    raise TypeError(f"{named} has no exact text")
+
+
 @cache
 def hash_code(*modules: str) -> str | None:
     """The SHA-256 of everything that gates follow from besides data and declaration: all layers, and the versions of
     libraries, Python and the machine. None if a module is of none of the layers, or a file was changed after this
     process had started, which may run the earlier code."""
     layers = {CODE / layer for layer in _LAYERS}
-    if any(layers.isdisjoint(Path(getattr(sys.modules[name], "__file__", None) or "/").parents) for name in modules):
+    files = [getattr(sys.modules.get(name), "__file__", None) or "/" for name in modules]
+    if any(layers.isdisjoint(Path(file).parents) for file in files):
         return None
     digest = sha256(f"{sys.version} {platform.machine()} {[version(name) for name in _LIBRARIES]}".encode())
     for path in sorted(path for layer in _LAYERS for path in (CODE / layer).rglob("*") if path.is_file()):

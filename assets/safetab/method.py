@@ -57,6 +57,7 @@ class SafeTabMethod(BatchedCounts[R, B]):
     """A method that counts records by detailed race and ethnicity, in regions or groups that are public."""
 
     version = VERSION
+    keeps_verdicts = True
     counted_in: ClassVar[str]
     """The stage, and its public table, that says where records are counted."""
     plan = release_hook(safetab_plan)

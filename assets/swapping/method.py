@@ -47,6 +47,7 @@ from resources.warehouse import Session
 class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     mechanism = MECHANISM
     version = permutation.VERSION
+    keeps_verdicts = True
     draw_follows = (CEF, "invariants")
     draw_stage = "swapped"
     drawn_table = SWAPPED

@@ -537,7 +537,6 @@ def test_a_verdict_is_of_one_key_code_and_declaration(drawn: TopDownDeployment) 
     assert is_asked(drawn, find_verdicts(method_of(drawn, title="Another title"), custody))
     with patch.object(type(custody), "seal", lambda self, facts: sha256(canonicalize(dict(facts))).hexdigest()):
         assert is_asked(drawn, Verdicts(custody, schema, declared, code))
-    assert not [text for text in declared if any(part in text for part in (" at 0x", "set(", "..."))], "in any process"
     for library in ("cryptography", "highspy"):
         with patch(
             "assets.release.verdicts.version", lambda name, other=library: "0" if name == other else version(name)
