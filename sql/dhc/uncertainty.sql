@@ -20,4 +20,5 @@ SELECT
 FROM {{ errors }} AS errors
 JOIN {{ spine }} AS place ON place.depth = errors.depth AND place.number = errors.number
 JOIN {{ cells }} AS cells ON cells.position = errors.position
+WHERE errors.of_table = $of_table AND errors.run >= $first_run AND errors.run < $end
 ORDER BY place.depth, place.number, cells.position

@@ -133,7 +133,7 @@ def list_runs(session: Session, release: DHCRelease, times: int = 1) -> list[tup
 
 def keep_few(read: Callable[..., Of], runs: Sized, release: DHCRelease) -> Callable[..., Of]:
     """A function that reads a histogram in the places of a run, of `list_runs`. If there are few data, so that a run is
-    a level, it reads each once; of more data, every table reads them again."""
+    a level, it reads each once; of more data, every group of tables reads them again."""
     return cache(read) if len(runs) == len(release.levels) else read
 
 
@@ -234,7 +234,7 @@ def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
     tree = read_tree(session, release)
     begin = np.cumsum([0, *map(tree.places, release.levels)]).tolist()
     of_table = {table_of(release, name): name for name in table_names(release)}
-    together = {name: names for names in _group_tables(of_table.values()) for name in names}
+    together = {name: names for names in group_tables(of_table.values()) for name in names}
     staged: tuple[Sequence[str], Fragment] | None = None
 
     def read_run(*run: Any) -> Counts:
@@ -272,7 +272,7 @@ def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
     return LazyRecipes(list(of_table), make)
 
 
-def _group_tables(names: Iterable[str]) -> list[list[str]]:
+def group_tables(names: Iterable[str]) -> list[list[str]]:
     """Tables one after the other that are counted in one reading of their histogram: as many as have few cells."""
     groups = list[list[str]]()
     for _, of_histogram in groupby(names, lambda name: describe_table(name)[3]):

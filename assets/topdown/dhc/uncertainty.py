@@ -17,6 +17,7 @@ from assets.tabulation.asset import build_tables
 from assets.topdown.dhc.products import (
     cell_names,
     describe_table,
+    group_tables,
     keep_few,
     list_runs,
     read_estimates,
@@ -31,7 +32,7 @@ from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.tables import MEDIAN_AGES, count_figures
 from mechanisms.topdown.replicates import Moments, add_deviations
 from mechanisms.topdown.schema import Counts
-from resources.statements import Table
+from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 
@@ -56,34 +57,47 @@ def list_first_tables(release: DHCRelease) -> Sequence[str]:
 
 def uncertainty_recipes(session: Session, release: DHCRelease) -> Recipes:
     """The recipe of every table of the asset. They read what this function registers, in the same session. That of the
-    summary sums up what the others counted."""
+    summary sums up what the others counted. The errors of tables with few cells are found in one reading of a run's
+    counts, and kept in a temporary table until the next group's: in memory are those of one run."""
     declared, summary = release.declaration.replicates, Summary()
     of_table = {uncertainty_table(release, name): name for name in table_names(release)}
     runs, tree = list_runs(session, release, 1 + declared), read_tree(session, release)
     read = keep_few(partial(_read_counts, session, release, tree), runs, release)
+    together = {name: names for names in group_tables(of_table.values()) for name in names}
+    # A table is made of the errors of a run at a time, or of all of few data, in which a run is a level.
+    pieces = [(0, len(runs))] if len(runs) == len(release.levels) else [(run, run + 1) for run in range(len(runs))]
+    staged: tuple[Sequence[str], Fragment] | None = None
 
-    def find_errors(name: str) -> Iterator[pa.Table]:
-        for depth, level, first, last in runs:
-            moments = _find_moments(name, read(describe_table(name)[3], level, first, last), last - first)
-            if name not in MEDIAN_AGES:
-                summary.add(name, level, moments)
-            yield list_errors(moments, declared, depth, first, median=name in MEDIAN_AGES)
+    def find_errors(names: Sequence[str]) -> Iterator[pa.Table]:
+        histogram = describe_table(names[0])[3]
+        for run, (depth, level, first, last) in enumerate(runs):
+            counts = read(histogram, level, first, last)
+            for number, (name, moments) in enumerate(_find_moments(names, counts, last - first)):
+                if name not in MEDIAN_AGES:
+                    summary.add(name, level, moments)
+                errors = list_errors(moments, declared, depth, first, median=name in MEDIAN_AGES)
+                of = {"of_table": np.full(len(errors), number), "run": np.full(len(errors), run)}
+                yield pa.table(dict(zip(errors.column_names, errors.columns, strict=True)) | of)
 
     def make(table: Table) -> Recipe:
+        nonlocal staged
         if table not in of_table:
             rows = summary.list_rows(list(of_table.values()), release.levels, declared)
             return store_rows(session, "made_summary", rows)
         name = of_table[table]
-        cells = cell_names(name)
+        names, cells = together[name], cell_names(name)
+        if staged is None or staged[0] != names:
+            in_turn, errors = session.register_in_turn("errors_in_turn", find_errors(names))
+            staged = names, session.stage("errors_together", "warehouse/all", in_turn, source=errors)
         positions = pa.table({"position": np.arange(len(cells)), "cell": cells})
-        pieces, errors = session.register_in_turn("errors_of_table", find_errors(name))
-        names = {
+        values = [{"of_table": names.index(name), "first_run": first, "end": end} for first, end in pieces]
+        given = {
             "spine": release.public(SPINE),
             "cells": session.register("cells_of_table", positions),
-            "errors": errors,
+            "errors": staged[1],
             "median": name in MEDIAN_AGES,
         }
-        return "dhc/uncertainty", pieces, names
+        return "dhc/uncertainty", values, given
 
     return LazyRecipes([*of_table, release.public(SUMMARY)], make)
 
@@ -102,11 +116,13 @@ def _read_counts(
     ]
 
 
-def _find_moments(name: str, counts: Sequence[Counts], places: int) -> Moments:
-    """The moments of a table's cells, from the published counts and those of each replicate. Median ages are in tenths;
-    those that are missing somewhere are 0 everywhere."""
-    figures = [count_figures([name], each, places)[name] for each in counts]
-    if name in MEDIAN_AGES:
-        known = np.all([each >= 0 for each in figures], axis=0)
-        figures = [np.where(known, each, 0) for each in figures]
-    return add_deviations(figures[0], figures[1:])
+def _find_moments(names: Sequence[str], counts: Sequence[Counts], places: int) -> Iterator[tuple[str, Moments]]:
+    """The moments of the cells of each table, from the published counts and those of each replicate. Median ages are in
+    tenths; those that are missing somewhere are 0 everywhere."""
+    of_counts = [count_figures(names, each, places) for each in counts]
+    for name in names:
+        figures = [each[name] for each in of_counts]
+        if name in MEDIAN_AGES:
+            known = np.all([each >= 0 for each in figures], axis=0)
+            figures = [np.where(known, each, 0) for each in figures]
+        yield name, add_deviations(figures[0], figures[1:])

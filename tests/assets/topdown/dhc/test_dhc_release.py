@@ -530,6 +530,9 @@ def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricti
     deployment = dhc_deployment(tmp_path / "town", repeated=REPLICATES, replicates=REPLICATES)
     deployment.run(*TO_PUBLICATION[:-1], *ERRORS, "accuracy", "publication")
     assert failing(deployment) == set()
+    (as_made,) = (gate for gate in all_gates(deployment.context.method) if gate.name == "uncertainty_as_made")
+    with patch.object(histograms, "CELLS_AT_A_TIME", 1000):
+        assert as_made.evaluate(deployment.context) == [], "however many places are read at a time"
     own, before = read(deployment, "p1_uncertainty"), read(deployment, "p1_uncertainty", "redistricting")
     both = own.merge(before[before.cell == "P0010001"], on=["level", "geoid"])
     blocks = both[both.level == "Block"]
