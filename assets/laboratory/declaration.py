@@ -91,8 +91,8 @@ class LaboratoryDeclaration(Declaration):
     )
     attackers: tuple[AttackerName, ...] = Field(
         ("reconstruct", "link", "likeliest", "margin", "difference", "pairs"),
-        description="Who attacks each draw: "
-        + "; ".join(f"{name} {words}" for name, words in ATTACKERS.items())
+        description="Who attacks each draw. "
+        + ". ".join(f"`{name}` {words}" for name, words in ATTACKERS.items())
         + ". Attackers leave out draws that they cannot attack.",
     )
     metrics: tuple[Metric, ...] | SkipJsonSchema[None] = Field(

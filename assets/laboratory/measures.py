@@ -21,10 +21,10 @@ ATTACKERS: Mapping[str, str] = {
     RECONSTRUCT: "knows nothing but the publication, and writes down the records behind exact tables",
     LINK: "knows everybody's block, sex and age, and matches them with published or reconstructed records, or infers "
     "the posterior of the unknown values from perturbed counts or measurements",
-    LIKELIEST: "knows the same, and finds the likeliest records of a block behind perturbed counts or sums",
-    MARGIN: "knows the same, and draws from the published shares of the block alone",
-    DIFFERENCE: "knows all other records, and tries each category: under noise or a p-table, by its posterior; "
-    "without randomness, in the first draw only",
+    LIKELIEST: "knows what link knows, and finds the likeliest records of a block behind perturbed counts or sums",
+    MARGIN: "knows what link knows, and draws from the published shares of the block alone",
+    DIFFERENCE: "knows all other records, and tries each category for the person (by its posterior under noise or a "
+    "p-table; without randomness, in the first draw only)",
     PAIRS: "knows all records but whether two were exchanged, and takes the likelihood ratio of the two worlds",
     UNDO: "works like link, and then matches the persons without a record in their own block with the unmatched "
     "records of the tract's other blocks",

@@ -260,7 +260,9 @@ class Column(Part):
         description="Whether a decimal is rounded to 4 digits after the point when it is read, halves away from 0. "
         "It may then have an exponent in the source, as in 1e+05.",
     )
-    nullable: bool = Field(False, description="Whether the column may be empty. A column with `null` always may.")
+    nullable: bool = Field(
+        False, description="Whether the column may be empty. A column that declares `null` always may."
+    )
     null: _Written = Field(
         (), description="Codes that stand for no value, such as NA or 9999999, written exactly as in the source."
     )

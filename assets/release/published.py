@@ -48,7 +48,7 @@ class Product(dg.Model, dg.Resolvable):
     of: Literal["units", "persons"] = Field(
         default="units",
         description="What is counted. In swapping, `units` stands for the swapped records, even if these are persons. "
-        "In coarsening and suppression, it must equal the `of` of the release.",
+        "In coarsening and suppression, declare the same as for the release.",
     )
     geography: list[str] = Field(default_factory=list, description="The geographic columns, coarsest first.")
     dimensions: list[str] = Field(default_factory=list, description="The other columns to tabulate by.")

@@ -29,7 +29,7 @@ _MOST_NAMED = 12
 
 
 class Band(dg.Model):
-    """One band: the values that are at least `at_least` and below `below`."""
+    """The values of one band: `at_least` or more, but less than `below`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

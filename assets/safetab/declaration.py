@@ -45,8 +45,8 @@ _LISTS = (
 _RACE_CODES = "How many race codes of a record are read."
 _NO_ITERATION = "the lists have no iteration of this level for such regions"
 _MOE = (
-    "For any line, in place of its budget: the 95% margin of error of one measured number, from which the budget "
-    "follows."
+    "For any line, such as TRACT 2, in place of its budget: the 95% margin of error of one measured number, from which "
+    "the budget follows."
 )
 
 

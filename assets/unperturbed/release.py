@@ -35,7 +35,7 @@ class UnperturbedDeclaration(ReleaseDeclaration):
     of: Literal["units", "persons"] = Field("units", description="The records that are published and counted.")
     products: list[Product] = Field(
         default_factory=list,
-        description="The tables to publish. If the release's `of` is `persons`, declare `of: persons` in each too.",
+        description="The tables to publish. If the release has `of: persons`, declare it in each table too.",
     )
 
 
