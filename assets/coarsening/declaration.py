@@ -27,7 +27,7 @@ class CoarseningDeclaration(UnperturbedDeclaration):
     )
     least: Annotated[int, Field(ge=2, strict=True)] = Field(
         description="The least number of records of a combination of place and key. Records of rarer combinations "
-        "move to the nearest one, which differs in the fewest variables.",
+        "move to the nearest one that has enough, which differs in the fewest variables.",
     )
     kept: list[str] = Field(default_factory=list, description="Further variables to publish, as they are.")
 
