@@ -126,7 +126,7 @@ def describe(value: Any, modules: set[str]) -> Any:
         parts = {name: getattr(value, name) for name in kind.model_fields}
         given = value.model_fields_set
         return [named, describe([parts, given, value.__pydantic_extra__, value.__pydantic_private__], modules)]
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return [named, describe({each.name: getattr(value, each.name) for each in fields(value)}, modules)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return [named, describe(tuple(value), modules)]

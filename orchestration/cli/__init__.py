@@ -38,13 +38,14 @@ class PlainGroup(click.Group):
     """A group that ends with one sentence where something is refused."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Losses and labels are in UTF-8 in every locale, as Python 3.15 has it, and a closed output reads nothing."""
+        """Print in UTF-8 in every locale, as Python 3.15 does, and nothing where there is no output. What a path has
+        that is no text is still printed as before."""
         for name in ("stdout", "stderr"):
             match getattr(sys, name):
                 case None:
                     setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
                 case io.TextIOWrapper() as stream:
-                    stream.reconfigure(encoding="utf-8")
+                    stream.reconfigure(encoding="utf-8", errors=stream.errors)
         return super().main(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -1,6 +1,7 @@
--- For each column of texts: values, different values, values with a leading zero, values that
--- between thousands, with an exponent or with many digits, the rows of each of the texts `missing`, and, for each type,
--- the values that are not of it. Each different text is looked at once. All of it is confidential.
+-- For each column of texts: values, different values, values with a leading zero, values that are not only digits, the
+-- shortest and longest value, values with blanks at an end, with marks between thousands, with an exponent or with many
+-- digits, like numbers, below 0, the rows of each of the texts `missing`, and, for each type, the values that are not of
+-- it. Each different text is looked at once. All of it is confidential.
 SELECT
     {% for name in columns %}
     (

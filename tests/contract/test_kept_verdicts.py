@@ -252,7 +252,7 @@ def test_a_gate_that_keeps_a_verdict_reads_tables_that_the_session_notes_and_not
 def test_a_declaration_with_an_object_whose_text_may_be_that_of_another_keeps_no_verdict(kept: Deployment[Any]) -> None:
     release, modules = kept.release, set[str]()
     assert describe(release, modules) == describe(release, set())
-    for value in (lambda: 1, object(), bytearray(b"1"), iter(())):
+    for value in (lambda: 1, object(), bytearray(b"1"), iter(()), ReleaseContext):
         with pytest.raises(TypeError):
             describe(replace(release, address={"": [value]}), modules)
         verdicts = find_verdicts(replace_release(kept, value), kept.context.custody)
