@@ -42,7 +42,7 @@ class RunQueue(QueuedRunCoordinator):
             )
         if AUTOMATIC in run.tags and self._has_other(run):
             self._instance.add_run_tags(run.run_id, {FOLLOWED: ""})
-            self._instance.report_run_canceled(run, "Another run was launched in the place of the same one.")
+            self._instance.report_run_canceled(run, "Another run already replaces the one that failed.")
             return run
         return super().submit_run(context)
 
