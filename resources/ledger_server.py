@@ -45,7 +45,12 @@ _Values = Mapping[str, Any] | Sequence[Any] | None
 
 _LOST = "the connection to the ledger's server was lost"
 
-_PASSING = {"08": _LOST, "40": _LOST, "53": "the ledger's server has no room left, such as on its disk,", "57": _LOST}
+_PASSING = {
+    "08": _LOST,
+    "40": _LOST,
+    "53": "the ledger's server has too little disk, memory or connections left",
+    "57": _LOST,
+}
 """What passes by itself, by class of error: lost connections, conflicts, too little of what a server needs, and a
 server that ends or begins."""
 

@@ -371,7 +371,7 @@ def test_a_full_disk_of_the_server_passes(database: Database, ledger: Ledger) ->
         "RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$"
     )
     database.run("CREATE TRIGGER fill BEFORE INSERT ON stirred.entries EXECUTE FUNCTION fill()")
-    with pytest.raises(TransientError, match="has no room left, such as on its disk, in append; launch again"):
+    with pytest.raises(TransientError, match="has too little disk, memory or connections left in append; launch again"):
         reserve(ledger, "third")
     database.run("DROP FUNCTION fill CASCADE")
     assert len(ledger.entries()) == 3
