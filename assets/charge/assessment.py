@@ -10,7 +10,7 @@ from typing import Any
 
 from assets.conventions import SHORT
 from assets.ledger.view import find_budget
-from assets.release.contents import find_content_problems, read_contents, read_sketch_name
+from assets.release.contents import describe_records, find_content_problems, read_contents, read_sketch_name
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
@@ -131,10 +131,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         contents = read_contents(session, custody, release.dataset)
         sketch = read_sketch_name(session, custody, release.dataset)
     dataset = release.dataset
-    source = dataset.source if dataset.public else ""
-    details = Details(
-        dataset.population, contents, draw.made_of, sketch=sketch, public=source, synthetic=dataset.synthetic
-    )
+    details = describe_records(dataset, contents, draw.made_of, sketch)
     reading = ledger.read()
     entry, refusal, resemblance, unsaid = reading.find_reservation(draw.draw_id), "", "", ""
     if entry is None and not sketch and not dataset.reader.built_in:
@@ -153,7 +150,9 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
             if dataset.public:
                 refusal, resemblance = refusal or resemblance, ""
                 if not reading.find_public_words(dataset.name, details):
-                    unsaid = f"the records are declared public, from {show_line(source)}, without a reason so far"
+                    unsaid = (
+                        f"the records are declared public, from {show_line(details.public)}, without a reason so far"
+                    )
     except (CapExceeded, PopulationError) as error:
         refusal = str(error)
     if entry and (withdrawn := reading.find_withdrawal(draw.draw_id)):

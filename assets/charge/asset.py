@@ -24,7 +24,7 @@ from assets.charge.assessment import (
 from assets.conventions import DRAW_ID, KEYED, StageKind, group_digits, preview, shorten_digest, table_schema
 from assets.ledger.comparison import NOT_RECORDED
 from assets.ledger.view import AUTOMATIC, AUTOMATICALLY, FOR_CONTRIBUTOR, describe_contributor
-from assets.release.contents import forget_sketches
+from assets.release.contents import describe_records, forget_sketches
 from assets.release.draw import Draw, Inputs
 from assets.release.method import Fact, Method
 from assets.release.prose import Prose
@@ -273,14 +273,7 @@ def reserve(release: Release, draw: Draw[Inputs], ledger: Ledger, details: Detai
         draw.specification,
         release.custody,
         release.dataset.cap,
-        details
-        or Details(
-            release.dataset.population,
-            (),
-            draw.made_of,
-            public=release.dataset.source,
-            synthetic=release.dataset.synthetic,
-        ),
+        details or describe_records(release.dataset, made_of=draw.made_of),
         release.dataset.allows_unbounded_releases,
     )
 

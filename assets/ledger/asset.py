@@ -18,6 +18,7 @@ from assets.ledger.page import describe_composition, describe_ledger, read_last_
 from assets.ledger.population import Population
 from assets.ledger.remarks import PROSE
 from assets.ledger.view import find_budget, list_budgets
+from assets.release.contents import describe_records
 from assets.release.dataset import DatasetDeclaration
 from assets.stages import stage, stage_check
 from assets.texts import show_line
@@ -25,7 +26,7 @@ from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steink
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, format_loss
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import DELTA, Total
-from resources.chain import GENESIS, RESERVE, Details, Entry
+from resources.chain import GENESIS, RESERVE, Entry
 from resources.ledger import Ledger, PopulationError, Reading, of_population
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -335,9 +336,8 @@ def find_cap_problems(dataset: DatasetDeclaration, reading: Reading) -> list[str
     own = [entry for entry in reading.require_intact() if (entry.kind, entry.dataset) == (RESERVE, dataset.name)]
     if own and (dataset.public or dataset.synthetic):
         contents = tuple(content for entry in own for content in entry.parse_details().contents)
-        details = Details(dataset.population, contents, public=dataset.source, synthetic=dataset.synthetic)
         try:
-            reading.require_never_confidential(dataset.name, details)
+            reading.require_never_confidential(dataset.name, describe_records(dataset, contents))
         except PopulationError as error:
             return [str(error)]
     if dataset.public:

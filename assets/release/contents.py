@@ -21,6 +21,7 @@ from datetime import timedelta
 from hashlib import file_digest, sha256
 from importlib.metadata import version as installed
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -141,8 +142,19 @@ def require_synthetic(session: Session, ledger: Ledger, dataset: DatasetDeclarat
     The session reads the public zone. Raises PopulationError; LedgerError if the ledger is not intact; and SealError as
     `read_contents`.
     """
-    details = Details(dataset.population, read_contents(session, ledger.custody, dataset), synthetic=True)
+    details = describe_records(dataset, read_contents(session, ledger.custody, dataset))
     ledger.read().require_never_confidential(dataset.name, details)
+
+
+def describe_records(
+    dataset: DatasetDeclaration,
+    contents: tuple[str, ...] = (),
+    made_of: Mapping[str, Any] = MappingProxyType({}),
+    sketch: str = "",
+) -> Details:
+    """What the ledger keeps with a charge: of a dataset's records, and of what the draw is made of."""
+    public = dataset.source if dataset.public else ""
+    return Details(dataset.population, contents, made_of, sketch=sketch, public=public, synthetic=dataset.synthetic)
 
 
 def forget_sketches(ledger: Ledger) -> None:

@@ -25,7 +25,7 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 
 from assets.conventions import WRITES
-from orchestration.following import ask
+from orchestration.following import BY_COMMAND, ask
 from orchestration.launch import open_instance
 from resources.custody import CustodyMode
 from resources.statements import Table, Zone
@@ -589,7 +589,7 @@ def test_the_queue_launches_a_lost_run_again_only_once(
             "village__shown",
             run_id=ids[name],
             status=dg.DagsterRunStatus(status),
-            tags={"stirred/launch": "one", **group, **(tags or {})},
+            tags={BY_COMMAND: "one", **group, **(tags or {})},
             parent_run_id=ids.get(parent),
             root_run_id=ids["first"] if parent else None,
         )
@@ -608,7 +608,7 @@ def test_the_queue_launches_a_lost_run_again_only_once(
         assert queue.called == launched
         found = instance.get_run_by_id(ids["again"])
         assert found.status is dg.DagsterRunStatus("NOT_STARTED" if launched else "CANCELED")
-        assert found.tags["stirred/launch"] == ("one" if launched else ""), "no command follows it"
+        assert found.tags[BY_COMMAND] == ("one" if launched else ""), "no command follows it"
 
 
 def test_runs_that_write_the_same_dataset_wait_for_each_other(tmp_path: Path) -> None:

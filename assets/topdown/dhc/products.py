@@ -234,8 +234,6 @@ def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
     tree = read_tree(session, release)
     begin = np.cumsum([0, *map(tree.places, release.levels)]).tolist()
     of_table = {table_of(release, name): name for name in table_names(release)}
-    together = {name: names for names in group_tables(of_table.values()) for name in names}
-    staged: tuple[Sequence[str], Fragment] | None = None
 
     def read_run(*run: Any) -> Counts:
         with session.open_sibling() as own:
@@ -257,19 +255,37 @@ def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
         with closing(in_threads(count_run, runs, release.processes)) as tables:
             yield from tables
 
+    groups = group_tables(of_table.values())
+    alone = {name for name, *others in groups if not others}
+    stage = stage_groups(session, groups, count)
+
     def make(table: Table) -> Recipe:
-        nonlocal staged
         name = of_table[table]
-        names = together[name]
-        if staged is None or staged[0] != names:
-            pieces, counted = session.register_in_turn("counted", count(names))
-            if len(names) == 1:
-                return "warehouse/all", pieces, {"source": counted}
-            staged = names, session.stage("counted_together", "warehouse/all", pieces, source=counted)
-        columns = [*places.column_names, *cell_names(name)]
-        return _COLUMNS, {}, {"columns": columns, "source": staged[1]}
+        if name in alone:
+            pieces, counted = session.register_in_turn("counted", count([name]))
+            return "warehouse/all", pieces, {"source": counted}
+        return _COLUMNS, {}, {"columns": [*places.column_names, *cell_names(name)], "source": stage(name)[1]}
 
     return LazyRecipes(list(of_table), make)
+
+
+def stage_groups(
+    session: Session, groups: Sequence[Sequence[str]], find: Callable[[Sequence[str]], Iterator[pa.Table]]
+) -> Callable[[str], tuple[Sequence[str], Fragment]]:
+    """A function that has what is found of a table's group in a temporary table, with the group, until it is called for
+    a table of another one."""
+    together = {name: names for names in groups for name in names}
+    staged: tuple[Sequence[str], Fragment] | None = None
+
+    def stage(name: str) -> tuple[Sequence[str], Fragment]:
+        nonlocal staged
+        names = together[name]
+        if staged is None or staged[0] != names:
+            in_turn, found = session.register_in_turn("found_in_turn", find(names))
+            staged = names, session.stage("found_together", "warehouse/all", in_turn, source=found)
+        return staged
+
+    return stage
 
 
 def group_tables(names: Iterable[str]) -> list[list[str]]:

@@ -21,6 +21,7 @@ from assets.topdown.dhc.products import (
     keep_few,
     list_runs,
     read_estimates,
+    stage_groups,
     table_names,
 )
 from assets.topdown.dhc.release import TEXTS, DHCRelease
@@ -32,7 +33,7 @@ from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.tables import MEDIAN_AGES, count_figures
 from mechanisms.topdown.replicates import Moments, add_deviations
 from mechanisms.topdown.schema import Counts
-from resources.statements import Fragment, Table
+from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 
@@ -63,10 +64,8 @@ def uncertainty_recipes(session: Session, release: DHCRelease) -> Recipes:
     of_table = {uncertainty_table(release, name): name for name in table_names(release)}
     runs, tree = list_runs(session, release, 1 + declared), read_tree(session, release)
     read = keep_few(partial(_read_counts, session, release, tree), runs, release)
-    together = {name: names for names in group_tables(of_table.values()) for name in names}
     # A table is made of the errors of a run at a time, or of all of few data, in which a run is a level.
     pieces = [(0, len(runs))] if len(runs) == len(release.levels) else [(run, run + 1) for run in range(len(runs))]
-    staged: tuple[Sequence[str], Fragment] | None = None
 
     def find_errors(names: Sequence[str]) -> Iterator[pa.Table]:
         histogram = describe_table(names[0])[3]
@@ -79,22 +78,21 @@ def uncertainty_recipes(session: Session, release: DHCRelease) -> Recipes:
                 of = {"of_table": np.full(len(errors), number), "run": np.full(len(errors), run)}
                 yield pa.table(dict(zip(errors.column_names, errors.columns, strict=True)) | of)
 
+    stage = stage_groups(session, group_tables(of_table.values()), find_errors)
+
     def make(table: Table) -> Recipe:
-        nonlocal staged
         if table not in of_table:
             rows = summary.list_rows(list(of_table.values()), release.levels, declared)
             return store_rows(session, "made_summary", rows)
         name = of_table[table]
-        names, cells = together[name], cell_names(name)
-        if staged is None or staged[0] != names:
-            in_turn, errors = session.register_in_turn("errors_in_turn", find_errors(names))
-            staged = names, session.stage("errors_together", "warehouse/all", in_turn, source=errors)
+        names, errors = stage(name)
+        cells = cell_names(name)
         positions = pa.table({"position": np.arange(len(cells)), "cell": cells})
         values = [{"of_table": names.index(name), "first_run": first, "end": end} for first, end in pieces]
         given = {
             "spine": release.public(SPINE),
             "cells": session.register("cells_of_table", positions),
-            "errors": staged[1],
+            "errors": errors,
             "median": name in MEDIAN_AGES,
         }
         return "dhc/uncertainty", values, given
