@@ -17,7 +17,7 @@ _STATISTICS = (
 _EARLIER = "Launch the release that this one reads, and then this one again."
 _DECLARATION = "Change the declaration as the message says, and launch again."
 _LEDGER = (
-    "Launch nothing, and keep all files as they are. Find out who wrote to the ledger, and restore the latest back-up."
+    "Launch nothing, and keep all files as they are. Find out who wrote to the ledger, and restore the latest backup."
 )
 
 OF_CHECKS = {

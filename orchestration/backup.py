@@ -1,8 +1,8 @@
 """Back up a deployment to a folder, and restore it into an empty home.
 
-A back-up holds the databases, the ledger's anchor and the publications, and is signed. It holds keys only if that is
+A backup holds the databases, the ledger's anchor and the publications, and is signed. It holds keys only if that is
 asked for: who has both the databases and the keys can test guesses about the records and repeat every draw. Dagster's
-own history of runs is not part of it, and neither are the entries of a ledger on a server, which has its own back-ups.
+own history of runs is not part of it, and neither are the entries of a ledger on a server, which has its own backups.
 """
 
 import os
@@ -31,7 +31,7 @@ WAREHOUSE, CUSTODY, PUBLISHED = "warehouse", "custody", "published"
 
 
 class BackupError(Exception):
-    """A back-up cannot be made or restored. The message has the reason and the remedy."""
+    """A backup cannot be made or restored. The message has the reason and the remedy."""
 
 
 Resources = Callable[[Path], Mapping[str, dg.ConfigurableResource]]
@@ -51,23 +51,23 @@ def back_up(
     What was written is restored once, into a folder in the home that is removed again.
 
     No other process can write a database meanwhile: writers wait, or this waits for them. Nothing that was deleted from
-    a database is in the back-up. If the process is killed before all is written, it has no signature and cannot be
+    a database is in the backup. If the process is killed before all is written, it has no signature and cannot be
     restored.
 
     Raises BackupError if the folder is not empty, the deployment is new, the ledger is not intact, zones are in a lake,
-    the publications are larger than the free disk, or the back-up could not be restored; it has no signature then.
+    the publications are larger than the free disk, or the backup could not be restored; it has no signature then.
     """
     warehouse, custody = ledger.warehouse, ledger.custody
     _refuse_lake(warehouse, "backed up")
     if folder.exists() and any(folder.iterdir()):
-        raise BackupError(f"{folder} is not empty: a back-up needs a folder of its own")
+        raise BackupError(f"{folder} is not empty: a backup needs a folder of its own")
     if custody.anchor() is None:
-        raise BackupError(f"no back-up was made, because {Path(custody.folder).parent} holds no deployment yet")
+        raise BackupError(f"no backup was made, because {Path(custody.folder).parent} holds no deployment yet")
     if lack := _find_lack(published, folder):
-        raise BackupError(f"no back-up was made, because {lack}")
+        raise BackupError(f"no backup was made, because {lack}")
     # Not inside the session: a process that closes a file gives up every lock that it holds on it.
     if problems := ledger.verify():
-        raise BackupError(f"no back-up was made, because the ledger is not intact: {problems[0]}")
+        raise BackupError(f"no backup was made, because the ledger is not intact: {problems[0]}")
     ledger.forget_keys()
     forget_sketches(ledger)
     zones = [zone for zone in Zone if warehouse.path(zone).exists()]
@@ -126,7 +126,7 @@ def _copy_files(custody: Custody, paths: Iterable[Path], folder: Path) -> None:
 
 
 def _require_restorable(folder: Path, custody: Path, resources: Resources) -> None:
-    """Restore a back-up into a folder beside the custody, whose key is lent for it, and remove the folder again."""
+    """Restore a backup into a folder beside the custody, whose key is lent for it, and remove the folder again."""
     place = custody.with_name(".verifying")
     try:
         # A folder of this process alone, which also removes those of processes that were killed.
@@ -139,7 +139,7 @@ def _require_restorable(folder: Path, custody: Path, resources: Resources) -> No
         (folder / SIGNATURE).unlink(missing_ok=True)
         if not isinstance(error, RefusedError | BackupError | OSError):
             raise
-        raise BackupError(f"the back-up in {folder} is of no use, because it cannot be restored: {error}") from None
+        raise BackupError(f"the backup in {folder} is of no use, because it cannot be restored: {error}") from None
     finally:
         with suppress(OSError):
             place.rmdir()
@@ -157,12 +157,12 @@ def restore(
     published: Path,
     resources: Resources = deployment_resources,
 ) -> None:
-    """Restore a back-up into a home that has no databases, and its publications where there are none.
+    """Restore a backup into a home that has no databases, and its publications where there are none.
 
-    The master key must be there: in the home's custody, in the environment, or in the back-up. If a custody in the home
+    The master key must be there: in the home's custody, in the environment, or in the backup. If a custody in the home
     survived, its anchor counts. Nothing is charged and nothing is drawn; materializing again gives the same bytes.
 
-    Raises BackupError if something is in the way, there is no key, the back-up was altered or made under another key,
+    Raises BackupError if something is in the way, there is no key, the backup was altered or made under another key,
     it is larger than the free disk, its ledger is older than the anchor, or zones are in a lake. Nothing is restored
     then.
     """
@@ -170,7 +170,7 @@ def restore(
     assert isinstance(ledger, Ledger)
     _refuse_lake(ledger.warehouse, "restored")
     if (home / WAREHOUSE).exists() or (published.exists() and any(published.iterdir())):
-        raise BackupError(f"{home / WAREHOUSE} or publications exist already: a back-up is restored into an empty home")
+        raise BackupError(f"{home / WAREHOUSE} or publications exist already: a backup is restored into an empty home")
     if lack := _find_lack(folder, home):
         raise BackupError(f"nothing was restored, because {lack}")
     staged = home / ".restoring"
@@ -185,7 +185,7 @@ def restore(
         staged_ledger = resources(staged)["ledger"]
         assert isinstance(staged_ledger, Ledger)
         _require_ours(folder, staged, staged_ledger)
-        # A ledger on a server may have settled a draw since, whose key is in the back-up.
+        # A ledger on a server may have settled a draw since, whose key is in the backup.
         staged_ledger.forget_keys()
         if (folder / PUBLISHED).exists():
             bring_publications(folder / PUBLISHED, published)
@@ -201,7 +201,7 @@ def restore(
         # Last, because databases in the home say that it is restored. No copy of a key is left if this is killed.
         (staged / WAREHOUSE).rename(home / WAREHOUSE)
     except FileNotFoundError as error:
-        raise BackupError(f"{folder} is not a complete back-up: {error.filename} is missing") from None
+        raise BackupError(f"{folder} is not a complete backup: {error.filename} is missing") from None
     finally:
         shutil.rmtree(staged)
 
@@ -233,19 +233,19 @@ def _require_ours(folder: Path, staged: Path, ledger: Ledger) -> None:
         raise BackupError(f"nothing was restored: {error}") from None
     if altered:
         raise BackupError(
-            f"nothing was restored, because the back-up was altered, is incomplete or was made under another key: "
+            f"nothing was restored, because the backup was altered, is incomplete or was made under another key: "
             f"{altered[0]}"
         )
     if problems and ledger.on_server:
         raise BackupError(
             f"nothing was restored, because the ledger on the server does not end where the custody's anchor does: "
             f"{problems[0]}. An older ledger would forget charges. If the server was restored, restore its latest "
-            "state. If it is later than the anchor, because the custody was lost, restore a later back-up."
+            "state. If it is later than the anchor, because the custody was lost, restore a later backup."
         )
     if problems:
         raise BackupError(
-            f"nothing was restored, because the back-up's ledger does not end where the custody's anchor does: "
-            f"{problems[0]}. An older ledger would forget charges. Restore the latest back-up."
+            f"nothing was restored, because the backup's ledger does not end where the custody's anchor does: "
+            f"{problems[0]}. An older ledger would forget charges. Restore the latest backup."
         )
 
 

@@ -152,7 +152,7 @@ class Custody(ConfigurableResource):
         """Keep the sketch of a dataset's records, encrypted; return its name, 64 hexadecimal digits.
 
         The name is an HMAC over the sketch and the versions that it is made of, so that equal names show no more than
-        equal versions. A back-up of these files without the master key reveals the number of sketches and their sizes,
+        equal versions. A backup of these files without the master key reveals the number of sketches and their sizes,
         which distinguish small files from large ones. Raises CustodyError if the file cannot be written.
         """
         key = self.derive("sketch name")
@@ -222,7 +222,7 @@ class Custody(ConfigurableResource):
                 return dict(facts["editions"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass
-        raise CustodyError(f"{path} was altered; restore it from a back-up, or delete it and launch again")
+        raise CustodyError(f"{path} was altered; restore it from a backup, or delete it and launch again")
 
     def list_recorded(self) -> list[tuple[str, str]]:
         """The dataset and release of every record of editions, whether or not it was altered."""
@@ -425,7 +425,7 @@ class Custody(ConfigurableResource):
     def _explain(self, problem: str) -> CustodyError:
         return CustodyError(
             f"custody {self.folder}: {problem}. Nothing was charged, drawn or made. Restore the custody and the "
-            "databases from one back-up; see docs/how-to/lost-key.md if there is none"
+            "databases from one backup; see docs/how-to/lost-key.md if there is none"
         )
 
     def _derive_draw_key(self, draw_id: str) -> bytes:

@@ -60,11 +60,11 @@ _MOVED = (
 )
 _NOT_MOVED = (
     "no entry counts on the server: this deployment's ledger was not moved there, which stirred ledger move "
-    "does, also for a new deployment. If it was, the custody was lost and made anew: restore its back-up"
+    "does, also for a new deployment. If it was, the custody was lost and made anew: restore its backup"
 )
 _LOST = (
     "the ledger on the server has entries, but the custody has no anchor: the custody is lost, or the wrong folder is "
-    "mounted. Nothing was charged, moved or made. Restore its back-up (docs/how-to/lost-key.md). A new deployment "
+    "mounted. Nothing was charged, moved or made. Restore its backup (docs/how-to/lost-key.md). A new deployment "
     "needs a database of its own"
 )
 
@@ -373,7 +373,7 @@ class Ledger(ConfigurableResource):
             if sketch is None:
                 missing.append(
                     f"dataset {dataset} {of_population} cannot be compared with {charged}: the "
-                    "sketch of its records is missing in the custody; restore it from a back-up"
+                    "sketch of its records is missing in the custody; restore it from a backup"
                 )
             elif compute_overlap(own, from_bytes(sketch)) >= SHARE:
                 found.append(
@@ -523,7 +523,7 @@ class Ledger(ConfigurableResource):
                     raise LedgerError(
                         f"the server's ledger is not empty: it has {len(server_entries)} entries, which are not those "
                         f"of {Zone.LEDGER.database}; nothing was moved. If they are this deployment's, its custody was "
-                        "lost and made anew: restore its back-up (docs/how-to/lost-key.md). If they are another's, "
+                        "lost and made anew: restore its backup (docs/how-to/lost-key.md). If they are another's, "
                         "name a database of its own"
                     )
                 for entry in entries[len(server_entries) :]:

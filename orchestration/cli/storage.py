@@ -11,7 +11,7 @@ from orchestration.cli.printing import echo
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--with-keys", is_flag=True, help="Copy the keys too.")
 def backup(folder: Path, with_keys: bool) -> None:
-    """Write a back-up of databases, anchor and publications to FOLDER, which must be empty or new."""
+    """Write a backup of databases, anchor and publications to FOLDER, which must be empty or new."""
     from orchestration.backup import back_up
     from orchestration.deployment import Deployment
 
@@ -25,7 +25,7 @@ def backup(folder: Path, with_keys: bool) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 def restore(folder: Path) -> None:
-    """Restore the back-up in FOLDER into a deployment that has no databases."""
+    """Restore the backup in FOLDER into a deployment that has no databases."""
     from orchestration import backup
     from resources.project import deployment_folders
 

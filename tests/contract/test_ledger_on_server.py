@@ -1,4 +1,4 @@
-"""A release whose ledger is on a PostgreSQL server: the same draws and bytes, gates and back-ups as with a file."""
+"""A release whose ledger is on a PostgreSQL server: the same draws and bytes, gates and backups as with a file."""
 
 import shutil
 import time
@@ -91,7 +91,7 @@ def test_a_release_goes_on_after_the_move_with_the_same_bytes_and_without_a_char
 def test_a_backup_needs_a_server_that_ends_where_its_anchor_says(
     postgres: Server, database: Database, tmp_path: Path
 ) -> None:
-    """Told apart from: a back-up that waits for the next charge, which waits for it, while it is verified."""
+    """Told apart from: a backup that waits for the next charge, which waits for it, while it is verified."""
 
     def resources(home: Path) -> dict[str, Any]:
         warehouse = Warehouse(folder=str(home / "warehouse"), threads=1, patience=10)
@@ -127,7 +127,7 @@ def test_a_backup_needs_a_server_that_ends_where_its_anchor_says(
     charging.join()
     assert len(ledger.entries()) == 4
     shutil.rmtree(home)
-    with pytest.raises(BackupError, match=r"restore a later back-up"):
+    with pytest.raises(BackupError, match=r"restore a later backup"):
         restore(tmp_path / "kept", home, published, resources)
     assert not (home / "warehouse").exists()
 

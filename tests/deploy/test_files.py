@@ -450,7 +450,7 @@ mkdir -p "$(place "$4")" && cp -a "$(place "$3")/." "$(place "$4")"
 def require_restorable(made: Path, folder: Path, port: int) -> None:
     """The commands of the page back up what there is and restore it into new databases, by the new roles.
 
-    Told apart from: a back-up with the master key or another key, one while a run goes on, and rights of the ledger and
+    Told apart from: a backup with the master key or another key, one while a run goes on, and rights of the ledger and
     of readers that are lost.
     """
     administrator = {"host": "127.0.0.1", "port": port, "user": "postgres", "dbname": "postgres", "autocommit": True}

@@ -1,4 +1,4 @@
-"""A back-up restores a deployment: nothing is charged, and the bytes are the same. What cannot be right is refused."""
+"""A backup restores a deployment: nothing is charged, and the bytes are the same. What cannot be right is refused."""
 
 import os
 import shutil
@@ -112,7 +112,7 @@ def test_keys_are_in_a_backup_that_asks_for_them_and_it_needs_nothing_else(home:
 def test_no_backup_holds_or_brings_back_the_key_of_a_settled_draw(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A killed process left it. Told apart from: copying every key into the back-up, or out of it."""
+    """A killed process left it. Told apart from: copying every key into the backup, or out of it."""
     ledger, published = ledger_of(home), tmp_path / "published"
     ledger.settle(f"{1:064x}", "v1")
     for place in ("kept", "kept with a key"):
@@ -193,13 +193,13 @@ def test_without_keys_in_it_a_backup_needs_the_custody(
 
 @pytest.mark.deep
 def test_an_older_ledger_is_not_restored_under_a_newer_anchor(home: Path, tmp_path: Path) -> None:
-    """The databases are lost, the custody survived. Charges since the back-up must not be forgotten."""
+    """The databases are lost, the custody survived. Charges since the backup must not be forgotten."""
     back_up(ledger_of(home), tmp_path / "published", tmp_path / "older", resources)
     charge(ledger_of(home), 2)
     back_up(ledger_of(home), tmp_path / "published", tmp_path / "latest", resources)
     shutil.rmtree(home / "warehouse")
     custody, again = tree(home / "custody"), tmp_path / "published again"
-    with pytest.raises(BackupError, match=r"entries from 2 to 2 are missing.* Restore the latest back-up"):
+    with pytest.raises(BackupError, match=r"entries from 2 to 2 are missing.* Restore the latest backup"):
         restore(tmp_path / "older", home, again, resources)
     assert not (home / "warehouse").exists()
     assert tree(home / "custody") == custody
@@ -282,7 +282,7 @@ def test_a_file_that_somebody_made_huge_fills_no_disk(
 def test_a_backup_that_cannot_be_restored_says_so_and_has_no_signature(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails if a back-up is believed to be right because every step of it ended."""
+    """It fails if a backup is believed to be right because every step of it ended."""
 
     def copy_with_an_empty_folder(published: Path, folder: Path, *given: Any) -> None:
         copy_publications(published, folder, *given)
@@ -332,7 +332,7 @@ KEEP = (
     *("audit", "backup", "budget", "check", "completion", "estimate", "explore", "plan", "status", "table", "verify"),
     *("export registry", "ledger migrate", "new dataset", "new release", "unblock"),
 )
-"""The commands that change nothing that a back-up holds."""
+"""The commands that change nothing that a backup holds."""
 
 
 def launch(root: Path) -> None:
@@ -421,7 +421,7 @@ def test_a_deployment_is_restored_as_it_is_after_every_command_that_changes_it(t
 
 @pytest.mark.deep
 def test_a_restored_release_is_made_again_with_the_same_bytes_and_without_a_charge(tmp_path: Path) -> None:
-    """The drill: all is lost but the back-up."""
+    """The drill: all is lost but the backup."""
     for name in ("swapping", "laplace tables"):
         root, kind = tmp_path / name, KINDS[name]
         deployment = kind.build(root)

@@ -512,7 +512,7 @@ def session_table() -> Any:
 def test_a_moved_file_is_not_appended_to_even_under_an_earlier_anchor(
     database: Database, tmp_path: Path, in_file: Ledger
 ) -> None:
-    """As after the custody alone was restored from a back-up: two ledgers that go on would overspend."""
+    """As after the custody alone was restored from a backup: two ledgers that go on would overspend."""
     anchor = tmp_path / "custody" / "ledger.anchor"
     kept, on_file = anchor.read_bytes(), in_file.entries()
     on_server(in_file).move_to_server()
@@ -556,13 +556,13 @@ def test_a_lost_custody_is_not_made_anew_while_the_server_has_entries(ledger: Le
     lost = on_server(deployment(tmp_path / "empty volume"))
     assert "the custody is lost" in lost.verify()[0]
     for use in (lost.move_to_server, lambda: lost.withdraw("ma1940", None, "Ada")):
-        with pytest.raises(LedgerError, match=r"the custody is lost.* Restore its back-up"):
+        with pytest.raises(LedgerError, match=r"the custody is lost.* Restore its backup"):
             use()
     assert not (tmp_path / "empty volume").exists()
     lost.custody.establish()  # as what needs a key and no ledger does
-    with pytest.raises(LedgerError, match="the custody was lost and made anew: restore its back-up"):
+    with pytest.raises(LedgerError, match="the custody was lost and made anew: restore its backup"):
         reserve(lost, "third")
-    with pytest.raises(LedgerError, match="its custody was lost and made anew: restore its back-up"):
+    with pytest.raises(LedgerError, match="its custody was lost and made anew: restore its backup"):
         lost.move_to_server()
     assert ledger.verify() == ()
 

@@ -238,7 +238,7 @@ def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks
             assert connection.execute(f"FROM town__{name}.counts").fetchall() == [(1,)]
     for name in ("copied", "altered", "foreign"):
         shutil.rmtree(folder.with_name(name))
-    assert list(folder.parent.glob("*")) == [], "no empty folder, which a back-up would have"
+    assert list(folder.parent.glob("*")) == [], "no empty folder, which a backup would have"
     assert {"public.town__places", "public.town__redistricting"} <= set(withdrawal.schemas)
     with town.opened("confidential") as connection:
         connection.execute("CREATE SCHEMA town__counted; CREATE TABLE town__counted.p1 AS SELECT 1 AS count")
