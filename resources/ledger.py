@@ -242,6 +242,11 @@ class Reading:
                     f"declare {dataset} without synthetic, or with a population of its own"
                 )
 
+    def is_charged(self, dataset: str, details: Details) -> bool:
+        """Whether a dataset was charged with records of the same content."""
+        charged = (entry for entry in self.require_intact() if (entry.kind, entry.dataset) == (RESERVE, dataset))
+        return any(entry.parse_details().contents == details.contents for entry in charged)
+
     def _require_one_population(self, dataset: str, details: Details) -> None:
         for entry in self.require_intact():
             if entry.kind != RESERVE or (known := entry.parse_details()).population == details.population:
@@ -346,8 +351,24 @@ class Ledger(ConfigurableResource):
                 )
             return reservation
 
-    def find_resemblance(self, reading: Reading, dataset: str, details: Details) -> str:
-        """Why records seem to be about people who were charged to other populations, all of them; "" if they do not.
+    def require_synthetic(self, dataset: str, details: Details) -> None:
+        """Refuse to show or to use records without a charge that are declared synthetic, but were charged as
+        confidential ones, or resemble such records. Records that were charged as synthetic were compared then.
+
+        Raises PopulationError; and LedgerError if the ledger is not intact, or the own sketch is missing.
+        """
+        reading = self.read()
+        reading.require_never_confidential(dataset, details)
+        charged = reading.is_charged(dataset, details)
+        resemblance = "" if charged else self.find_resemblance(reading, dataset, details, only_confidential=True)
+        if resemblance:
+            raise PopulationError(resemblance)
+
+    def find_resemblance(
+        self, reading: Reading, dataset: str, details: Details, *, only_confidential: bool = False
+    ) -> str:
+        """Why records seem to be about people who were charged to other populations, all of them or those that were
+        charged as confidential ones; "" if they do not.
 
         How many are in both is not said: that would be an exact number of confidential records, which nobody charged.
 
@@ -357,6 +378,8 @@ class Ledger(ConfigurableResource):
         for entry in reading.require_intact():
             known = entry.parse_details() if entry.kind == RESERVE else None
             if known is None or not known.sketch:
+                continue
+            if only_confidential and (known.public or known.synthetic is not False):
                 continue
             if not known.public if details.public else known.population != details.population:
                 others[known.population, known.sketch] = entry
@@ -379,7 +402,13 @@ class Ledger(ConfigurableResource):
                 found.append(
                     f"dataset {dataset} {of_population} seems to be about the same people as {charged}: "
                     f"{SHARE:.0%} of the smaller one or more are in both; "
-                    + ("charged records are confidential" if details.public else _advise(dataset, entry))
+                    + (
+                        f"charged records are confidential: declare {dataset} without synthetic"
+                        if only_confidential
+                        else "charged records are confidential"
+                        if details.public
+                        else _advise(dataset, entry)
+                    )
                 )
         return "; ".join([*found, *missing])
 

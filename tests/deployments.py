@@ -230,6 +230,11 @@ class Deployment(Generic[R]):
             yield connection
 
 
+def resources_of(warehouse: Warehouse, custody: Custody) -> dict[str, Any]:
+    """The resources of a deployment's stages, by the names that these ask for."""
+    return {"warehouse": warehouse, "custody": custody, "ledger": Ledger(warehouse=warehouse, custody=custody)}
+
+
 def data_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
     """The data version of an asset's latest materialization; None if there is none."""
     event = instance.get_latest_materialization_event(key)

@@ -33,12 +33,13 @@ from assets.conventions import (
     write_count,
 )
 from assets.release.columns import Column, Role
-from assets.release.contents import find_content_problems, is_checked
+from assets.release.contents import find_content_problems, is_checked, require_synthetic
 from assets.release.dataset import CEF_OF_PARTS, DROPPED, DatasetDeclaration, Rule
 from assets.release.seal import SealError
 from assets.stages import guard_step, stage
 from resources.chain import canonicalize
 from resources.custody import Custody
+from resources.ledger import Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 
@@ -60,7 +61,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         code_version=code_version(declaration),
         kinds={"duckdb", "pandera"},
     )
-    def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+    def cef(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         read = unite_parts if declaration.partitions else read_source
         version, is_new = read(warehouse, custody, declaration, root, code_version(declaration))
         source = list_some([path.name for path in source_paths(declaration, root)])
@@ -69,7 +70,8 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             source += ": unchanged since the stored tables were read from it, so it was not read again"
         metadata: dict[str, Any] = {"dagster/column_schema": column_schema(declaration), "source": source}
         if declaration.synthetic:
-            with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+                require_synthetic(session, ledger, declaration)
                 counts = [session.count(table) for table in declaration.cef_tables()]
                 if declaration.drops_unmatched:
                     dropped = session.rows("warehouse/all", source=Table(Zone.CONFIDENTIAL, declaration.name, DROPPED))

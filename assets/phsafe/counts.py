@@ -15,7 +15,7 @@ from assets.release.dataset import CEF
 from assets.release.stage import build_stage
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.runs import RUNS, Iterated
-from resources.statements import SQL, Table
+from resources.statements import SQL, Table, Zone
 from resources.warehouse import Recipe, Session
 
 JOINED, REPORT = "truncated_join", "truncation_report"
@@ -109,7 +109,8 @@ def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
         [CEF],
         lambda session: {release.confidential(JOINED): join_recipe(session, release)},
         {},
-        metadata=lambda session, _: _shown_if_synthetic(session, release, release.confidential(REPORT)),
+        shown_if_synthetic=lambda session, _: _show_report(session, release.confidential(REPORT)),
+        reads=[Zone.PUBLIC],
         finish=lambda session, _: write_report(session, release),
     )
 
@@ -123,8 +124,8 @@ def write_report(session: Session, release: PHSafeRelease) -> None:
         session.drop(report)
 
 
-def _shown_if_synthetic(session: Session, release: PHSafeRelease, report: Table) -> dict[str, dg.MetadataValue]:
-    if not release.dataset.synthetic or not session.columns(report):
+def _show_report(session: Session, report: Table) -> dict[str, dg.MetadataValue]:
+    if not session.columns(report):
         return {}
     kept = session.arrow("warehouse/all", source=report).select(
         ["run", "truncation", "persons_truncated", "persons_kept"]

@@ -137,13 +137,13 @@ def read_sketch_name(session: Session, custody: Custody, dataset: DatasetDeclara
 
 
 def require_synthetic(session: Session, ledger: Ledger, dataset: DatasetDeclaration) -> None:
-    """Refuse to draw without a charge on records that are declared synthetic, but were charged as confidential ones.
+    """Refuse records of a synthetic dataset as `Ledger.require_synthetic` does, with the same errors.
 
-    The session reads the public zone. Raises PopulationError; LedgerError if the ledger is not intact; and SealError as
-    `read_contents`.
+    The session reads the public zone. Raises SealError as `read_contents`, too.
     """
-    details = describe_records(dataset, read_contents(session, ledger.custody, dataset))
-    ledger.read().require_never_confidential(dataset.name, details)
+    contents = read_contents(session, ledger.custody, dataset)
+    sketch = read_sketch_name(session, ledger.custody, dataset)
+    ledger.require_synthetic(dataset.name, describe_records(dataset, contents, sketch=sketch))
 
 
 def describe_records(

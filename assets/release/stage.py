@@ -11,7 +11,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import StageKind, public_table_metadata, table_schema
-from assets.release.contents import compute_basis
+from assets.release.contents import compute_basis, require_synthetic
 from assets.release.draw import publish_version
 from assets.release.release import Release
 from assets.release.seal import seal_stage
@@ -75,6 +75,7 @@ def build_stage(
     columns: Mapping[str, str] | None = None,
     *,
     metadata: Callable[[Session, Sequence[Table]], Mapping[str, Any]] | None = None,
+    shown_if_synthetic: Callable[[Session, Sequence[Table]], Mapping[str, Any]] | None = None,
     finish: Callable[[Session, Custody], None] | None = None,
     version: Callable[[Session, Sequence[Table], Custody], str] | None = None,
     sealed: Sequence[Table] = (),
@@ -91,6 +92,8 @@ def build_stage(
         columns: descriptions of the columns of the first table, by name; None if the page shows no columns.
         metadata: what the page shows besides, from the tables that were made; by default, of a public stage, the name
             and the rows of the first.
+        shown_if_synthetic: what the page shows besides of a synthetic dataset, above all exact numbers. Such a stage
+            refuses records that are synthetic by declaration alone (`require_synthetic`). It reads the public zone.
         finish: called in the transaction, after the tables were made: to check them, or to make others.
         version: the data version; by default the content hash of the tables, keyed if they are confidential.
         sealed: the public tables that the charge reads, which are sealed in the transaction.
@@ -101,6 +104,7 @@ def build_stage(
     written = zone or zone_of(kind)
     keyed = written is Zone.CONFIDENTIAL or bool(sealed)
     read = [Zone.CONFIDENTIAL] if kind is StageKind.INVARIANTS else reads
+    show_values = shown_if_synthetic if release.dataset.synthetic else None
 
     @release_stage(
         release,
@@ -109,13 +113,15 @@ def build_stage(
         description,
         deps,
         zone=zone,
-        required_resource_keys={"warehouse", "custody"} if keyed else {"warehouse"},
+        required_resource_keys={"warehouse", *["custody"] * keyed, *["ledger"] * bool(show_values)},
         **options,
     )
     def make(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         warehouse = release.adapt(context.resources.warehouse)
         custody: Any = context.resources.custody if keyed else None
         with warehouse.session(reads=read, writes=written) as session:
+            if show_values:
+                require_synthetic(session, context.resources.ledger, release.dataset)
             # DuckDB reads what a running transaction wrote on one core, so intermediate results are made before it.
             made, counted = recipes(session), {}
             if sealed or publishes_version:
@@ -141,6 +147,8 @@ def build_stage(
                 shown = dict(metadata(session, tables))
             else:
                 shown = public_table_metadata(session, tables[0]) if written is Zone.PUBLIC else {}
+            if show_values:
+                shown |= show_values(session, tables)
             if columns is not None:
                 shown[COLUMN_SCHEMA] = table_schema(session.columns(tables[0]), columns)
         if publishes_version:

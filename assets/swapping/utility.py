@@ -71,14 +71,15 @@ def build_utility(release: SwappingRelease) -> dg.AssetsDefinition:
             ),
             "table": named(table),
         }
-        if release.dataset.synthetic:
-            titles = name_products(release.declaration.products)
-            cells = []
-            for error in session.arrow("warehouse/all", source=table).to_pylist():
-                mape = "none" if error["mape"] is None else f"{error['mape']:.2%}"
-                cells.append((titles[error["product"]], mape, f"{error['cells']:,}"))
-            metadata["MAPE (synthetic data)"] = preview(["product", "MAPE", "cells"], cells)
         return metadata
+
+    def show_errors(session: Session, _: Sequence[Table]) -> dict[str, Any]:
+        titles = name_products(release.declaration.products)
+        cells = []
+        for error in session.arrow("warehouse/all", source=table).to_pylist():
+            mape = "none" if error["mape"] is None else f"{error['mape']:.2%}"
+            cells.append((titles[error["product"]], mape, f"{error['cells']:,}"))
+        return {"MAPE (synthetic data)": preview(["product", "MAPE", "cells"], cells)}
 
     return build_stage(
         release,
@@ -88,6 +89,7 @@ def build_utility(release: SwappingRelease) -> dg.AssetsDefinition:
         [CEF, "swapped"],
         lambda session: {table: store_rows(session, "errors", _measure_errors(session, release))},
         metadata=describe,
+        shown_if_synthetic=show_errors,
         version=lambda session, tables, custody: session.content_version(tables, custody.version_key()),
         reads=[Zone.PUBLIC],
         kinds={"duckdb", "matplotlib"},

@@ -6,7 +6,7 @@ dataset. `charts` draws them.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import dagster as dg
 import numpy as np
@@ -21,7 +21,7 @@ from assets.topdown.release import ACCURACY, HISTOGRAMS, TEXTS, TopDownRelease, 
 from assets.topdown.spine import count_places, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
-from resources.statements import SQL, Fragment, Table, Zone
+from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Session
 
 PLACES_AT_A_TIME = 4096
@@ -106,10 +106,6 @@ def build_accuracy_of(
 ) -> dg.AssetsDefinition:
     """The asset with the figures that are measured; those of synthetic datasets are shown."""
 
-    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
-        figures = [Figure(*row) for row in session.rows("warehouse/all", source=tables[0])]
-        return {**(show(figures) if release.dataset.synthetic else {}), "table": named(tables[0])}
-
     def recipes(session: Session) -> Recipes:
         figures = [dict(zip(_ROWS.names, figure, strict=True)) for figure in measure(session)]
         rows = pa.Table.from_pylist(figures, schema=_ROWS)
@@ -122,7 +118,10 @@ def build_accuracy_of(
         description,
         deps,
         recipes,
-        metadata=describe,
+        metadata=lambda session, tables: {"table": named(tables[0])},
+        shown_if_synthetic=lambda session, tables: show(
+            [Figure(*row) for row in session.rows("warehouse/all", source=tables[0])]
+        ),
         version=lambda session, tables, custody: session.content_version(tables, custody.version_key()),
         reads=[Zone.PUBLIC],
         kinds={"duckdb", "numpy", "matplotlib"},

@@ -35,6 +35,7 @@ from assets.texts import read_description
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
+from tests.deployments import resources_of
 from tests.depth import deep_cases, quick_cases
 
 VERSION_KEY = bytes(range(32))
@@ -736,7 +737,7 @@ def test_the_structure_is_a_blocking_check_of_the_stored_tables(census: Census) 
     graph = dg.Definitions(
         assets=definitions[:1],
         asset_checks=definitions[1:],
-        resources={"warehouse": census.warehouse, "custody": census.custody},
+        resources=resources_of(census.warehouse, census.custody),
     ).resolve_asset_graph()
     assert all(graph.get(dg.AssetCheckKey(key, name)).blocking for name in ("schema_and_keys", "structure"))
 
@@ -745,7 +746,7 @@ def test_the_structure_is_a_blocking_check_of_the_stored_tables(census: Census) 
             result = dg.materialize(
                 definitions,
                 selection=dg.AssetSelection.checks_for_assets(key),
-                resources={"warehouse": census.warehouse, "custody": census.custody},
+                resources=resources_of(census.warehouse, census.custody),
                 instance=instance,
                 raise_on_error=False,
             )

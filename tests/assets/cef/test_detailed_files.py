@@ -20,6 +20,7 @@ from orchestration.components import SafeTabDataset
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
+from tests.deployments import resources_of
 from tests.depth import deep_cases
 
 VERSION_KEY = bytes(range(32))
@@ -392,7 +393,7 @@ def test_the_asset_shows_every_table_and_the_files(tmp_path: Path) -> None:
     write(tmp_path / "files", texts(good()))
     paths = (f"{tmp_path}/files/{NAMES[table]}" for table in ("units", "persons", "households"))
     declaration = detailed_files(*paths, name="detailed", title="Files", cap=1, synthetic=True)
-    resources = {"warehouse": Warehouse(folder=str(tmp_path)), "custody": Custody(folder=str(tmp_path / "custody"))}
+    resources = resources_of(Warehouse(folder=str(tmp_path)), Custody(folder=str(tmp_path / "custody")))
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(build_cef(declaration, tmp_path), resources=resources, instance=instance)
         assert {found.check_name: found.passed for found in result.get_asset_check_evaluations()} == {

@@ -27,6 +27,7 @@ from mechanisms import delimited
 from resources.custody import Custody
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
+from tests.deployments import resources_of
 from tests.depth import deep_cases, quick_cases
 
 VERSION_KEY = bytes(range(32))
@@ -107,7 +108,7 @@ class Town:
     def materialize(self, declaration: DatasetDeclaration, **options: Any) -> dg.ExecuteInProcessResult:
         return dg.materialize(
             build_cef(declaration, self.folder),
-            resources={"warehouse": self.warehouse, "custody": self.custody},
+            resources=resources_of(self.warehouse, self.custody),
             raise_on_error=False,
             **options,
         )

@@ -26,6 +26,7 @@ from mechanisms.states import STATES
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.deployments import resources_of
 from tests.depth import deep_cases, quick_cases
 
 VERSION_KEY = bytes(range(32))
@@ -265,10 +266,7 @@ def test_a_synthetic_census_is_labelled_synthetic(tmp_path: Path) -> None:
     assert "**Synthetic**" in shown
     assert "For a try." in shown
     assert "A synthetic census of 300 households in 2 states (seed 7)" in shown
-    resources = {
-        "warehouse": Warehouse(folder=str(tmp_path)),
-        "custody": Custody(folder=str(tmp_path / "custody")),
-    }
+    resources = resources_of(Warehouse(folder=str(tmp_path)), Custody(folder=str(tmp_path / "custody")))
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(build_cef(declaration, tmp_path), resources=resources, instance=instance)
         assert {found.check_name: found.passed for found in result.get_asset_check_evaluations()} == {

@@ -26,6 +26,7 @@ from resources.warehouse import Session, Warehouse
 from tests.assets.cef import test_detailed_files as detailed
 from tests.assets.cef.test_ingestion import UNITS, Town
 from tests.assets.cef.test_survey import parameters
+from tests.deployments import resources_of
 from tests.depth import deep_cases, quick_cases
 from tests.lake import make_lake
 from tests.postgres import Server
@@ -50,7 +51,7 @@ class Office:
         before = self.read
         result = dg.materialize(
             build_cef(self.declaration, self.folder),
-            resources={"warehouse": self.warehouse, "custody": self.custody},
+            resources=resources_of(self.warehouse, self.custody),
             instance=dg.DagsterInstance.ephemeral(),
         )
         assert all(check.passed for check in result.get_asset_check_evaluations())
@@ -70,7 +71,7 @@ class Office:
             patch.setattr(parts, "publish_contents", publish_contents)
             result = dg.materialize(
                 build_cef(self.declaration, self.folder),
-                resources={"warehouse": self.warehouse, "custody": self.custody},
+                resources=resources_of(self.warehouse, self.custody),
                 instance=dg.DagsterInstance.ephemeral(),
                 raise_on_error=False,
             )
@@ -355,7 +356,7 @@ def asks_rules(town: Office, patched: pytest.MonkeyPatch) -> bool:
         dg.materialize(
             build_cef(town.declaration, town.folder),
             selection=dg.AssetSelection.checks_for_assets(dg.AssetKey([town.declaration.name, "cef"])),
-            resources={"warehouse": town.warehouse, "custody": town.custody},
+            resources=resources_of(town.warehouse, town.custody),
             instance=dg.DagsterInstance.ephemeral(),
             raise_on_error=False,
         )

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from assets.measurement.method import GridError
+from assets.release.contents import CefVersions, publish_contents
 from assets.topdown import accuracy
 from assets.topdown.accuracy import POST_PROCESSED, RAW, Figure, build_accuracy, measure_accuracy
 from assets.topdown.charts import accuracy_by_level
@@ -23,6 +24,7 @@ from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import SQL, Zone
 from tests.assets.topdown.products import Histogram, Products, products, random_histograms
+from tests.deployments import resources_of
 from tests.depth import deep_cases
 
 pytestmark = pytest.mark.deep
@@ -244,11 +246,10 @@ def test_answers_that_a_view_joins_are_refused(tmp_path: Path) -> None:
 def test_figures_are_stored_and_shown_for_synthetic_data_only(tmp_path: Path, synthetic: bool) -> None:
     made, _, _ = filled(tmp_path, synthetic=synthetic)
     custody = Custody(folder=str(tmp_path / "custody"))
+    publish_contents(made.warehouse, custody, made.release.dataset, CefVersions("as read"), {}, "read from")
     definition = build_accuracy(made.release)
     with dg.DagsterInstance.ephemeral() as instance:
-        result = dg.materialize(
-            [definition], resources={"warehouse": made.warehouse, "custody": custody}, instance=instance
-        )
+        result = dg.materialize([definition], resources=resources_of(made.warehouse, custody), instance=instance)
         logged = " ".join(str(record) for record in instance.all_logs(result.run_id))
     rows = made.read(made.release.confidential("accuracy"))
     assert list(rows[0]) == ["level", "metric", "source", "value", "units"]
