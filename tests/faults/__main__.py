@@ -5,7 +5,8 @@ python -m tests.faults writes moments        some sections
 python -m tests.faults writes --sample 20    20 cases of each release, from a fixed seed; figures are written only if
                                              --figures names a file
 python -m tests.faults writes --tries FILE   go on with the tries of an interrupted run, and append to them
-python -m tests.faults cluster --sample 1    one fault at each step of each release in a cluster
+python -m tests.faults cluster --sample 1    one fault at each step of each release in a cluster; with --together 3,
+                                             in a third of the launches
 """
 
 import argparse
@@ -21,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from hashlib import sha256
+from itertools import chain, groupby
 from multiprocessing import get_context
 from multiprocessing.pool import Pool, ThreadPool
 from operator import itemgetter
@@ -198,7 +200,8 @@ def in_cluster(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def disturbed_at(folder: Path, name: str, fault: str, step: str) -> tuple[bool, list[str]]:
-    return CLUSTER.of(folder, name).attempt(fault, step)
+    (took,), wrong = CLUSTER.of(folder, name).attempt([(fault, step)])
+    return took, wrong
 
 
 def _escrowed(names: Sequence[str]) -> list[str]:
@@ -234,6 +237,31 @@ def attempt(case: tuple[Any, ...]) -> dict[str, Any]:
     seconds = round(time.monotonic() - begun, 2)
     what = {"release": name, "fault": words, "words": took if isinstance(took, str) else ""}
     return what | {"took_effect": bool(took), "wrong": wrong, "seconds": seconds}
+
+
+def attempt_together(cases: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Let the faults of some cases of a cluster happen in one launch. Returns the record of each."""
+    begun, (name, _, _, folder, *_) = time.monotonic(), cases[0]
+    try:
+        took, wrong = CLUSTER.of(folder, name).attempt([(fault, step) for *_, fault, step in cases])
+    except Exception as error:
+        took, wrong = [False] * len(cases), [f"the faults could not be tried: {type(error).__name__}: {error}"]
+    seconds = round((time.monotonic() - begun) / len(cases), 2)
+    together = {"words": "", "wrong": wrong, "seconds": seconds}
+    return [
+        {"release": name, "fault": words, "took_effect": happened} | together
+        for (_, words, *_), happened in zip(cases, took, strict=True)
+    ]
+
+
+def group(cases: Sequence[tuple[Any, ...]], together: int) -> list[list[tuple[Any, ...]]]:
+    """The cases of each release in groups, of up to so many, that are far apart."""
+    groups = []
+    for _, each in groupby(cases, key=itemgetter(0)):
+        of_release = list(each)
+        number = -(-len(of_release) // together)
+        groups += [of_release[first::number] for first in range(number)]
+    return groups
 
 
 def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -> list[tuple[Any, ...]]:
@@ -273,6 +301,7 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
     cases = [case for case in SECTIONS[section](folder, names) if options.only in case[1]]
     command = f"python -m tests.faults {section}"
     command += f" --sample {options.sample}" if options.sample else ""
+    command += f" --together {options.together}" if options.together > 1 else ""
     command += f" --only {options.only!r}" if options.only else ""
     command += " --releases …" if set(names) != set(RELEASES) else ""
     begin = {"cases": Counter(name for name, *_ in cases), "command": command, "commit": _commit()}
@@ -284,7 +313,11 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
     # Servers are disturbed by the process that started them. An interruption is for this process alone.
     has_servers = section in ("cluster", "attacked_lakes")
     with ThreadPool(1) if has_servers else _pool(options.processes) as pool:
-        for number, record in enumerate(pool.imap_unordered(attempt, chosen), 1):
+        if section == "cluster" and options.together > 1:
+            tried = chain.from_iterable(pool.imap(attempt_together, group(chosen, options.together)))
+        else:
+            tried = pool.imap_unordered(attempt, chosen)
+        for number, record in enumerate(tried, 1):
             _record(options.tries, {"section": section, **record})
             if record["wrong"]:
                 print(f"wrong: {record['release']}, {record['fault']}: {record['wrong']}", file=sys.stderr, flush=True)
@@ -381,6 +414,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
     parser.add_argument("--sample", type=int, help="try only as many cases of each release, from a fixed seed")
+    parser.add_argument("--together", type=int, default=1, help="in a cluster, so many faults in each launch")
     parser.add_argument("--only", default="", help="try only cases whose words contain this")
     parser.add_argument("--releases", nargs="+", choices=RELEASES, default=list(RELEASES), help="only these releases")
     parser.add_argument("--processes", type=int, default=2)

@@ -11,8 +11,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -21,7 +22,6 @@ from mechanisms.compilation import compile_kernels
 from tests.deploy.cluster import (
     Cluster,
     begin_launch,
-    begun,
     contents,
     eventually,
     process_of,
@@ -176,7 +176,7 @@ class Disturbed:
 
     def steps(self) -> list[str]:
         """The steps of an undisturbed launch, in order."""
-        _, wrong = self.attempt("", "")
+        _, wrong = self.attempt([])
         if wrong:
             raise RuntimeError(f"undisturbed: {'; '.join(wrong)}")
         with self._cluster.instance() as instance:
@@ -185,25 +185,28 @@ class Disturbed:
             )
             return [str(entry.dagster_event.step_key) for entry in logs if entry.dagster_event]
 
-    def attempt(self, fault: str, step: str) -> tuple[bool, list[str]]:
-        """Launch the release on another census, and let a fault happen once a step has begun, if one is named.
+    def attempt(self, faults: Sequence[tuple[str, str]]) -> tuple[list[bool], list[str]]:
+        """Launch the release on another census, and let each fault happen once its step has begun, in the steps' order.
 
-        Returns whether it happened, and what was wrong.
+        Returns of each whether it happened at this step, and what was wrong.
         """
         self._launches += 1
         self._declare("seed: .*", f"seed: {1000 + self._launches}")
-        cluster, release, took = self._cluster, self._release, False
+        cluster, release, took = self._cluster, self._release, [False] * len(faults)
         log_path = self._root / f"launched-{self._launches}"
-        with cluster.instance() as instance, log_path.open("wb") as log:
-            earlier = len(releases(instance, release))
+        with log_path.open("wb") as log:
+            with cluster.instance() as instance:
+                earlier = len(releases(instance, release))
             for each in self._releases[:-1]:
                 begin_launch(cluster, log, each).wait(PATIENCE)
             launched = begin_launch(cluster, log, release)
             try:
-                if fault:
-                    run = eventually(lambda: begun(instance, earlier + 1, step, release))
-                    worker = process_of(instance, run)
-                    took = Path(f"/proc/{worker}").exists()
+                for number, (fault, step) in enumerate(faults):
+                    # A connection is lost with an earlier fault.
+                    with cluster.instance() as instance:
+                        run, latest = eventually(partial(self._latest_step, instance, earlier, step), PATIENCE)
+                        worker = process_of(instance, run)
+                    took[number] = latest == step and Path(f"/proc/{worker}").exists()
                     FAULTS[fault](cluster, self._disk, worker)
                 on_files = [cluster.on_files(each) for each in self._releases][-1]
                 launched.wait(PATIENCE)
@@ -211,7 +214,6 @@ class Disturbed:
                 return took, [f"the launch goes on after {PATIENCE} seconds: {log_path.read_text()[-500:]}"]
             finally:
                 launched.kill()
-        # Connections of the instance above may be lost.
         with cluster.instance() as instance:
             wrong = self._runs(instance, earlier)
         if launched.returncode:
@@ -224,6 +226,15 @@ class Disturbed:
         if odd := sorted(str(path) for path in found.keys() | expected.keys() if found.get(path) != expected.get(path)):
             wrong.append(f"published differs from a deployment on files: {', '.join(odd[:6])}")
         return took, wrong
+
+    def _latest_step(self, instance: dg.DagsterInstance, earlier: int, step: str) -> tuple[str, str] | None:
+        """The id of the last run of this launch in which a step has begun, and its latest step; None until then."""
+        for run in reversed(releases(instance, self._release)[earlier:]):
+            logs = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_START)
+            begun = [str(entry.dagster_event.step_key) for entry in logs if entry.dagster_event]
+            if step in begun:
+                return run.run_id, begun[-1]
+        return None
 
     def _runs(self, instance: dg.DagsterInstance, earlier: int) -> list[str]:
         runs = releases(instance, self._release)[earlier:]
