@@ -25,9 +25,9 @@ from mechanisms.topdown.dhc.allocation import (
     PERSON_ALLOCATION_OF_PUERTO_RICO,
     UNIT_ALLOCATION,
     UNIT_ALLOCATION_OF_PUERTO_RICO,
+    count_times,
     divide,
 )
-from mechanisms.topdown.dhc.design import count_times
 from mechanisms.topdown.dhc.householders import Householders, HouseholdersError, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
 from mechanisms.topdown.dhc.levels import Estimated as EstimatedLevel

@@ -71,8 +71,8 @@ def _compared(release: DHCRelease) -> list[str]:
 
 def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
     tree, runs = read_tree(session, release), list_runs(session, release, 2)
-    for histogram in SCHEMAS:
-        planned = plan_levels(release.design.allocations[histogram], list_parents(tree))
+    for histogram, schema in SCHEMAS.items():
+        planned = plan_levels(schema, release.design.allocations[histogram], list_parents(tree))
         tables = [name for name in _compared(release) if describe_table(name)[3] == histogram]
         queries = [query for query, of in _HISTOGRAMS.items() if of == histogram]
         for level in planned:

@@ -30,7 +30,8 @@ from assets.topdown.replicates import replicates_gate
 from assets.topdown.spine import pluralize, read_tree, stage_ancestry
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.refusal import RefusedError
-from mechanisms.topdown.dhc.design import SCHEMAS, count_times
+from mechanisms.topdown.dhc.allocation import count_times
+from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
 from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, PERSONS, QUARTERS
 from mechanisms.topdown.dhc.persons import REDISTRICTING as GROUPS

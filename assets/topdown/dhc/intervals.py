@@ -175,7 +175,7 @@ def read_answers(session: Session, release: DHCRelease, model: Model) -> list[An
     """The stored answers to a model's queries, by level from the root's. Raises GridError unless they are complete."""
     tree, design = read_tree(session, release), release.design
     parents = [np.zeros(1, dtype=np.int64), *tree.parents]
-    planned = {name: plan_levels(design.allocations[name], parents) for name in SCHEMAS}
+    planned = {name: plan_levels(schema, design.allocations[name], parents) for name, schema in SCHEMAS.items()}
     homes = read_units(session, release, tree.places(release.finest))[:, :2].sum(axis=1, keepdims=True)
     levels = []
     for depth, units in enumerate(climb(homes[:, : model.known], parents, add_answers)):

@@ -483,7 +483,10 @@ Planned = Mapping[str, Sequence[Level]]
 
 def plan_histograms(release: DHCRelease, tree: Tree) -> Planned:
     design, parents = release.design, list_parents(tree)
-    return {name: plan_levels(design.allocations[name], parents, design.complete) for name in SCHEMAS}
+    return {
+        histogram: plan_levels(SCHEMAS[histogram], allocation, parents, design.complete)
+        for histogram, allocation in design.allocations.items()
+    }
 
 
 def read_inputs(

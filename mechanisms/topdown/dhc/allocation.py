@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
+import numpy as np
+
 from mechanisms.topdown.allocation import Allocation, AllocationError, allocate
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.persons import PERSONS
@@ -49,6 +51,14 @@ HOUSEHOLD_QUERIES = (
     "hhtenshort_3lev * hhage * DetailedCoupleTypeMultGenDetOwnChildSize",
     DETAILED,
 )
+
+
+def count_times(schema: Schema, query: str) -> int:
+    """How many times ρ of a query counts for a change of one person."""
+    if schema.name != PERSONS.name:
+        return {UNITS.name: 2, HOUSEHOLDS.name: 4}[schema.name]
+    alone, together = schema.marginal(query).find(np.array([0, schema.size // schema.attributes[0].size]))
+    return 1 if alone == together else 3
 
 
 def divide(

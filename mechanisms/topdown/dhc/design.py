@@ -5,8 +5,8 @@ most: if the person moves, one householder is left alone and another is not alon
 apart has a squared L2 distance of up to 6 instead of 2, and its ρ counts three times. Others see the person alone. It
 changes two units at most: one becomes vacant and the other occupied, so that a query's squared L2 distance is 4 instead
 of 2, and ρ of units counts twice. It changes two households, perhaps alike, so that the distance, and not its square,
-doubles: ρ of households counts four times. An only child is not measured and its ρ is its parent's, so that all levels
-together spend what is allocated in any case. Sources: the Census Bureau's production code; Bailie, Gong and Meng,
+doubles: ρ of households counts four times. An only child is not measured and its ρ is its parent's, so that no path
+spends more than is charged (`levels`). Sources: the Census Bureau's production code; Bailie, Gong and Meng,
 Theorem 2, which counts each once.
 """
 
@@ -16,14 +16,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
 from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.design import words
+from mechanisms.topdown.dhc.allocation import count_times
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.passes import PLANS, PLANS_WITHIN_PERSONS, Pass, Plan
 from mechanisms.topdown.dhc.persons import PERSONS
@@ -33,17 +32,9 @@ SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNI
 """The histograms that are measured, in order."""
 
 
-def count_times(schema: Schema, query: str) -> int:
-    """How many times ρ of a query counts for a change of one person."""
-    if schema.name != PERSONS.name:
-        return {UNITS.name: 2, HOUSEHOLDS.name: 4}[schema.name]
-    alone, together = schema.marginal(query).find(np.array([0, schema.size // schema.attributes[0].size]))
-    return 1 if alone == together else 3
-
-
 MECHANISM = "TopDown DHC"
 
-VERSION = 1
+VERSION = 2
 """Increase it when the same key would give other noise or other estimates, as an old draw cannot be replayed."""
 
 MOST_RATIO = 1000

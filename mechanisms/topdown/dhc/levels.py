@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.allocation import Allocation, compute_variances
-from mechanisms.topdown.dhc.allocation import LEVELS
+from mechanisms.topdown.dhc.allocation import LEVELS, count_times
 from mechanisms.topdown.dhc.answers import Asked, Lists, add_below, reach_lists
 from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.householders import Householders
@@ -54,12 +54,13 @@ _AT_ONCE = 2**18
 @dataclass(frozen=True)
 class Level:
     """What is measured of a level, and how precisely. An only child is not measured: its ρ is its parent's, which has
-    the same counts, and so on down the tree.
+    the same counts, and so on down the tree. If the parent's queries count more often in the charge than the child's,
+    the parent spends less, so that the charge covers every path from the root.
 
     Attributes:
         variances: σ² of each query.
         runs: shape (places,): how many only children lie below the place, one below the other; -1 for an only child.
-        scales: by such a number, how many times ρ of the level the place has.
+        scales: by such a number, how many times ρ of the level the place spends.
         complete: whether queries with few answers are read in full, also where nobody is estimated to be.
         first: the number of the first place in the level, if these are not all of its places.
     """
@@ -77,7 +78,7 @@ class Level:
 
 
 def plan_levels(
-    allocation: Allocation, parents: Sequence[NDArray[np.int64]], complete: bool = False
+    schema: Schema, allocation: Allocation, parents: Sequence[NDArray[np.int64]], complete: bool = False
 ) -> tuple[Level, ...]:
     """By level, from the root's. `parents` has, by level, the position of each place's parent in the level above, in
     ascending order; 0 for the root."""
@@ -87,13 +88,23 @@ def plan_levels(
         below = np.zeros(int(above[-1]) + 1, dtype=np.int64)
         below[above[alone]] = runs[0][alone] + 1
         runs.insert(0, below)
-    levels = []
-    for depth, name in enumerate(allocation.levels):
-        of_levels = [allocation.of_level(below).rho for below in list(allocation.levels)[depth:]]
-        scales = tuple(sum(of_levels[: run + 1], Fraction()) / of_levels[0] for run in range(len(of_levels)))
+    levels, names = [], list(allocation.levels)
+    for depth, name in enumerate(names):
+        once = [allocation.of_level(below).rho for below in names[depth:]]
+        charged = [_find_charge(schema, allocation, below) for below in names[depth:]]
+        scales = tuple(
+            min(sum(of_levels[: run + 1], Fraction()) / of_levels[0] for of_levels in (once, charged))
+            for run in range(len(once))
+        )
         own = np.where(only[depth], -1, runs[depth])
         levels.append(Level(name, compute_variances(allocation, name), own, scales, complete))
     return tuple(levels)
+
+
+def _find_charge(schema: Schema, allocation: Allocation, level: str) -> Fraction:
+    """ρ of a level for any change of one person's record."""
+    queries = allocation.queries[level]
+    return sum((allocation.part(level, query).rho * count_times(schema, query) for query in queries), Fraction())
 
 
 class Answering(Protocol):
@@ -272,7 +283,7 @@ def measure_tree(
 ) -> list[Reading]:
     """The answers of all levels, as `read_all`, from the exact counts of the finest. The noise of another purpose has
     streams of its own."""
-    levels = zip(plan_levels(allocation, parents, complete), climb(finest, parents, add_counts), strict=True)
+    levels = zip(plan_levels(schema, allocation, parents, complete), climb(finest, parents, add_counts), strict=True)
     return read_all([Measuring(schema, level, exact, key, purpose) for level, exact in levels], parents, full)
 
 

@@ -23,7 +23,7 @@ from assets.cef.ingestion import ingest
 from assets.cef.sample import main
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census, write
 from assets.cef.validation import structure_findings, structure_offenders
-from mechanisms.topdown.dhc.design import count_times
+from mechanisms.topdown.dhc.allocation import count_times
 from mechanisms.topdown.dhc.households import TYPES, Children, Couple, HouseholdType
 from mechanisms.topdown.dhc.passes import PERSON_PLAN, list_queries
 from mechanisms.topdown.dhc.persons import MAJOR_TYPE, QUARTERS, REDISTRICTING

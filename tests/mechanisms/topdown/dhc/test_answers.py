@@ -49,7 +49,7 @@ def measured() -> list[tuple[Measuring, Counts]]:
     exact = [count(UNITS, random.integers(2, 9, 60), random.integers(0, 6, 60))]
     for above in PARENTS[:0:-1]:
         exact.insert(0, add_up(UNITS, exact[0], above))
-    levels = plan_levels(lower_levels(UNIT_ALLOCATION, 4), PARENTS)
+    levels = plan_levels(UNITS, lower_levels(UNIT_ALLOCATION, 4), PARENTS)
     return [(Measuring(UNITS, *each, bytes(32)), each[1]) for each in zip(levels, exact, strict=True)]
 
 

@@ -22,7 +22,12 @@ from scipy import sparse
 from mechanisms.topdown import least_squares
 from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.dhc import estimation
-from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.dhc.allocation import (
+    HOUSEHOLD_ALLOCATION,
+    PERSON_ALLOCATION,
+    UNIT_ALLOCATION,
+    count_times,
+)
 from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.householders import Householders, HouseholdersError, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, ORIGIN_AND_RACE, TENURE, UNITS
@@ -91,7 +96,7 @@ def test_any_parents_are_divided_within_the_redistricting_data_and_the_facilitie
     above = country.redraw(np.random.default_rng(seed))[1]
     limits = count_quarters(country.redistricting[-1], country.facilities)
     quarters = climb(limits, country.parents, Quarters.add_up)
-    levels = plan_levels(lower_levels(PERSON_ALLOCATION, 4), country.parents)
+    levels = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 4), country.parents)
     for depth in (2, 3):
         measuring = Measuring(PERSONS, levels[depth], country.persons[depth], KEY)
         held, parents = country.redistricting[depth], country.parents[depth]
@@ -109,7 +114,7 @@ def test_families_are_the_same_wherever_they_are_estimated(processes: int) -> No
     country = draw_country(5, 1, 3, 4, quarters=1)
     above = country.redraw(np.random.default_rng(5))[2]
     limits = count_quarters(country.redistricting[-1], country.facilities)
-    levels, parents = plan_levels(lower_levels(PERSON_ALLOCATION, 4), country.parents), country.parents[3]
+    levels, parents = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 4), country.parents), country.parents[3]
     measuring, held = Measuring(PERSONS, levels[3], country.persons[3], KEY), country.redistricting[3]
     due = estimate_level(PERSON_PLAN, measuring, held, parents, above, limits)
     sent = list[bytes]()
@@ -136,7 +141,7 @@ def test_answers_in_some_places_are_those_of_all_places() -> None:
     """Told apart from: noise and budgets by a place's number among those in memory; and small queries, of which only
     answers are in memory below the next level, that are left out or read of other places."""
     country = draw_country(4, 3, 2, 3)
-    levels, exact = plan_levels(lower_levels(PERSON_ALLOCATION, 4), country.parents), country.persons
+    levels, exact = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 4), country.parents), country.persons
     measured = [Measuring(PERSONS, *of, KEY) for of in zip(levels, exact, strict=True)]
     whole = read_all(measured, country.parents)[1]
     ranges, parents, some = [(1, 3)], [np.zeros(2, dtype=np.int64)], list[Measuring]()
@@ -162,7 +167,7 @@ def test_answers_in_some_places_are_those_of_all_places() -> None:
 def test_without_the_limits_of_types_somebody_lives_where_there_is_no_facility() -> None:
     country = draw_country(5, 1, 2, 6, quarters=1)
     above = country.redraw(np.random.default_rng(5))[2]
-    levels = plan_levels(lower_levels(PERSON_ALLOCATION, 4), country.parents)
+    levels = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 4), country.parents)
     measuring = Measuring(PERSONS, levels[3], country.persons[3], KEY)
     found = estimate_level(PERSON_PLAN, measuring, country.redistricting[3], country.parents[3], above).counts
     assert found.answer(TYPES, 0, len(country.facilities))[:, 1:][country.facilities == 0].any()
@@ -172,7 +177,7 @@ def test_the_root_has_any_possible_cell_of_its_groups() -> None:
     country = draw_country(1, 2, persons=3, races=1, quarters=1)
     limits = count_quarters(country.redistricting[-1], country.facilities)
     quarters = climb(limits, country.parents, Quarters.add_up)
-    levels = plan_levels(lower_levels(PERSON_ALLOCATION, 2), country.parents)
+    levels = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 2), country.parents)
     measuring = Measuring(PERSONS, levels[0], country.persons[0], KEY)
     root = estimate_level(
         PERSON_PLAN, measuring, country.redistricting[0], country.parents[0], None, quarters[0]
@@ -257,7 +262,7 @@ def _keep(counts: Counts, blocks: np.ndarray) -> Counts:
 
 def test_answers_that_are_read_are_those_of_a_complete_draw() -> None:
     country = draw_country(3, 2, 2)
-    level = plan_levels(lower_levels(PERSON_ALLOCATION, 3), country.parents)[1]
+    level = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 3), country.parents)[1]
     measuring = Measuring(PERSONS, level, country.persons[1], KEY)
     query, places = "age_38_groups * sex", len(country.parents[1])
     marginal = PERSONS.marginal(query)
@@ -273,7 +278,7 @@ def test_answers_that_are_read_are_those_of_a_complete_draw() -> None:
     # Another query, level or key has other noise.
     for other in (
         Measuring(PERSONS, level, country.persons[1], bytes(32)),
-        Measuring(PERSONS, plan_levels(PERSON_ALLOCATION, [country.parents[0]] * 7 + [country.parents[1]])[7],
+        Measuring(PERSONS, plan_levels(PERSONS, PERSON_ALLOCATION, [country.parents[0]] * 7 + [country.parents[1]])[7],
                   country.persons[1], KEY),
     ):  # fmt: skip
         assert not np.array_equal(other.read(query, 0, places, np.arange(marginal.size)), complete)
@@ -294,7 +299,7 @@ def test_answers_of_the_places_below_are_added_up_by_their_precisions() -> None:
     twice, or forgets how many children there are, or that only children are not measured."""
     parents = [np.array(each) for each in ([0], [0, 0, 0], [0, 0, 1, 2, 2, 2], np.repeat(np.arange(6), 2))]
     nobody = Counts(*[np.empty(0, dtype=np.int64)] * 3)
-    levels = plan_levels(lower_levels(PERSON_ALLOCATION, 4), parents)
+    levels = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 4), parents)
     measured = [Measuring(PERSONS, level, nobody, KEY) for level in levels]
     readings = read_all(measured, parents)
     for query, reach in (("age_38_groups * sex", 3), ("detailed", 1)):
@@ -376,23 +381,33 @@ def test_counts_by_type_that_break_a_limit_of_two_types_are_mended() -> None:
 
 
 def test_budgets_of_only_children_are_their_parents() -> None:
-    """Two levels below each other have only children: every path has the whole budget, and only one place of a run is
-    measured."""
+    """Two levels below each other have only children: no path spends more than is charged for a change of one record
+    or of one person (production's shares of queries that tell householders who live alone apart differ by level), and
+    only one place of a run is measured. Told apart from a program that divides the whole ρ of an only child among its
+    parent's queries, which count more often."""
     parents = [np.array(each) for each in ([0], [0, 0], [0, 1, 1], [0, 1, 2], [0, 0, 1, 2, 2])]
     allocation = lower_levels(PERSON_ALLOCATION, 5)
-    levels = plan_levels(allocation, parents)
+    levels = plan_levels(PERSONS, allocation, parents)
     expected = [[0], [2, 0], [-1, 2, 1], [-1, -1, -1], [0, 0, -1, 0, 0]]
     assert [level.runs.tolist() for level in levels] == expected
     rho = [allocation.of_level(name).rho for name in allocation.levels]
+    charged = [
+        sum(1 / variance * count_times(PERSONS, query) for query, variance in level.variances.items())
+        for level in levels
+    ]
     for block in range(5):
-        place, path = block, Fraction()
+        place, path, of_person = block, Fraction(), Fraction()
         for depth in range(4, -1, -1):
             run = int(levels[depth].runs[place])
             if run >= 0:
                 path += rho[depth] * levels[depth].scales[run]
+                of_person += charged[depth] * levels[depth].scales[run]
             place = int(parents[depth][place])
-        assert path == allocation.loss.rho
+        assert path == allocation.loss.rho or of_person == sum(charged)
+        assert path <= allocation.loss.rho
+        assert of_person <= sum(charged)
     assert levels[1].scales[2] == sum(rho[1:4]) / rho[1]
+    assert levels[2].scales[2] == sum(charged[2:5]) / charged[2] < sum(rho[2:5]) / rho[2]
     one = Measuring(PERSONS, levels[1], count(PERSONS, np.arange(2), np.arange(2)), KEY)
     assert one.read("hispanic * sex", 0, 1, np.arange(4)).shape == (1, 4)
     two = Measuring(PERSONS, levels[2], count(PERSONS, np.arange(3), np.arange(3)), KEY)
@@ -494,7 +509,7 @@ def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(monkey
     country = draw_country(2, 1, 4, persons=6, quarters=1)
     above = country.redraw(np.random.default_rng(11))[1]
     quarters = count_quarters(country.redistricting[-1], country.facilities)
-    (level,) = plan_levels(lower_levels(PERSON_ALLOCATION, 1), [np.arange(1)])
+    (level,) = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 1), [np.arange(1)])
     children = len(country.facilities)
     assert children > 2
     scales = np.linspace(1, 3, children)
@@ -533,7 +548,7 @@ def test_groups_rounded_together_are_as_near_as_each_by_itself(monkeypatch: pyte
     country = draw_country(4, 1, 5)
     above = country.redraw(np.random.default_rng(4))[1]
     quarters = count_quarters(country.redistricting[-1], country.facilities)
-    levels = plan_levels(lower_levels(PERSON_ALLOCATION, 3), country.parents)
+    levels = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 3), country.parents)
     measuring = Measuring(PERSONS, levels[2], country.persons[2], KEY)
     distances = []
     for arcs in (1, 10**9):
@@ -568,8 +583,8 @@ class Homes:
 
     def read_homes(self, depth: int) -> list[Reading]:
         levels = [
-            plan_levels(lower_levels(allocation, len(self.parents)), self.parents)
-            for allocation in (UNIT_ALLOCATION, HOUSEHOLD_ALLOCATION)
+            plan_levels(schema, lower_levels(allocation, len(self.parents)), self.parents)
+            for schema, allocation in zip(HOMES, (UNIT_ALLOCATION, HOUSEHOLD_ALLOCATION), strict=True)
         ]
         return [
             Reading(Measuring(schema, planned[depth], own, KEY))

@@ -17,6 +17,7 @@ from benchmarks.dhc_coverage import Census
 from benchmarks.dhc_intervals import ALL, BOTH, DRAWS, POPULATION, compare_all
 from benchmarks.dhc_one_problem import Comparison
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, TENURE, UNITS
 from mechanisms.topdown.dhc.levels import Level, estimate_tree, measure_tree, plan_levels
 from mechanisms.topdown.dhc.linear import (
@@ -197,7 +198,9 @@ def measure_exactly(
     """Answers without noise."""
     allocations = {"persons": PERSON_ALLOCATION, "units": UNIT_ALLOCATION, "households": HOUSEHOLD_ALLOCATION}
     depths = len(parents)
-    planned = {name: plan_levels(lower_levels(allocations[name], depths), parents) for name in model.of_cell}
+    planned = {
+        name: plan_levels(SCHEMAS[name], lower_levels(allocations[name], depths), parents) for name in model.of_cell
+    }
     climbed = {name: climb(own, parents, add_counts) for name, own in counts.items()}
     levels = []
     for depth, (above, total) in enumerate(zip(parents, climb(known, parents, add_answers), strict=True)):

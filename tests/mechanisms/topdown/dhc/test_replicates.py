@@ -46,7 +46,7 @@ def test_a_replicate_lies_within_the_redistricting_data_of_its_own_and_follows_f
         assert equal(found[name], again[name])
         assert not equal(found[name], different[name])
     assert not len(found[HOUSEHOLDS.name].cell)
-    level, _ = plan_levels(lowered[0], country.parents)
+    level, _ = plan_levels(PERSONS, lowered[0], country.parents)
     drawn, repeated = (
         Measuring(PERSONS, level, NOBODY, KEY, purpose).read("hispanic * sex", 0, 1, np.arange(4))
         for purpose in ("", "replicate ")
