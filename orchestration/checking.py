@@ -18,7 +18,7 @@ from assets.texts import is_formula
 from orchestration import components
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import PublisherSettings
-from orchestration.components.release import COMPONENTS, DeclaresReleases, dataset_of
+from orchestration.components.release import DeclaresReleases, dataset_of
 from orchestration.components.scaffolding import JobComponent
 from orchestration.defs_files import require_unambiguous_text
 from orchestration.release_definitions import define_stages
@@ -111,7 +111,7 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
     try:
         tree.load_component(folder)
     except Exception as error:
-        # What Dagster refuses besides, as in a component that is not ours. It does not say in which file.
+        # What Dagster refuses besides, as in a Python file. It does not say in which.
         return [Problem("", 0, explain_cause(find_cause(error)))]
     return [warning for document in documents for warning in _warn_of_formulas(document)]
 
@@ -175,15 +175,11 @@ def _read(path: Path, file: str, documents: list[_Document]) -> Iterator[Problem
 
 def _resolve(file: str, node: yaml.Node, document: Any, documents: list[_Document]) -> Iterator[Problem]:
     kind = document.get("type") if isinstance(document, Mapping) else None
-    # A component can also be named by the module that defines it.
-    package, _, name = str(kind).rpartition(".")
-    ours = package.startswith(COMPONENTS) and name in components.__all__
-    known: Any = getattr(components, name) if ours else None
-    if known is None:
-        if kind is None or str(kind).startswith(COMPONENTS):
-            kinds = ", ".join(components.__all__)
-            yield Problem(file, _find_line(node, ["type"]), f"type: {kind} is not a component; components are {kinds}")
+    if kind is None:
+        kinds = ", ".join(components.__all__)
+        yield Problem(file, 1, f"type: it is missing; the components are {kinds}")
         return
+    known: Any = getattr(components, kind.rpartition(".")[2])
     attributes = _descend(node, "attributes")
     try:
         model = known.model().model_validate(document.get("attributes") or {})

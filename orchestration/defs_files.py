@@ -12,6 +12,7 @@ import yaml
 
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
+from orchestration import components
 from orchestration.components.release import COMPONENTS
 from resources.project import list_files
 
@@ -27,10 +28,10 @@ _DEEPEST = 50
 
 def require_unambiguous(folder: Path) -> None:
     """Check all files of declarations in a folder and below it. Raises DeclarationError if a file declares nothing, a
-    mapping has a key twice, a number is not decimal, lists and mappings are nested without end, a template would be
-    filled in by Dagster, there is `post_processing`, or a file cannot be read as YAML; the message names the file, the
-    line and the key or the number. So it does if Dagster would ignore a file, because another one declares its folder
-    or one above."""
+    mapping has a key twice, a number is not decimal, lists and mappings are nested without end, a component is not one
+    of `orchestration.components`, there is another field than its type and attributes, or a file cannot be read as
+    YAML; the message names the file, the line and the key or the number. So it does if Dagster would ignore a file,
+    because another one declares its folder or one above."""
     files = list_files(folder)
     declared = {path.parent: path for path in files}
     for path in files:
@@ -78,25 +79,27 @@ def _require_unambiguous(text: str, file: str, loader_type: type[yaml.SafeLoader
         document = loader.get_node()
         for node in _nodes(document, set()):
             _check(loader, node, file)
-        _refuse_filled_in(document, file)
+        _require_ours(document, file)
 
 
-def _refuse_filled_in(document: yaml.Node, file: str) -> None:
-    """Refuse templates where Dagster fills them in, with any variable: all but the attributes of our own components.
-    `post_processing` is refused as a whole, because it changes what assets say of themselves, such as their zone."""
+def _require_ours(document: yaml.Node, file: str) -> None:
+    """Refuse components of others, and fields besides a component's type and attributes. With Dagster's own components,
+    whoever edits declarations could run any program, or have Dagster fill in a template, and so show any variable; and
+    `post_processing` changes what assets say of themselves, such as their zone. A document without a type is refused by
+    Dagster."""
     fields = document.value if isinstance(document, yaml.MappingNode) else []
-    # Our own components take templates literally, but in paths.
-    ours = any(key.value == "type" and str(value.value).startswith(f"{COMPONENTS}.") for key, value in fields)
+    if not any(name.value == "type" for name, _ in fields):
+        return
     for name, field in fields:
-        if name.value == "post_processing":
-            line = name.start_mark.line + 1
-            raise DeclarationError(f"{file}:{line}: post_processing: it could change the zone of an asset; remove it")
-        for node in _nodes(field, set()) if not (ours and name.value == "attributes") else ():
-            if isinstance(node, yaml.ScalarNode) and any(sign in node.value for sign in ("{{", "{%", "{#")):
-                raise DeclarationError(
-                    f"{file}:{node.start_mark.line + 1}: {shown(name.value)}: no template is filled in there, because "
-                    "it could show any variable, such as a key"
-                )
+        where = f"{file}:{name.start_mark.line + 1}: {name.value if name.value == 'type' else shown(name.value)}"
+        if name.value == "type":
+            # A component can also be named by the module that defines it.
+            package, _, component = str(field.value).rpartition(".")
+            if not (f"{package}.".startswith(f"{COMPONENTS}.") and component in components.__all__):
+                kinds = ", ".join(components.__all__)
+                raise DeclarationError(f"{where}: it names none of the components, which are {kinds}")
+        elif name.value != "attributes":
+            raise DeclarationError(f"{where}: a declaration has only a type and attributes; remove it")
 
 
 def _require_shallow(text: str, file: str, loader_type: type[yaml.SafeLoader]) -> None:

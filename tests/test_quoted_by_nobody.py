@@ -437,7 +437,7 @@ def test_no_template_in_a_declaration_shows_a_variable(
             shown += [str(problem) for problem in declaration_problems(tree, tmp_path)]
             refuses = where in WHERE or where == "a component of Dagster"
             assert (
-                any(re.search("no template is filled in|post_processing: it could", problem) for problem in shown)
+                any(re.search("only a type and attributes|none of the components", problem) for problem in shown)
                 == refuses
             )
             try:
@@ -446,6 +446,32 @@ def test_no_template_in_a_declaration_shows_a_variable(
             except DeclarationError as error:
                 shown.append(everything(error))
     assert not found("\n".join(shown), *planted.values())
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        # A program that is on every machine with Python, whose output Dagster shows.
+        "type: dagster.PythonScriptComponent\nattributes:\n  execution: {path: /usr/lib/python3/timeit.py, "
+        "args: [import os; print(os.environ)]}\n  assets: [{key: a}]\n",
+        "type: dagster.FunctionComponent\nattributes:\n  execution: {fn: os.getenv}\n  assets: [{key: a}]\n",
+        "type: orchestration.components.dataset.dg.PythonScriptComponent\n",
+        "type: orchestration.components_of_others.Dataset\n",
+        f"{DATASET.format(name='good', large=3)}template_vars_module: antigravity\n",
+        f"{DATASET.format(name='good', large=3)}requirements: {{env: [HOME]}}\n",
+    ],
+)
+def test_a_declaration_runs_no_code_of_others(declared: str, tmp_path: Path) -> None:
+    """Told apart from: Dagster, which imports what a type names. The declarations of whoever may edit them would read
+    every variable."""
+    with create_defs_folder_sandbox() as sandbox:
+        (sandbox.defs_folder_path / "one").mkdir()
+        (sandbox.defs_folder_path / "one" / "defs.yaml").write_text(declared)
+        with sandbox.build_component_tree() as tree:
+            (problem,) = declaration_problems(tree, tmp_path)
+            with pytest.raises(DeclarationError, match=r"only a type and attributes|none of the components"):
+                load_declarations(tree)
+    assert not problem.warning
 
 
 # Confidential values -------------------------------------------------------------------------------------------

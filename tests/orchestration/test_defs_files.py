@@ -12,6 +12,7 @@ from orchestration.components import SyntheticCensus
 from orchestration.definitions import deployment
 from orchestration.defs_files import require_unambiguous, require_unambiguous_text
 
+SYNTHETIC = "orchestration.components.SyntheticCensus"
 CENSUS = {"name": "census", "cap": 10, "households": 100, "states": ["10"]}
 
 
@@ -36,11 +37,11 @@ CENSUS = {"name": "census", "cap": 10, "households": 100, "states": ["10"]}
         (f"a: {'[' * 100_000}", "f.yaml:1: more than 50 lists and mappings contain one another"),
         ("# nothing yet\n", "f.yaml: it has no declaration"),
         (
-            "type: a\npost_processing: {assets: [{attributes: {tags: {zone: public}}}]}\n",
-            "f.yaml:2: post_processing",
+            f"type: {SYNTHETIC}\npost_processing: {{assets: [{{attributes: {{tags: {{zone: public}}}}}}]}}\n",
+            "f.yaml:2: 'post_processing': a declaration has only",
         ),
-        ("type: a.b\nattributes:\n  a: ['{{ env.KEY }}']\n", "f.yaml:3: 'attributes': no template is filled in there"),
-        ("attributes: &a {b: '{% x %}'}\ntype: orchestration.components.A\nc: *a\n", "f.yaml:1: 'c': no template"),
+        ("type: a.b\nattributes:\n  a: ['{{ env.KEY }}']\n", "f.yaml:1: type: it names none of the components"),
+        (f"attributes: &a {{b: '{{% x %}}'}}\ntype: {SYNTHETIC}\nc: *a\n", "f.yaml:3: 'c': a declaration has only"),
         ("a: 1\nb: &b [1, {c: *b}]\n", "f.yaml:2: the alias \\*b refers to itself"),
     ],
 )
@@ -57,11 +58,11 @@ def test_a_file_that_dagster_would_ignore_is_refused(tmp_path: Path) -> None:
     """Below or beside another one. Told apart from a deployment that loads without the datasets it declares."""
     for folders, other in (("census/more", "defs.yaml"), ("census/a/b", "defs.yml"), ("census", "component.yaml")):
         (tmp_path / folders).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "census" / "defs.yaml").write_text("type: a\n")
+        (tmp_path / "census" / "defs.yaml").write_text(f"type: {SYNTHETIC}\n")
         (tmp_path / "censuses").mkdir(exist_ok=True)
-        (tmp_path / "censuses" / "defs.yaml").write_text("type: a\n")
+        (tmp_path / "censuses" / "defs.yaml").write_text(f"type: {SYNTHETIC}\n")
         require_unambiguous(tmp_path)
-        (tmp_path / folders / other).write_text("type: b\n")
+        (tmp_path / folders / other).write_text(f"type: {SYNTHETIC}\n")
         with pytest.raises(DeclarationError, match=r"census/.*: Dagster reads either this file or .*census/defs\.yaml"):
             require_unambiguous(tmp_path)
         (tmp_path / folders / other).unlink()
@@ -74,7 +75,7 @@ def test_all_files_of_this_deployment_are_unambiguous() -> None:
 def test_a_deployment_does_not_load_with_a_doubled_key_or_a_doubled_name(tmp_path: Path) -> None:
     """The second cap would otherwise be used, and nothing would show that there was another."""
     with create_defs_folder_sandbox() as sandbox:
-        contents = {"type": "orchestration.components.SyntheticCensus", "attributes": CENSUS}
+        contents = {"type": SYNTHETIC, "attributes": CENSUS}
         folder = sandbox.scaffold_component(
             component_cls=SyntheticCensus, defs_path="census", defs_yaml_contents=contents
         )
