@@ -41,13 +41,15 @@ _FRAME_SHARES = {"low_income": Fraction(3, 10), "other": Fraction(7, 10)}
 
 
 class Stratum(dg.Model):
-    """How households of a stratum are sampled, how many of those sampled answer, and how many stay."""
+    """The shares of a stratum's households that are sampled, that answer in the first wave, and that stay."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sampling_rate: DesignRate = Field(description="The share of the stratum's households that are sampled.")
     response_rate: DesignRate = Field(description="The share of the sampled households that answer in the first wave.")
-    retention_rate: DesignRate = Field(description="The share of the households of a wave that answer in the next one.")
+    retention_rate: DesignRate = Field(
+        description="Of the households that answer in one wave, the share that answers in the next."
+    )
 
 
 _LOW_INCOME = Stratum(sampling_rate=Fraction(1, 1500), response_rate=Fraction(7, 10), retention_rate=Fraction(23, 25))
@@ -73,7 +75,11 @@ class SurveyParameters(Parameters):
     record_name = "household"
 
     seed: int = Field(
-        SEED, ge=0, lt=2**63, strict=True, description="The seed; each seed gives another survey of the same design."
+        SEED,
+        ge=0,
+        lt=2**63,
+        strict=True,
+        description="The seed of the random numbers. Another seed gives another survey of the same design.",
     )
     households: int = Field(
         ge=1,
@@ -82,13 +88,13 @@ class SurveyParameters(Parameters):
         description="The number of households that answer in the first wave, with 2.3 persons on average.",
     )
     states: States = Field(
-        description="FIPS codes of the states; households are divided among them by population in 2020 and by the "
-        "rates of the design."
+        description="FIPS codes of the states. Their populations in 2020 and the rates of the design determine how the "
+        "households are divided among them."
     )
     waves: int = Field(4, ge=1, le=MOST_WAVES, strict=True, description="The number of waves.")
     design: SurveyDesign = Field(
         SurveyDesign(low_income=_LOW_INCOME, other=_OTHER),
-        description="The rates of each stratum, from which the weights follow.",
+        description="The rates of sampling, response and retention in each stratum, which determine the weights.",
     )
     weight_places: int = Field(2, ge=0, le=4, strict=True, description="The decimal places of the rounded weights.")
 

@@ -18,18 +18,18 @@ class CoarseningDeclaration(UnperturbedDeclaration):
         "above.",
     )
     place_threshold: Annotated[int, Field(ge=2, strict=True)] = Field(
-        description="The least number of records of a published place. Smaller places of a level form the rest of the "
-        "place above; while that rest is below the threshold, the next smallest place joins it."
+        description="The least number of records of a published place. Smaller places are merged into one, the rest of "
+        "the larger place that they lie in; while this rest is below the threshold, the next smallest place joins it."
     )
     key: list[str] = Field(
         min_length=1,
         description="The variables by which somebody could be recognized. The dataset must declare their values.",
     )
     least: Annotated[int, Field(ge=2, strict=True)] = Field(
-        description="The least number of records of a combination of place and key. Records of rarer combinations "
-        "move to the nearest one that has enough, which differs in the fewest variables.",
+        description="The least number of records of a combination of place and key. Records of rarer combinations are "
+        "given the nearest combination that has enough records: the one that differs in the fewest variables.",
     )
-    kept: list[str] = Field(default_factory=list, description="Further variables to publish, as they are.")
+    kept: list[str] = Field(default_factory=list, description="Further variables to publish unchanged.")
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> CoarseningDesign:
         """The columns and the two thresholds."""

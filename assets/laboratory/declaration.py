@@ -62,7 +62,7 @@ class LaboratoryDeclaration(Declaration):
     title: str = Field(min_length=1, description="The comparison's name in words.")
     description: str = Field("", description="What is compared, and why.")
     tier: Literal["T1", "T2", "T3", "T4-households", "T4-groups"] = Field(
-        description="Which tables are published for each block, the same by all methods. T1: race and ethnicity, of "
+        description="Which tables are published for each block by every method. T1: race and ethnicity, of "
         "all and of adults (P1 to P4), persons in group quarters (P5) and housing units (H1). T2: these, and sex by "
         "age, also by race (P12, P12A to P12I, P14). T3: these, and for the tract sex by single years of age, also by "
         "race (PCT12, PCT12A to PCT12O). T4-households: PHSafe's tables of households. T4-groups: SafeTab-P's tables "
@@ -86,14 +86,17 @@ class LaboratoryDeclaration(Declaration):
         le=10_000,
         strict=True,
         description="The number of persons of each tract and draw whose gain is measured: how much the accuracy of an "
-        "attack on them rises because they are in the data. Half of them are among those whom the tables expose most, "
-        "the others among the rest. 0 leaves the gain out.",
+        "attack on them rises because they are in the data. Half of them are chosen from those whom the tables expose "
+        "most, half from the rest. With 0, no gain is measured.",
     )
     attackers: tuple[AttackerName, ...] = Field(
         ("reconstruct", "link", "likeliest", "margin", "difference", "pairs"),
-        description="Who attacks each draw. "
-        + ". ".join(f"`{name}` {words}" for name, words in ATTACKERS.items())
-        + ". Attackers leave out draws that they cannot attack.",
+        description="Who attacks each draw; attackers leave out draws that they cannot attack. `reconstruct` has no "
+        "prior knowledge; `link`, `likeliest` and `margin` know everybody's block, sex and age; `difference` knows "
+        "all records but one; `pairs` knows all records, but not whether two were exchanged. `undo`, `aware` and "
+        "`aware_of_households` look for swapped persons in other blocks; the last two know the swap rate too, and the "
+        "last knows who lives together. `poor_link` has a file with errors. The page “Attackers and measures of risk” "
+        "has the details.",
     )
     metrics: tuple[Metric, ...] | SkipJsonSchema[None] = Field(
         None,
@@ -104,8 +107,8 @@ class LaboratoryDeclaration(Declaration):
     )
     attacks: dict[Name, ImportPath] = Field(
         default_factory=dict,
-        description="Attacks of your own, by name: the import path module:function of a function that takes a "
-        "publication and an attacker's file and returns guesses.",
+        description="Attacks of your own, each with a name and the import path, module:function, of a function that "
+        "takes a publication and an attacker's file and returns guesses.",
     )
     attack_seconds: int = Field(
         600,

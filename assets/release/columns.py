@@ -223,7 +223,7 @@ class Column(Part):
     )
     description: str = Field("", description="What the column contains, for the data dictionary.")
     source: ColumnName | SkipJsonSchema[None] = Field(
-        None, min_length=1, description="The column's name in the source, if it differs there."
+        None, min_length=1, description="The column's name in the source, if it has another name there."
     )
     within: ColumnName | SkipJsonSchema[None] = Field(
         None,

@@ -241,7 +241,7 @@ class DatasetDeclaration(Declaration):
     )
     population: DatasetName = Field(
         "",
-        description="Whom the records are about; by default, the dataset's name. Datasets about the same people, such "
+        description="The people in the records; by default, the dataset's name. Datasets about the same people, such "
         "as two vintages, declare the same population.",
     )
     cap: Cap | SkipJsonSchema[None] = Field(

@@ -37,7 +37,7 @@ _DATES = re.compile(r"(DD([./-])MM\2YYYY|MM([./-])DD\3YYYY|YYYY([./-])MM\4DD)", 
 
 
 class Dialect(Part):
-    """How a CSV file is written, where that differs from UTF-8 with commas, decimal points and dates as in ISO 8601."""
+    """How a CSV file differs from one in UTF-8 with commas, decimal points and dates as in ISO 8601."""
 
     separator: Separator = Field(",", description='The separator of fields: a comma, ";", tab, "|", ":", ^ or "~".')
     encoding: str = Field(
@@ -46,7 +46,9 @@ class Dialect(Part):
         "one byte per character: windows-1250 to -1258, iso-8859-1 to -16, koi8-r, koi8-u, mac-roman, cp437, cp850, "
         "cp852, cp866.",
     )
-    quote: Literal['"', "'", "none"] = Field('"', description="The character that quotes fields, or none.")
+    quote: Literal['"', "'", "none"] = Field(
+        '"', description="The character around quoted fields; none: quotes are ordinary characters."
+    )
     escape: Literal["doubled", "backslash"] = Field(
         "doubled", description="How a quote inside quotes is written: doubled, or after a backslash."
     )

@@ -37,7 +37,7 @@ class Band(dg.Model):
         None, description="The least value of the band. A band without it is open downward."
     )
     below: GivenBound | SkipJsonSchema[None] = Field(
-        None, description="The value that all values of the band are less than. A band without it is open upward."
+        None, description="All values of the band are less than this. A band without it is open upward."
     )
 
 

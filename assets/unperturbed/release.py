@@ -29,8 +29,8 @@ class UnperturbedDeclaration(ReleaseDeclaration):
 
     custody: CustodyMode = Field(
         CustodyMode.ESCROWED,
-        description="escrowed: gates and the audit repeat the draw; ephemeral: they do not. The draw has a key, but "
-        "nothing in it is random.",
+        description="escrowed: gates and the audit repeat the draw; ephemeral: they do not. The key makes no "
+        "difference to the tables, because nothing is random.",
     )
     of: Literal["units", "persons"] = Field("units", description="The records that are published and counted.")
     products: list[Product] = Field(

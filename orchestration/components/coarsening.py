@@ -9,7 +9,7 @@ from orchestration.components.release import ReleaseComponent
 
 @dataclass
 class Coarsening(ReleaseComponent):
-    """Records changed, without noise, until every place, and every combination of place and key, has enough of them.
+    """Records changed, without noise, until every place, and every combination of place and key, has enough records.
     The loss is infinite."""
 
     declared_by = CoarseningDeclaration

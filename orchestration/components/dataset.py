@@ -278,8 +278,8 @@ class PpmfAttributes(PublishedAttributes):
     """The YAML attributes of a file of the 2020 Privacy-Protected Microdata File."""
 
     product: Product = Field(
-        description="The product whose file it is: dhc (Demographic and Housing Characteristics) or redistricting "
-        "(P.L. 94-171). It decides which columns are read."
+        description="The product that the file belongs to: dhc (Demographic and Housing Characteristics) or "
+        "redistricting (P.L. 94-171). It determines the columns that are read."
     )
     records: Records = Field(
         description="The records of the file: persons, or units (housing units and group quarters)."
@@ -289,7 +289,7 @@ class PpmfAttributes(PublishedAttributes):
 
 @dataclass
 class PpmfDataset(Dataset):
-    """One of the files of the 2020 Privacy-Protected Microdata. They are public, so releases cost no budget."""
+    """A file of the 2020 Census's Privacy-Protected Microdata. The records are public, so releases cost no budget."""
 
     declared_by = PpmfAttributes
 
