@@ -54,13 +54,14 @@ def back_up(
     a database is in the backup. If the process is killed before all is written, it has no signature and cannot be
     restored.
 
-    Raises BackupError if the folder is not empty, the deployment is new, the ledger is not intact, zones are in a lake,
-    the publications are larger than the free disk, or the backup could not be restored; it has no signature then.
+    Raises BackupError if the folder is not empty, is inside one that is backed up or cannot hold a backup, the
+    deployment is new, the ledger is not intact, zones are in a lake, the publications are larger than the free disk, or
+    the backup could not be restored; it has no signature then.
     """
     warehouse, custody = ledger.warehouse, ledger.custody
     _refuse_lake(warehouse, "backed up")
-    if folder.exists() and any(folder.iterdir()):
-        raise BackupError(f"{folder} is not empty: a backup needs a folder of its own")
+    if obstacle := _find_obstacle(folder, [published, Path(warehouse.folder), Path(custody.folder)]):
+        raise BackupError(f"{show_line(str(folder))} {obstacle}: a backup needs a folder of its own")
     if custody.anchor() is None:
         raise BackupError(f"no backup was made, because {Path(custody.folder).parent} holds no deployment yet")
     if lack := _find_lack(published, folder):
@@ -96,6 +97,19 @@ def back_up(
         os.sync()
         sign(folder, custody)
         _require_restorable(folder, Path(custody.folder), resources)
+
+
+def _find_obstacle(folder: Path, sources: Iterable[Path]) -> str:
+    """Why a folder cannot hold a backup of others, if it cannot. Inside the publications, it would copy itself, and
+    the keys would lie where readers look."""
+    place = folder.resolve()
+    if inside := next((source for source in sources if place.is_relative_to(source.resolve())), None):
+        return f"is inside {inside}, which is backed up"
+    if "?" in str(place) or not str(place).isprintable():
+        return "has a question mark, which DuckDB opens no file behind, or a letter that cannot be seen"
+    if place.is_dir():
+        return "is not empty" if any(place.iterdir()) else ""
+    return "is not a folder" if os.path.lexists(folder) else ""
 
 
 def _find_lack(source: Path, target: Path) -> str:

@@ -242,6 +242,24 @@ def test_nothing_is_restored_over_databases_or_publications(home: Path, tmp_path
 def test_a_backup_waits_for_nobody_who_is_not_writing_and_needs_an_empty_folder(home: Path, tmp_path: Path) -> None:
     with pytest.raises(BackupError, match="is not empty"):
         back_up(ledger_of(home), tmp_path / "published", home, resources)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "published")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    before = sorted(tmp_path.rglob("*"))
+    for place, obstacle in (
+        ("published/kept", "is inside .*published, which is backed up"),
+        ("link/village/kept", "is inside .*published, which is backed up"),
+        (f"{home.name}/custody/../warehouse/kept", "is inside .*warehouse, which is backed up"),
+        (f"{home.name}/custody/kept", "is inside .*custody, which is backed up"),
+        ("file", "is not a folder"),
+        ("dangling", "is not a folder"),
+        ("a?b", "has a question mark"),
+        ("a\nb", "letter that cannot be seen"),
+        (os.fsdecode(b"\xff"), "letter that cannot be seen"),
+    ):
+        with pytest.raises(BackupError, match=f"{obstacle}.*: a backup needs a folder of its own"):
+            back_up(ledger_of(home), tmp_path / "published", tmp_path / place, resources, with_keys=True)
+    assert sorted(tmp_path.rglob("*")) == before, "no copy of a key is in the publications"
     (home / "warehouse" / "ledger.duckdb").unlink()
     with pytest.raises(Exception, match="missing"):
         back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
