@@ -61,7 +61,7 @@ def back_up(
     warehouse, custody = ledger.warehouse, ledger.custody
     _refuse_lake(warehouse, "backed up")
     if obstacle := _find_obstacle(folder, [published, Path(warehouse.folder), Path(custody.folder)]):
-        raise BackupError(f"{show_line(str(folder))} {obstacle}: a backup needs a folder of its own")
+        raise BackupError(f"{show_line(str(folder))} {obstacle}")
     if custody.anchor() is None:
         raise BackupError(f"no backup was made, because {Path(custody.folder).parent} holds no deployment yet")
     if lack := _find_lack(published, folder):
@@ -104,11 +104,11 @@ def _find_obstacle(folder: Path, sources: Iterable[Path]) -> str:
     the keys would lie where readers look."""
     place = folder.resolve()
     if inside := next((source for source in sources if place.is_relative_to(source.resolve())), None):
-        return f"is inside {inside}, which is backed up"
+        return f"is inside {inside}, which is backed up: a backup needs a folder of its own"
     if "?" in str(place) or not str(place).isprintable():
-        return "has a question mark, which DuckDB opens no file behind, or a letter that cannot be seen"
+        return "has a question mark, which DuckDB misreads, or a letter that cannot be seen: choose another folder"
     if place.is_dir():
-        return "is not empty" if any(place.iterdir()) else ""
+        return "is not empty: a backup needs a folder of its own" if any(place.iterdir()) else ""
     return "is not a folder" if os.path.lexists(folder) else ""
 
 

@@ -257,7 +257,7 @@ def test_a_backup_waits_for_nobody_who_is_not_writing_and_needs_an_empty_folder(
         ("a\nb", "letter that cannot be seen"),
         (os.fsdecode(b"\xff"), "letter that cannot be seen"),
     ):
-        with pytest.raises(BackupError, match=f"{obstacle}.*: a backup needs a folder of its own"):
+        with pytest.raises(BackupError, match=obstacle):
             back_up(ledger_of(home), tmp_path / "published", tmp_path / place, resources, with_keys=True)
     assert sorted(tmp_path.rglob("*")) == before, "no copy of a key is in the publications"
     (home / "warehouse" / "ledger.duckdb").unlink()
