@@ -16,7 +16,8 @@ from orchestration import components
 from orchestration.components.release import COMPONENTS
 from resources.project import list_files
 
-_KEPT_AS_TEXT = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge"}
+_MERGE = "tag:yaml.org,2002:merge"
+_KEPT_AS_TEXT = {"tag:yaml.org,2002:timestamp", _MERGE}
 """The kinds of scalars that Dagster reads as text, or not at all."""
 
 _QuickLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -88,7 +89,8 @@ def _require_ours(document: yaml.Node, file: str) -> None:
     `post_processing` changes what assets say of themselves, such as their zone. A document without a type is refused by
     Dagster."""
     fields = document.value if isinstance(document, yaml.MappingNode) else []
-    if not any(name.value == "type" for name, _ in fields):
+    # A merge can give the type, too.
+    if not any(name.value == "type" or name.tag == _MERGE for name, _ in fields):
         return
     for name, field in fields:
         where = f"{file}:{name.start_mark.line + 1}: {name.value if name.value == 'type' else shown(name.value)}"

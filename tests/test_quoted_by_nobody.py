@@ -456,6 +456,8 @@ def test_no_template_in_a_declaration_shows_a_variable(
         "args: [import os; print(os.environ)]}\n  assets: [{key: a}]\n",
         "type: dagster.FunctionComponent\nattributes:\n  execution: {fn: os.getenv}\n  assets: [{key: a}]\n",
         "type: orchestration.components.dataset.dg.PythonScriptComponent\n",
+        "<<: {type: dagster.PythonScriptComponent}\nattributes: {}\n",
+        "!!merge merge: {type: dagster.PythonScriptComponent}\nattributes: {}\n",
         "type: orchestration.components_of_others.Dataset\n",
         f"{DATASET.format(name='good', large=3)}template_vars_module: antigravity\n",
         f"{DATASET.format(name='good', large=3)}requirements: {{env: [HOME]}}\n",
