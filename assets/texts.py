@@ -20,6 +20,9 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control characters and line breaks, of formats such as a change of the writing direction, and
 of halves of characters."""
 
+_BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""What Unicode has among letters and symbols, and a page shows as a space or as nothing."""
+
 _JOINERS = frozenset("\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")
 """Formats that Persian, Malayalam and other scripts cannot be written without. They move no other letter."""
 
@@ -30,7 +33,7 @@ SIGNED_NUMBER = re.compile(r"[+-][0-9]+([.,][0-9]+)?", re.ASCII)
 
 def find_unseen(text: str, besides: str = "") -> str:
     """The first character of a text that cannot be seen, and is none of `besides`; "" if there is none."""
-    if text.isprintable():
+    if text.isprintable() and _BLANK.isdisjoint(text):
         return ""
     return next((letter for letter in dict.fromkeys(text) if letter not in besides and _is_unseen(letter)), "")
 
@@ -40,7 +43,15 @@ def find_unfit_name(text: str) -> str:
     name = text.strip()
     if unseen := find_unseen(name):
         return f"has the character U+{ord(unseen):04X}, and a name is one line of plain text"
-    return f"has at most {LONGEST_LINE} letters, and not {len(name):,}" if len(name) > LONGEST_LINE else ""
+    if len(name) > LONGEST_LINE:
+        return f"has at most {LONGEST_LINE} letters, and not {len(name):,}"
+    return "" if any(map(str.isalnum, name)) else "has no letter"
+
+
+def fold_line(text: str) -> str:
+    """A text as a reader takes it: without differences of case, spaces, the width of letters and what joins them."""
+    words = "".join(letter for letter in unicodedata.normalize("NFKC", text).casefold() if letter not in _JOINERS)
+    return " ".join(words.split())
 
 
 def show_line(text: str) -> str:
@@ -87,7 +98,7 @@ def _replace_unseen(text: str, besides: str) -> str:
 
 
 def _is_unseen(letter: str) -> bool:
-    return unicodedata.category(letter) in _UNSEEN and letter not in _JOINERS
+    return letter in _BLANK or (unicodedata.category(letter) in _UNSEEN and letter not in _JOINERS)
 
 
 _SPELLED = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i"})

@@ -31,7 +31,7 @@ from assets.release.prose import Prose
 from assets.release.release import Release
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
 from assets.release.stage_names import AUTHORIZED_BY_COMMAND, CEF, CHARGE, CHARGED, CHARGED_BY, LOSS, PREFLIGHT
-from assets.texts import find_unfit_name, find_unseen, show_line
+from assets.texts import find_unfit_name, find_unseen, fold_line, show_line
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import CurveLoss, format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
@@ -43,7 +43,7 @@ from resources.warehouse import Recipe, Session, Warehouse
 
 PROSE = Prose(__file__)
 
-_NO_NAMES = frozenset(words.casefold() for words in ("", NOBODY, NOT_RECORDED, AUTOMATIC, AUTOMATICALLY))
+_NO_NAMES = frozenset(fold_line(words) for words in ("", NOBODY, NOT_RECORDED, AUTOMATIC, AUTOMATICALLY))
 """What stands for no name of a person, in the configuration or on the ledger's page, which a person cannot claim."""
 _FEWEST_LETTERS, _LONGEST_REASON = 12, 300
 
@@ -209,7 +209,7 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         problem = f"The authorization names another loss: {show_line(given.authorized_loss)}."
     elif given.authorized_loss and given.authorized_draw != assessment.draw_name:
         problem = f"The authorization is for another draw: {show_line(given.authorized_draw) or 'none is named'}."
-    elif given.authorized_loss and given.authorized_by.strip().casefold() in _NO_NAMES:
+    elif given.authorized_loss and fold_line(given.authorized_by) in _NO_NAMES:
         problem = "The authorization names no person: authorized_by is empty."
     elif given.authorized_loss and (unfit := find_unfit_name(given.authorized_by)):
         problem = f"authorized_by {unfit}."

@@ -13,7 +13,7 @@ from pydantic_core.core_schema import no_info_wrap_validator_function
 
 from assets.release.names import LONGEST_NAME
 from assets.release.numbers import shown
-from assets.texts import LONGEST_TEXT, find_unseen
+from assets.texts import LONGEST_TEXT, find_unseen, show_line
 
 MOST_VALUES = 1_000_000
 """The most values, lists and mappings in a declaration; an alias in YAML can repeat its list without end."""
@@ -131,7 +131,7 @@ def _unwritable(given: Any) -> str | None:
             rule = f"contains the character U+{ord(unseen):04X}, and a text has only characters that can be seen"
             rule += "" if lines else ", on one line"
         if rule:
-            return f"{'.'.join(fields)}: {shown(value)} {rule}"
+            return show_line(f"{'.'.join(fields)}: {shown(value)} {rule}")
     return None
 
 

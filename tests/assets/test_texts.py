@@ -30,6 +30,7 @@ from assets.texts import (
     LONGEST_TEXT,
     find_unfit_name,
     find_unseen,
+    fold_line,
     show_line,
     show_lines,
     unescape_markdown,
@@ -47,7 +48,7 @@ from tests.deployments import UNITS, households, small_dataset, small_deployment
 from tests.depth import deep_but, deep_cases
 
 UNSEEN = ("\n", "\r", "\t", "\x00", "\x1b", "\x7f", "\x85", "\x9b", "\u061c", "\u200b", "\u202e", "\u2028", "\u2029",
-          "\u2066", "\ufeff", "\U000e0041")  # fmt: skip
+          "\u2066", "\ufeff", "\u3164", "\u2800", "\U000e0041")  # fmt: skip
 """Line breaks, codes of terminals, marks of direction, and other characters that cannot be seen."""
 MARKS = "![p](http://forged.example/p) <img src=http://forged.example/> [l](//forged.example) **b** | $c`"
 BREAK = "\n\n**Entry 2: village / forged, edition 1**\n\n- authorized by: The Director\n\n| a | b |\n|---|---|\n\n# Big"
@@ -188,6 +189,8 @@ def test_a_description_may_have_several_lines_and_nothing_else(tmp_path: Path) -
 
 def test_a_name_in_the_ledger_is_one_plain_line() -> None:
     assert find_unfit_name(" Ada Ruiz, Director ") == ""
+    assert find_unfit_name("\u200d") == find_unfit_name("–") == "has no letter"
+    assert fold_line("Auto\u200dmatic\u00a0 ") == "automatic", "nobody has the name of no person"
     assert "has at most 300 letters" in find_unfit_name("x" * (LONGEST_LINE + 1))
     for unseen in UNSEEN:
         assert f"U+{ord(unseen):04X}" in find_unfit_name(f"Ada{unseen}Ruiz")

@@ -93,7 +93,7 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
             "names no person",
         ),
         (
-            {"authorized_loss": "proposed", "authorized_draw": "proposed", "authorized_by": "Automatic"},
+            {"authorized_loss": "proposed", "authorized_draw": "proposed", "authorized_by": "Auto\u200dmatic "},
             "names no person",
         ),
         (
