@@ -272,7 +272,6 @@ def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: 
 
 
 @pytest.mark.prove
-@pytest.mark.prove
 def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ephemeral: PHSafeDeployment) -> None:
     """Exact counts in place of measurements: chi-square sees what no key can be asked about any more."""
     with ephemeral.opened() as connection:
