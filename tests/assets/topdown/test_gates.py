@@ -400,7 +400,6 @@ def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: 
 
 
 @pytest.mark.prove
-@pytest.mark.prove
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: TopDownDeployment) -> None:
     ephemeral.context.custody.commit(ephemeral.ledger[0].draw_id, CustodyMode.EPHEMERAL)
     assert failing(ephemeral) == {"key_gone"}
