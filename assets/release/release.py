@@ -59,14 +59,10 @@ class ReleaseDeclaration(Declaration):
         "the draw, which then cannot be replayed.",
     )
     schedule: str | SkipJsonSchema[None] = Field(
-        None,
-        description="When the release's job is launched: a cron expression, in UTC. The schedule is active once it is "
-        "declared.",
+        None, description="When the release's job is launched: a cron expression, in UTC; active once declared."
     )
     watch_source: bool = Field(
-        False,
-        description="Whether the release's job is launched when the source file changes; if true, this is active once "
-        "it is declared.",
+        False, description="Whether the release's job is launched when the source file changes; active once declared."
     )
     formats: Formats | SkipJsonSchema[None] = Field(
         None, description=f"{_FORMATS} By default, the formats that the publisher declares."
