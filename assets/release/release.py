@@ -37,7 +37,7 @@ class Format(StrEnum):
 
 Formats = Annotated[tuple[Format, ...], AfterValidator(lambda formats: tuple(sorted(set(formats))))]
 
-_FORMATS = "Formats of the published tables in addition to CSV and Parquet."
+_FORMATS = "Formats of the published tables besides CSV and Parquet."
 
 
 class DeclarationError(RefusedError, ValueError):
@@ -50,7 +50,7 @@ class ReleaseDeclaration(Declaration):
     declares = "release"
 
     name: ReleaseName
-    dataset: str = Field(description="The name of the dataset that the release is made from.")
+    dataset: str = Field(description="The dataset that the release is made from.")
     title: str = Field(min_length=1, description="The release's name in words.")
     description: str = Field("", description="The content of the tables, for readers.")
     custody: CustodyMode = Field(
@@ -62,7 +62,7 @@ class ReleaseDeclaration(Declaration):
         None, description="When the release's job is launched: a cron expression, in UTC; active once declared."
     )
     watch_source: bool = Field(
-        False, description="Whether the release's job is launched when the source file changes; active once declared."
+        False, description="Whether a change of the source file launches the release's job; active once declared."
     )
     formats: Formats | SkipJsonSchema[None] = Field(
         None, description=f"{_FORMATS} By default, the formats that the publisher declares."
