@@ -33,7 +33,7 @@ from orchestration.cli.releases import RELEASE
 @click.option(
     "--largest-stratum",
     type=int,
-    help="In swapping: a guess of b, the size of the largest stratum whose records differ. Needed for ε until an "
+    help="In swapping: a guess at b, the size of the largest stratum whose records differ. Needed for ε until an "
     "edition with the same invariants is published.",
 )
 @click.option(
@@ -55,11 +55,11 @@ def plan(
     as_yaml: bool,
     as_json: bool,
 ) -> None:
-    """Show the charge, the accuracy, the time, memory and disk, and the stages of launching RELEASE.
+    """Show the charge, accuracy and stages of RELEASE, and the time, memory and disk of a launch.
 
     Reads no records. Time, memory and disk are those that a launch is expected to take on this machine.
 
-    The options try alternatives; the declaration stays as it is. --yaml prints the file that declares them.
+    The options try alternatives; the declaration stays as it is. --yaml prints the file that declares the alternative.
     """
     from assets.release.plan import PlanRequest
     from orchestration.cli.plan_report import parse_fields, parse_margin, print_plans

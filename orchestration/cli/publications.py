@@ -64,8 +64,8 @@ def table(
     standard errors and 90% intervals.
 
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
-    hypercubes, the one with the least variance answers. Quantiles, correlations and regressions have the standard error
-    of the sample beside that of the noise.
+    hypercubes, the one with the least variance answers. Quantiles, correlations and regressions also have the standard
+    error of the sample.
     """
     from orchestration.components import TableBuilder
     from orchestration.deployment import Deployment
@@ -258,7 +258,7 @@ def _open_published(deployment: "Deployment", names: "Sequence[str]", asked: str
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--to", type=click.Path(path_type=Path), required=True, help="The folder of the tables, which is new.")
+@click.option("--to", type=click.Path(path_type=Path), required=True, help="A new folder for the tables.")
 @click.option(
     "--key", type=click.Path(path_type=Path), help="The public key (PEM) that verifies the publication first."
 )
@@ -270,7 +270,7 @@ def _open_published(deployment: "Deployment", names: "Sequence[str]", asked: str
     help="For the Census Bureau's files: the published population of a state, such as 44=1097379; "
     "repeat it for each state.",
 )
-@click.option("--own-levels", is_flag=True, help="Each level from its own measurements, not also from those below.")
+@click.option("--own-levels", is_flag=True, help="Estimate each level from its own measurements alone.")
 @click.option("--types-first", metavar="LEVEL", help="Without --own-levels: like the release's field types_first.")
 @click.option(
     "--lean-on-housing-units", is_flag=True, help="Without --own-levels: like the release's field of this name."
@@ -351,7 +351,7 @@ def registry(release: str, to: Path | None) -> None:
     "--authority", type=click.Path(path_type=Path), help="The root certificate (PEM) of the time stamp authority."
 )
 def verify(folder: Path, key: Path, authority: Path | None) -> None:
-    """Check the editions of a release in FOLDER with nothing but the public key.
+    """Check the editions of a release in FOLDER with the public key alone.
 
     With --authority, the time stamps in their certificates are verified too.
     """
@@ -386,7 +386,7 @@ def verify(folder: Path, key: Path, authority: Path | None) -> None:
 )
 @as_json
 def audit(to: Path | None, as_json: bool) -> None:
-    """Check again every claim that can be proved, and write a report. Charges nothing.
+    """Check every claim that can be proved, and write a report. Charges nothing.
 
     If killed processes left ephemeral keys of settled or withdrawn draws, these keys are deleted; nothing else changes.
     """

@@ -42,7 +42,7 @@ def status(as_json: bool) -> None:
 @click.command()
 @as_json
 def budget(as_json: bool) -> None:
-    """Show every charge with its release and authorization, and the rest of each cap."""
+    """Show every charge with its release and authorization, and what remains of each cap."""
     from assets.ledger.view import list_entry_records
     from assets.texts import show_line
     from orchestration.deployment import Deployment
