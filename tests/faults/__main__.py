@@ -255,13 +255,14 @@ def attempt_together(cases: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
 
 
 def group(cases: Sequence[tuple[Any, ...]], together: int) -> list[list[tuple[Any, ...]]]:
-    """The cases of each release in groups, of up to so many, that are far apart. Kinds of faults take turns, and none
-    happens again in a group: the queue launches a run again only twice."""
+    """The cases of each release in groups, of up to so many, that are far apart. Of three faults, at most two can end a
+    run, because the queue launches a run again only twice: the five kinds take turns, and the last three can."""
     groups = []
     for _, each in groupby(cases, key=itemgetter(0)):
         of_release = list(each)
         number = -(-len(of_release) // together)
-        number += number % len(cluster.FAULTS) == 0
+        while number % len(cluster.FAULTS) not in (2, 3):
+            number += 1
         groups += [of_release[first::number] for first in range(number)]
     return groups
 
