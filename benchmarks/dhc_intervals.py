@@ -127,7 +127,8 @@ def estimate_alone(
 def compare(census: Census, model: Model, names: Sequence[str], draw: int) -> Iterator[pd.DataFrame]:
     """For each cell and place of which a table has an interval, by how it is estimated: the absolute error, and whether
     it is at most 1.645 standard errors. Of exact counts, that is missing."""
-    task, cells, shared = census.after, {name: find_cells(name) for name in names}, share(model)
+    task, shared = census.after, share(model)
+    cells = {name: find_cells(task.design, name) for name in names}
     sums, others = (np.concatenate([getattr(own, of) for own in cells.values()]) for of in ("sums", "other"))
     table, known = np.repeat(names, [len(own.other) for own in cells.values()]), others >= 0
     own = np.r_[: len(sums), len(sums) + len(shared.sums) + others[known]]

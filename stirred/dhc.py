@@ -7,7 +7,6 @@ drawn; each equals the same answer of the complete draw.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.specification import Flavor, Line, Specification
+from mechanisms.design import DesignError
 from mechanisms.topdown.allocation import Allocation, AllocationError
 from mechanisms.topdown.dhc.allocation import (
     HOUSEHOLD_ALLOCATION,
@@ -28,11 +28,19 @@ from mechanisms.topdown.dhc.allocation import (
     count_times,
     divide,
 )
+from mechanisms.topdown.dhc.design import check_queries
 from mechanisms.topdown.dhc.householders import Householders, HouseholdersError, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
 from mechanisms.topdown.dhc.levels import Estimated as EstimatedLevel
 from mechanisms.topdown.dhc.levels import estimate_all_homes, estimate_tree, measure_tree
-from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan, list_queries
+from mechanisms.topdown.dhc.passes import (
+    PERSON_PLAN,
+    PLANS,
+    PLANS_WITHIN_PERSONS,
+    PassesError,
+    Plan,
+    divide_queries,
+)
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, REDISTRICTING, RELATIONSHIPS
 from mechanisms.topdown.dhc.quarters import GROUPS, Quarters, QuartersError, count_quarters, fill_facilities, find_short
 from mechanisms.topdown.dhc.tables import (
@@ -77,6 +85,7 @@ __all__ = [
 ]
 
 _Tree = Mapping[str, Sequence[int]]
+_Passes = Sequence[Sequence[str]]
 _Estimation = Literal["full", "own_levels"]
 
 
@@ -133,6 +142,7 @@ def measure_persons(
     *,
     randomness: Randomness,
     allocation: Allocation = PERSON_ALLOCATION,
+    passes: _Passes | None = None,
     estimation: _Estimation = "full",
     name: str = "the data",
 ) -> Estimated:
@@ -151,13 +161,17 @@ def measure_persons(
         facilities: the exact number of facilities of each block by type of group quarters (`QUARTERS`), shape
             (blocks, 24). It is public.
         allocation: ρ of each level and query, whose levels are the tree's.
+        passes: the queries of each pass of estimation, by default production's. The answers to the last query of a pass
+            add up to the answers to its other queries and to what is fixed before, and are fixed from then on. It needs
+            ρ at every level, and the others at some. The last pass ends with `detailed`.
         estimation: "full" estimates a place from the answers at and below it, "own_levels" from its own level's.
 
     Raises QuartersError if the redistricting file has persons in a type of group quarters without a facility,
-    AllocationError for levels that are not the tree's or queries without ρ, and ValueError for codes, shapes or trees
-    that do not fit, or another kind of estimation.
+    AllocationError for levels that are not the tree's, passes that cannot be estimated or queries without ρ, and
+    ValueError for codes, shapes or trees that do not fit, or another kind of estimation.
     """
-    parents = _read_tree(tree, allocation, PERSON_PLAN)
+    plan = _plan(PERSON_PLAN, passes)
+    parents = _read_tree(tree, allocation, plan)
     blocks = len(parents[-1])
     exact = _count(PERSONS, read_frame(persons), blocks)
     held, types = _read_array(redistricting, blocks, GROUPS), _read_array(facilities, blocks, len(QUARTERS))
@@ -169,7 +183,7 @@ def measure_persons(
         )
     quarters = climb(count_quarters(held, types), parents, Quarters.add_up)
     readings = measure_tree(PERSONS, allocation, parents, exact, randomness.next_key(), _is_full(estimation))
-    found = estimate_tree(PERSON_PLAN, readings, climb(held, parents, add_answers), parents, quarters)
+    found = estimate_tree(plan, readings, climb(held, parents, add_answers), parents, quarters)
     filled = fill_facilities(found[-1].counts, types)
     counts = climb(filled, parents, add_counts)
     histograms = {level: {PERSONS.name: own} for level, own in zip(tree, counts, strict=True)}
@@ -195,6 +209,8 @@ def measure_homes(
     randomness: Randomness,
     unit_allocation: Allocation = UNIT_ALLOCATION,
     household_allocation: Allocation = HOUSEHOLD_ALLOCATION,
+    unit_passes: _Passes | None = None,
+    household_passes: _Passes | None = None,
     estimation: _Estimation = "full",
     persons: ArrayLike | None = None,
     name: str = "the data",
@@ -212,15 +228,24 @@ def measure_homes(
             `tenvacgq`, a code of `UNITS`. How many of them are housing units, and the facilities by type, are public.
         households: a row for each occupied unit, with the column `block` and codes of `HOUSEHOLDS`.
         redistricting: the published occupied and vacant units of each block, shape (blocks, 2).
-        estimation: as in `measure_persons`.
+        unit_passes, household_passes, estimation: as in `measure_persons`. With `persons`, those of units are
+            production's.
         persons: the redistricting file's persons, as in `measure_persons`. With them, a block has at most as many
             householders of an origin and race as persons of that origin and race in households.
 
     Raises as `measure_persons`, ValueError if the redistricting file has another number of units in a block, and
     HouseholdersError if it has more occupied units than persons in households.
     """
-    parents = _read_tree(tree, unit_allocation, UNIT_PLAN)
-    _read_tree(tree, household_allocation, HOUSEHOLD_PLAN)
+    if persons is not None and unit_passes is not None:
+        raise AllocationError(
+            "with persons, the tenure of households is estimated from the units' detailed query alone"
+        )
+    plans = {
+        name: _plan(plan, {UNITS.name: unit_passes, HOUSEHOLDS.name: household_passes}.get(name))
+        for name, plan in (PLANS if persons is None else PLANS_WITHIN_PERSONS).items()
+    }
+    parents = _read_tree(tree, unit_allocation, plans[UNITS.name])
+    _read_tree(tree, household_allocation, plans[HOUSEHOLDS.name])
     blocks = len(parents[-1])
     exact = [_count(schema, read_frame(each), blocks) for schema, each in ((UNITS, units), (HOUSEHOLDS, households))]
     held = exact[0].answer(UNITS.marginal(OCCUPANCY), 0, blocks)
@@ -235,7 +260,8 @@ def measure_homes(
     if persons is not None:
         counted = count_householders(_read_array(persons, blocks, GROUPS), held[:, 0])
         householders = climb(counted, parents, Householders.add_up)
-    homes = estimate_all_homes(readings, of_households, climb(held, parents, add_answers), parents, householders)
+    occupancy = climb(held, parents, add_answers)
+    homes = estimate_all_homes(plans, readings, of_households, occupancy, parents, householders)
     histograms = {
         level: {UNITS.name: own.counts, HOUSEHOLDS.name: others.counts}
         for level, (own, others) in zip(tree, homes, strict=True)
@@ -275,14 +301,22 @@ def _specify(unit: str, name: str, given: str, parts: Sequence[tuple[Schema, All
     return Specification(flavor, loss, tuple(Line(label, each) for label, each in charged.items()))
 
 
+def _plan(plan: Plan, passes: _Passes | None) -> Plan:
+    try:
+        return plan if passes is None else divide_queries(plan, passes)
+    except PassesError as error:
+        raise AllocationError(f"passes: {plan.schema.name}: {error}") from None
+
+
 def _read_tree(tree: _Tree, allocation: Allocation, plan: Plan) -> list[NDArray[np.int64]]:
     if list(tree) != list(allocation.levels):
         raise AllocationError(
             f"the allocation's levels are {', '.join(allocation.levels)}, the tree's {', '.join(tree)}"
         )
-    for level, query in product(allocation.levels, list_queries(plan)):
-        if not allocation.part(level, query).rho:
-            raise AllocationError(f"the allocation of {plan.schema.name} has no ρ for {query} of the level {level}")
+    try:
+        check_queries(plan, allocation)
+    except DesignError as error:
+        raise AllocationError(str(error)) from None
     parents = [read_counts(places) for places in tree.values()]
     places = 1
     for level, own in zip(tree, parents, strict=True):

@@ -51,6 +51,47 @@ BUDGETS: dict[str, Any] = {
     "households": _allocate(2, HOUSEHOLD_QUERIES),
 }
 
+_HELD = "votingage * hispanic * cenrace"
+OWN_QUERIES: dict[str, Any] = {
+    "persons": {
+        "rho": 12,
+        "levels": dict.fromkeys(LEVELS, "1/3"),
+        "queries": {
+            "State": {"sex": "1/4", f"relgq * sex * {_HELD}": "1/4", "detailed": "1/2"},
+            "County": {"sex * age_38_groups": "1/2", f"relgq * sex * {_HELD}": "1/4", "detailed": "1/4"},
+            "Block": {"sex * hispanic": "9/10", f"relgq * sex * {_HELD}": "1/20", "detailed": "1/20"},
+        },
+    },
+    "households": {
+        "rho": 2,
+        "levels": dict.fromkeys(LEVELS, "1/3"),
+        "queries": {
+            "State": {"sex * hhage": "1/2", "hhtenshort_3lev * multig": "1/4", "detailed": "1/4"},
+            "County": {"hhtenshort_3lev * multig": "1/2", "detailed": "1/2"},
+            "Block": {"hhtenshort_3lev * multig": "1/2", "detailed": "1/2"},
+        },
+    },
+    "units": {
+        "rho": "1/2",
+        "levels": dict.fromkeys(LEVELS, "1/3"),
+        "queries": {
+            "State": {"detailed": 1},
+            "County": {"tenure_vacant_and_gq_types": "1/2", "detailed": "1/2"},
+            "Block": {"detailed": 1},
+        },
+    },
+    "passes": {
+        "persons": [
+            ["sex", "sex * hispanic", f"relgq * sex * {_HELD}"],
+            ["sex * age_38_groups", "detailed"],
+        ],
+        "households": [["hhtenshort_3lev * multig"], ["sex * hhage", "detailed"]],
+        "units": [["tenure_vacant_and_gq_types", "detailed"]],
+    },
+}
+"""Other queries at every level, in other passes than production's. No query of persons with few answers is asked at
+every level."""
+
 FULL_TO_PUBLICATION = (
     *TO_DRAW, "information", "level_nation", "level_block", "occupancy", "estimates", "microdata", "tables",
     "intervals", "publication",

@@ -233,6 +233,16 @@ class Schema:
         size = prod(part.codes for part in named)
         return Marginal(query, named, size, frozenset(origins[name] for name in names), self.size)
 
+    def refines(self, fine: str, coarse: str) -> bool:
+        """Whether every answer to the query `coarse` is a sum of answers to `fine`. Raises QueryError as `marginal`."""
+        own = {part.step: part for part in self.marginal(fine).parts}
+        for part in self.marginal(coarse).parts:
+            cells = np.arange(part.size) * part.step
+            of_fine = own[part.step].code(cells) if part.step in own else np.zeros_like(cells)
+            if len(np.unique(np.column_stack([of_fine, part.code(cells)]), axis=0)) > len(np.unique(of_fine)):
+                return False
+        return True
+
     @cached_property
     def codes(self) -> dict[str, Cells]:
         """By attribute and recode, the code of each cell."""

@@ -46,7 +46,8 @@ class Step(NamedTuple):
 def prepare(
     maps: NDArray[np.uint32], begins: NDArray[np.int64], precisions: Floats, measured: Floats, sigma: float
 ) -> Step | None:
-    """The step for the answers of `least_squares`; None if a step with a matrix of all coarse answers is too large."""
+    """The step for the answers of `least_squares`; None if a step with a matrix of all coarse answers is too large, or
+    some children have no answers to one of the queries."""
     children, cells = len(precisions), len(maps)
     sizes, of_queries = np.diff(begins), maps.T.astype(np.int64)
     detailed = np.array([count_answers(own) == cells for own in of_queries])
@@ -55,7 +56,7 @@ def prepare(
         return None
     finest = others[sizes[others].argmax()]
     coarse = others[others != finest]
-    if sizes[coarse].sum() > MOST_COARSE:
+    if sizes[coarse].sum() > MOST_COARSE or not precisions[:, coarse].all():
         return None
     own = 2 * precisions[:, detailed].sum(axis=1) + sigma
     fine = of_queries[finest] - begins[finest]

@@ -6,6 +6,7 @@ dataset.
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import dagster as dg
 import numpy as np
@@ -28,13 +29,14 @@ from assets.topdown.dhc.products import describe_table, list_runs, read_estimate
 from assets.topdown.dhc.release import ESTIMATES, HISTOGRAMS, TEXTS, DHCRelease
 from assets.topdown.spine import read_tree
 from mechanisms.topdown.design import words
-from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 from mechanisms.topdown.dhc.levels import plan_levels
+from mechanisms.topdown.dhc.linear import list_complete
 from mechanisms.topdown.dhc.tables import MEDIAN_AGES, list_figures
 from mechanisms.topdown.schema import DETAILED, Counts
 from resources.warehouse import Session
 
-TITLES = {
+_TITLES = {
     "age_38_groups * sex": "Sex and age",
     "popSehsdTargetsRelship": "Relationship",
     "gq_constr_groups * age_10_groups": "Group quarters and age",
@@ -42,14 +44,36 @@ TITLES = {
     "hisp * hhtenshort_2lev * race": "Householder's race and tenure",
     DETAILED: "Tenure and vacancy",
 }
-"""The queries that are compared, each of one histogram; the query of all cells is that of units."""
+"""Of production's queries, those that are compared, each of one histogram; the query of all cells is that of units."""
 
-_HISTOGRAMS = dict(zip(TITLES, ("persons", "persons", "persons", "households", "households", "units"), strict=True))
+_HISTOGRAMS = dict(zip(_TITLES, ("persons", "persons", "persons", "households", "households", "units"), strict=True))
+
+
+class _Query(NamedTuple):
+    histogram: str
+    query: str
+    title: str
+
+
+def _list_queries(design: DHCDesign) -> dict[str, _Query]:
+    """By metric, what is compared: of histograms with passes of their own, all queries with few answers that every
+    level asks."""
+    complete = {name: list_complete(plan, design.allocations[name]) for name, plan in design.plans.items()}
+    compared = {
+        query: _Query(_HISTOGRAMS[query], query, title)
+        for query, title in _TITLES.items()
+        if _HISTOGRAMS[query] not in design.passes and query in complete[_HISTOGRAMS[query]]
+    }
+    for histogram in design.passes:
+        for query in complete[histogram]:
+            compared[f"{histogram} {query}"] = _Query(histogram, query, f"{histogram}: {query}")
+    return compared
 
 
 def build_dhc_accuracy(release: DHCRelease) -> dg.AssetsDefinition:
     def show(figures: list[Figure]) -> Shown:
-        titles = {query: f"{title}: mean absolute error" for query, title in TITLES.items()}
+        queries = _list_queries(release.design)
+        titles = {metric: f"{query.title}: mean absolute error" for metric, query in queries.items()}
         values = {(each.metric, each.level): format_value(each.value) for each in figures}
         rows = [(name, *(values[name, level] for level in release.levels)) for name in _compared(release)]
         tables = preview(["table", *map(words, release.levels)], rows)
@@ -71,10 +95,11 @@ def _compared(release: DHCRelease) -> list[str]:
 
 def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
     tree, runs = read_tree(session, release), list_runs(session, release, 2)
+    compared = _list_queries(release.design)
     for histogram, schema in SCHEMAS.items():
         planned = plan_levels(schema, release.design.allocations[histogram], list_parents(tree))
         tables = [name for name in _compared(release) if describe_table(name)[3] == histogram]
-        queries = [query for query, of in _HISTOGRAMS.items() if of == histogram]
+        queries = {metric: each.query for metric, each in compared.items() if each.histogram == histogram}
         for level in planned:
             sums = defaultdict[tuple[str, str], list[Errors]](list)
             for first, last in (places for _, name, *places in runs if name == level.name):
@@ -85,11 +110,11 @@ def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
                 for (_, _, truth), (_, _, found) in zip(*both, strict=True):
                     for name in tables:
                         sums[name, POST_PROCESSED].append(_compare_tables(name, truth[name], found[name]))
-                stored = Stored(session, release, SCHEMAS[histogram], own, queries)
-                for query in queries:
+                stored = Stored(session, release, SCHEMAS[histogram], own, list(queries.values()))
+                for metric, query in queries.items():
                     errors = compare_answers(stored, query, exact, estimates)
                     for source, error in zip((RAW, POST_PROCESSED), errors, strict=True):
-                        sums[query, source].append(error)
+                        sums[metric, source].append(error)
             for (metric, source), errors in sums.items():
                 absolute, figures = map(sum, zip(*errors, strict=True))
                 mean = float(absolute) / figures if figures else None

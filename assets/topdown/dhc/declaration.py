@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from assets.measurement.declaration import PRODUCTION_OR_OWN, Production
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import ReleaseName, require_distinct_products
@@ -97,6 +98,13 @@ Spine = Annotated[
 ]
 
 
+Passes = Annotated[
+    Production
+    | Annotated[dict[Literal["persons", "units", "households"], list[list[str]]], Field(min_length=1), Tag("own")],
+    PRODUCTION_OR_OWN,
+]
+
+
 def _require_products(names: list[str]) -> list[str]:
     for name in names:
         if name not in PRODUCTS:
@@ -134,6 +142,14 @@ class DHCDeclaration(TreeDeclaration):
         "production",
         description="The budget of the queries of households: production, or ρ with shares by level and query. This "
         "ρ counts four times in the charge, because a person's move can change two households.",
+    )
+    passes: Passes = Field(
+        "production",
+        description="The queries of each pass of estimation: production, or a mapping from persons, units or "
+        "households to a list of passes, each a list of queries, which are then the queries of that histogram. The "
+        "answers to the last query of a pass add up to the answers to its other queries, and to what is "
+        "fixed before; its estimates are fixed from then on. The last pass ends with `detailed`. The last query of a "
+        "pass needs a share at every level, and another query at some level.",
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
@@ -194,4 +210,5 @@ class DHCDeclaration(TreeDeclaration):
                 production[histogram] if isinstance(declared, str) else declared.divide(schema, levels)
             )
         full = self.estimation == "full"
-        return DHCDesign(levels, allocations, full, self.householders_among_persons, self.intervals)
+        passes: Mapping[Any, list[list[str]]] = {} if isinstance(self.passes, str) else self.passes
+        return DHCDesign(levels, allocations, full, self.householders_among_persons, self.intervals, passes)

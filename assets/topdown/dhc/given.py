@@ -35,10 +35,9 @@ from mechanisms.topdown.dhc.householders import count_unpeopled, require_persons
 from mechanisms.topdown.dhc.linear import (
     Shared,
     Told,
+    find_models,
     fit_redistricting,
     fit_unions,
-    model_homes,
-    model_persons,
     share,
 )
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS
@@ -171,7 +170,7 @@ def fit_published(session: Session, release: DHCRelease, signed: SignedFolder) -
     starts = [read_tree(session, release).starts_within(release.finest, level) for level in release.levels]
     measured = read_measured(PublishedTables.of(signed))
     rows = list[pa.Table]()
-    for model, histogram in ((model_persons(), PERSONS.name), (model_homes(), UNITS.name)):
+    for histogram, model in find_models(release.design).items():
         fitted = _fit_levels(release, measured[histogram], share(model), codes, starts)
         for level, told in zip(release.levels, fitted, strict=True):
             places = len(told.estimate)

@@ -6,7 +6,7 @@ error and a 90% interval, which follow without replicates.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 import dagster as dg
@@ -24,7 +24,7 @@ from assets.topdown.dhc.release import LINEAR, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.intervals import DIGITS, name_cells, name_error
 from assets.topdown.release import INTERVALS
 from assets.topdown.spine import read_codes, read_tree
-from mechanisms.topdown.dhc.design import SCHEMAS
+from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 from mechanisms.topdown.dhc.households import UNITS
 from mechanisms.topdown.dhc.levels import plan_levels
 from mechanisms.topdown.dhc.linear import (
@@ -33,9 +33,8 @@ from mechanisms.topdown.dhc.linear import (
     Told,
     combine,
     express_before,
+    find_models,
     fit,
-    model_homes,
-    model_persons,
     share,
 )
 from mechanisms.topdown.dhc.persons import PERSONS
@@ -77,28 +76,32 @@ class Determined(NamedTuple):
     sums: Floats
 
 
-@cache
-def find_cells(name: str) -> Determined:
+def find_cells(design: DHCDesign, name: str) -> Determined:
     """Those of one of `tables_of_intervals`."""
+    models = find_models(design)
+    return _find_cells(models[PERSONS.name if DHC_TABLES[name].schema.name == PERSONS.name else UNITS.name], name)
+
+
+@cache
+def _find_cells(model: Model, name: str) -> Determined:
     table = DHC_TABLES[name]
-    persons = table.schema.name == PERSONS.name
-    own, sums = (model_persons() if persons else model_homes()).express_table(table)
+    own, sums = model.express_table(table)
     other = dict.fromkeys(own.tolist(), -1)
-    if persons:
-        before, numbers = express_before(table), _number_others()
+    if table.schema.name == PERSONS.name:
+        before, numbers = express_before(table), _number_others(model)
         other |= {position: numbers[before[position].tobytes()] for position in set(before) - set(other)}
     positions = np.array(sorted(other), dtype=np.int64)
     return Determined(positions, np.array([other[position] for position in positions.tolist()]), sums)
 
 
 @cache
-def _number_others() -> dict[bytes, int]:
-    return {counted.tobytes(): number for number, counted in enumerate(share(model_persons()).others)}
+def _number_others(model: Model) -> dict[bytes, int]:
+    return {counted.tobytes(): number for number, counted in enumerate(share(model).others)}
 
 
 def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
     """The recipe of every table of the asset. They read what this function registers, in the same session."""
-    models = {PERSONS.name: model_persons(), UNITS.name: model_homes()}
+    models, determined = find_models(release.design), partial(find_cells, release.design)
     of_models = {
         histogram: [name for name in release.tables_of_intervals if DHC_TABLES[name].schema.name in model.of_cell]
         for histogram, model in models.items()
@@ -107,13 +110,13 @@ def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
 
     @lru_cache(maxsize=1)
     def estimate(histogram: str) -> Sequence[Estimated]:
-        sums = np.concatenate([find_cells(name).sums for name in of_models[histogram]])
+        sums = np.concatenate([determined(name).sums for name in of_models[histogram]])
         return _estimate(session, release, models[histogram], histogram, sums)
 
     def list_rows(histogram: str, name: str) -> Iterator[pa.Table]:
-        names, cells = of_models[histogram], find_cells(name)
+        names, cells = of_models[histogram], determined(name)
         before, every = (
-            sum(len(find_cells(each).sums) for each in some) for some in (names[: names.index(name)], names)
+            sum(len(determined(each).sums) for each in some) for some in (names[: names.index(name)], names)
         )
         numbers = np.where(cells.other < 0, before + np.cumsum(cells.other < 0) - 1, every + cells.other)
         for level, found in zip(release.levels, estimate(histogram), strict=True):

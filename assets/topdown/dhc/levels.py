@@ -559,7 +559,7 @@ def _read_exact(
     if len(levels) < 3:
         return exact
     finest, schema, table = levels[-1], SCHEMAS[histogram], release.confidential(HISTOGRAMS)
-    queries = list_coarse(schema, finest)
+    queries = list_coarse(schema, levels[2:])
     peopled = np.ones(parents[0][-1] + 1, dtype=np.bool_)
     read = find_read(release.design.plans[histogram], levels, parents, peopled, full=True)[-1]
     known = np.flatnonzero(np.any([read[query] for query in queries if query in read], axis=0))
@@ -654,6 +654,7 @@ def _estimate(
             return [(histogram, found)]
         households = inputs.given[HOUSEHOLDS.name]
         own, others = estimate_homes(
+            {name: each.plan for name, each in inputs.given.items()},
             read(histogram),
             read(HOUSEHOLDS.name),
             inputs.occupancy,

@@ -61,6 +61,7 @@ from mechanisms.topdown.dhc.levels import (
     list_families,
     reach_cells,
 )
+from mechanisms.topdown.dhc.passes import list_queries
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.schema import Counts, Schema
 from resources.processes import Stopped, in_threads
@@ -284,7 +285,7 @@ def _list_readers(
     bits = np.min_scalar_type(2 ** len(every) - 1)
     found = dict[str, list[tuple[Schema, Level, Readers]]]()
     for name, schema in SCHEMAS.items():
-        levels = planned[name]
+        levels, plan = planned[name], design.plans[name]
         readers = [{query: np.zeros(len(level.runs), bits) for query in level.variances} for level in levels]
         for reader, above in enumerate([None, *release.levels[:-1]]):
             if above is None:
@@ -293,12 +294,12 @@ def _list_readers(
                 peopled = np.zeros(tree.places(above), dtype=np.bool_)
                 estimates, values = estimates_of(session, release, above), {"histogram": name, "places": len(peopled)}
                 peopled[session.arrow(_PEOPLED, values, counts=estimates)["number"].to_numpy()] = True
-            of_levels = find_read(design.plans[name], levels[reader:], every[reader:], peopled, design.full)
+            of_levels = find_read(plan, levels[reader:], every[reader:], peopled, design.full)
             for own, read in zip(readers[reader:], of_levels, strict=True):
                 for query, places in read.items():
                     own[query] |= places.astype(bits) << bits.type(reader)
         found[name] = [(schema, *each) for each in zip(levels, readers, strict=True)]
-        marginals[name] = {query: reach_cells(schema, levels[0], query, roots[name]) for query in levels[0].variances}
+        marginals[name] = {query: reach_cells(schema, levels[0], query, roots[name]) for query in list_queries(plan)}
     return found, marginals
 
 

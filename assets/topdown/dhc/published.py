@@ -39,7 +39,7 @@ def published_tables(release: DHCRelease) -> tuple[PublishedTable, ...]:
 def _intervals(release: DHCRelease) -> Iterator[PublishedTable]:
     for name in release.tables_of_intervals:
         title, _, labels, histogram = describe_table(name)
-        cells = {cell_names(name)[cell]: labels[cell] for cell in find_cells(name).positions.tolist()}
+        cells = {cell_names(name)[cell]: labels[cell] for cell in find_cells(release.design, name).positions.tolist()}
         text = TEXTS("table of intervals", table=name)
         yield describe_intervals(
             release,

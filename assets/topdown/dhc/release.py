@@ -16,6 +16,7 @@ from assets.topdown.dhc.declaration import (
 from assets.topdown.release import SpineError, TopDownRelease, TreeRelease
 from mechanisms.topdown.design import HOUSING_UNITS
 from mechanisms.topdown.dhc.design import DHCDesign
+from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.tables import DHC_TABLES, ITERATIONS, MEDIAN_AGES
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
@@ -66,6 +67,11 @@ class DHCRelease(TreeRelease):
         if self.design.complete:
             if not self.tables_of_intervals:
                 self.refuse("intervals: they are those of tables of counts, none of which is among the products")
+            if not self._measures_shared_counts:
+                self.refuse(
+                    "intervals: no query of persons with up to 1,000 answers, which every level asks, counts what the "
+                    "redistricting data count: persons by voting age and kind of dwelling, or Hispanic persons"
+                )
             if MEASURED not in redistricting.products:
                 self.refuse(f"intervals: {redistricting.name} does not publish {MEASURED}")
             if redistricting.design.invariants.get(HOUSING_UNITS) != redistricting.finest:
@@ -77,6 +83,15 @@ class DHCRelease(TreeRelease):
                 f"replicates: {replicates}; each lies within one of {redistricting.name}, which declares "
                 f"{redistricting.declaration.replicates}"
             )
+
+    @property
+    def _measures_shared_counts(self) -> bool:
+        # Numba takes a while to import.
+        from mechanisms.topdown.dhc.linear import find_models, list_complete, share
+
+        design = self.design
+        complete = list_complete(design.plans[PERSONS.name], design.allocations[PERSONS.name])
+        return bool(complete) and len(share(find_models(design)[PERSONS.name]).sums) > 0
 
     def _check_columns(self) -> None:
         for name, columns in NEEDED.items():

@@ -11,7 +11,7 @@ from assets.topdown.dhc.release import DHCRelease
 from assets.topdown.release import PLACES
 from assets.topdown.statement import PAPERS, Z, describe_shares
 from mechanisms.topdown.design import words
-from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, VERSION
+from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, VERSION, DHCDesign
 from mechanisms.topdown.dhc.persons import PERSONS
 
 PROSE = Prose(__file__)
@@ -99,6 +99,12 @@ def _describe_accuracy(release: DHCRelease) -> Accuracy:
     )
 
 
+def _describe_passes(design: DHCDesign) -> Iterator[Parameter]:
+    for histogram in design.passes:
+        passes = tuple("; ".join(step.queries) for step in design.plans[histogram].passes)
+        yield Parameter(f"Passes of {histogram}", passes, PROSE("Passes", histogram=histogram))
+
+
 def _parameters(release: DHCRelease) -> tuple[Parameter, ...]:
     design, before = release.design, release.redistricting
 
@@ -110,6 +116,7 @@ def _parameters(release: DHCRelease) -> tuple[Parameter, ...]:
         parameter("Invariants", design.multiverse),
         parameter("Consistent with", f"{before.dataset.name}/{before.name}: {before.title}"),
         *describe_shares(design, PROSE, str),
+        *_describe_passes(design),
         parameter("Counted", _COUNTED),
         parameter("Estimation", "From the answers at and below every place" if design.full else "From own levels"),
         *([parameter("Intervals", _INTERVALS)] if design.complete else []),

@@ -11,7 +11,7 @@ Theorem 2, which counts each once.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,7 +24,15 @@ from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.allocation import count_times
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
-from mechanisms.topdown.dhc.passes import PLANS, PLANS_WITHIN_PERSONS, Pass, Plan
+from mechanisms.topdown.dhc.passes import (
+    PLANS,
+    PLANS_WITHIN_PERSONS,
+    Pass,
+    PassesError,
+    Plan,
+    divide_queries,
+    list_queries,
+)
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.schema import DETAILED, Marginal, Schema
 
@@ -78,15 +86,16 @@ class DHCDesign:
     """What is measured, by histogram. Levels are from the root to the finest. `full` says whether a place is estimated
     from the answers at and below it, or from its own level's; answers that nobody reads are not measured. With
     `householders_among_persons`, households lie within the persons of the householder's origin and race. With
-    `complete`, queries with few answers are measured in full. Raises
-    DesignError if the histograms, levels or queries are not those that estimation needs, or a budget or its noise is
-    out of range."""
+    `complete`, queries with few answers are measured in full. By histogram, `passes` has the queries of each pass of
+    estimation, if they are not production's; a level may leave out all but the last of a pass. Raises DesignError if
+    the histograms, levels or queries are not those that estimation needs, or a budget or its noise is out of range."""
 
     levels: tuple[str, ...]
     allocations: Mapping[str, Allocation]
     full: bool = True
     householders_among_persons: bool = False
     complete: bool = False
+    passes: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
@@ -103,16 +112,31 @@ class DHCDesign:
                 raise DesignError(
                     f"{histogram}: rho lies above 0 and up to {LARGEST_BUDGET}, not at {float(allocation.loss.rho):g}"
                 )
+            check_queries(self.plans[histogram], allocation)
             for level in self.levels:
                 for step in self.plans[histogram].passes:
                     # Those are of units, which were checked before households.
                     beside = [self.allocations[UNITS.name].part(level, DETAILED).rho for _ in step.beside]
-                    _check_pass(histogram, allocation, level, step, beside)
+                    self._check_pass(histogram, level, step, beside)
         for query in self.measured:
             if query.variance.numerator > LARGEST_DENOMINATOR**3:
                 raise DesignError(f"{query.label}: shares and rho are fractions with denominators up to a trillion")
             if query.variance > LARGEST_TABULATED_VARIANCE:
                 raise DesignError(f"{query.label}: σ² = {float(query.variance):.3g} drowns any count; give it more")
+
+    def _check_pass(self, histogram: str, level: str, step: Pass, beside: Sequence[Fraction]) -> None:
+        allocation = self.allocations[histogram]
+        of_pass = [*beside]
+        for query in step.queries:
+            of_levels = [allocation.part(below, query).rho for below in self.levels[self.levels.index(level) :]]
+            # With full estimation, a query that is not asked at this level is answered by those below.
+            rho = of_levels[0] or (max(of_levels) if self.full else Fraction())
+            of_pass += [rho] if rho else []
+        if max(of_pass) > MOST_RATIO * min(of_pass):
+            raise DesignError(
+                f"{histogram}: {level}: one query has over {MOST_RATIO:,} times the share of another, so that "
+                "estimation could not be relied on to end"
+            )
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
@@ -122,17 +146,29 @@ class DHCDesign:
             for histogram, allocation in self.allocations.items()
             for level in self.levels
             for variances in [compute_variances(allocation, level)]
-            for step in PLANS[histogram].passes
-            for query in step.queries
+            for query in list_queries(self.plans[histogram])
+            if query in variances
         )
 
     def measured_at(self, histogram: str, level: str) -> tuple[Measured, ...]:
         return tuple(query for query in self.measured if (query.histogram, query.level) == (histogram, level))
 
-    @property
+    @cached_property
     def plans(self) -> Mapping[str, Plan]:
         """How each histogram is estimated."""
-        return PLANS_WITHIN_PERSONS if self.householders_among_persons else PLANS
+        plans = PLANS_WITHIN_PERSONS if self.householders_among_persons else PLANS
+        if self.householders_among_persons and UNITS.name in self.passes:
+            raise DesignError(
+                f"passes: {UNITS.name}: with householders_among_persons, the tenure of households is estimated from "
+                f"the answers to {DETAILED} alone"
+            )
+        own = dict[str, Plan]()
+        for histogram, passes in self.passes.items():
+            try:
+                own[histogram] = divide_queries(plans[histogram], passes)
+            except PassesError as error:
+                raise DesignError(f"passes: {histogram}: {error}") from None
+        return {**plans, **own}
 
     @property
     def loss(self) -> ConcentratedLoss:
@@ -175,11 +211,13 @@ class DHCDesign:
 
     def as_record(self) -> dict[str, Any]:
         """What is measured, as exact plain values, equal for designs with the same draws."""
+        passes = {histogram: [list(queries) for queries in own] for histogram, own in sorted(self.passes.items())}
         return {
             "levels": list(self.levels),
             "full": self.full,
             **({"householders_among_persons": True} if self.householders_among_persons else {}),
             **({"complete": True} if self.complete else {}),
+            **({"passes": passes} if passes else {}),
             "measured": [[part.histogram, part.level, part.query, str(part.loss)] for part in self.measured],
         }
 
@@ -188,19 +226,19 @@ def _name_line(query: Measured) -> str:
     return query.label if query.times == 1 else f"{query.label} (counted {query.times} times)"
 
 
-def _check_pass(histogram: str, allocation: Allocation, level: str, step: Pass, beside: Sequence[Fraction]) -> None:
-    parts = {query: allocation.part(level, query).rho for query in step.queries}
-    if missing := [query for query, rho in parts.items() if not rho]:
-        raise DesignError(f"{histogram}: {level}: the query {missing[0]} has no share, and estimation needs it")
-    if surplus := [
-        query
-        for query, share in allocation.queries[level].items()
-        if share and not any(query in each.queries for each in PLANS[histogram].passes)
-    ]:
-        raise DesignError(f"{histogram}: {level}: the query {surplus[0]} is not one that estimation reads")
-    of_pass = [*parts.values(), *beside]
-    if max(of_pass) > MOST_RATIO * min(of_pass):
-        raise DesignError(
-            f"{histogram}: {level}: one query has over {MOST_RATIO:,} times the share of another, so that estimation "
-            "could not be relied on to end"
-        )
+def check_queries(plan: Plan, allocation: Allocation) -> None:
+    """Raise DesignError unless every query with a share is in a pass, and the last query of every pass has a share at
+    every level."""
+    histogram, queries = plan.schema.name, list_queries(plan)
+    for level, shares in allocation.queries.items():
+        if surplus := [query for query, share in shares.items() if share and query not in queries]:
+            raise DesignError(
+                f"{histogram}: {level}: the query {surplus[0]} is in no pass, so that estimation does not read it"
+            )
+        if missing := [step.cells for step in plan.passes if not allocation.part(level, step.cells).rho]:
+            raise DesignError(
+                f"{histogram}: {level}: the query {missing[0]}, with which a pass ends, has no share, and estimation "
+                "needs it at every level"
+            )
+    if unasked := [query for query in queries if not allocation.of_query(query).rho]:
+        raise DesignError(f"{histogram}: the query {unasked[0]} is in a pass, and no level has a share for it")

@@ -34,7 +34,7 @@ _ARCS = 20_000
 
 Read = Callable[[str, NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 """The noisy answers of all children to a query, shape (children, answers), for some of its marginal cells, and their
-precisions 1/σ², shape (children,)."""
+precisions 1/σ², shape (children,), which are 0 if there are none."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +190,8 @@ class _Problem:
             every = self.family.plan.schema.marginal(name).find(self.example).astype(np.int64)
             cells, own = np.unique(every[chosen], return_inverse=True)
             answers, precision = self.family.read(name, cells)
+            if not precision.any():
+                continue
             if others is not None:
                 position = np.searchsorted(cells, every)
                 known = np.append(cells, -1)[position] == every

@@ -10,6 +10,7 @@ The answers of the places below are read where they add a twentieth of a place's
 answers are read of the children alone, as deeper places have the more answers the less each adds.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -26,14 +27,7 @@ from mechanisms.topdown.dhc.answers import Asked, Lists, add_below, reach_lists
 from mechanisms.topdown.dhc.estimation import Family, estimate
 from mechanisms.topdown.dhc.householders import Householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, TENURE, UNITS
-from mechanisms.topdown.dhc.passes import (
-    HOUSEHOLD_PLAN,
-    HOUSEHOLD_PLAN_WITHIN_PERSONS,
-    UNIT_PLAN,
-    UNIT_PLAN_AFTER_HOUSEHOLDS,
-    Plan,
-    list_queries,
-)
+from mechanisms.topdown.dhc.passes import UNIT_PLAN, UNIT_PLAN_AFTER_HOUSEHOLDS, Plan, list_queries
 from mechanisms.topdown.dhc.quarters import Quarters
 from mechanisms.topdown.dhc.tree import Held, add_counts, climb
 from mechanisms.topdown.least_squares import NotSolvedError
@@ -144,9 +138,10 @@ Exact = Counts | Coarse
 """The exact counts of a level."""
 
 
-def list_coarse(schema: Schema, level: Level) -> list[str]:
-    """The queries of a level that the estimation of all levels above reads; the others are read of the next one."""
-    return [query for query in level.variances if schema.marginal(query).size <= COMPLETE_SIZE]
+def list_coarse(schema: Schema, levels: Iterable[Level]) -> list[str]:
+    """The queries of some levels that the estimation of all levels above reads; the others are read of the next one."""
+    queries = dict.fromkeys(query for level in levels for query in level.variances)
+    return [query for query in queries if schema.marginal(query).size <= COMPLETE_SIZE]
 
 
 class Measuring:
@@ -204,13 +199,14 @@ class Reading:
         self.measuring, self._below = measuring, below
         level = self.level = measuring.level
         scales = np.append([float(scale) for scale in level.scales], 0.0)
-        self._own = {query: scales[level.runs] / float(variance) for query, variance in level.variances.items()}
+        self._own = defaultdict[str, NDArray[np.float64]](lambda: np.zeros(len(level.runs)))
+        self._own |= {query: scales[level.runs] / float(variance) for query, variance in level.variances.items()}
         self._starts = np.zeros(1, np.int64) if parents is None else np.searchsorted(parents, range(parents[-1] + 2))
         self.precisions = lru_cache(self._find_precisions)
 
     def _find_precisions(self, query: str, depth: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Of the combined answers to a query, shape (places,), if so many levels below are read; and for which places
-        they are."""
+        """Of the combined answers to a query, shape (places,), if so many levels below are read, 0 where there are
+        none; and for which places they are combined."""
         own = self._own[query]
         if self._below is None or not depth:
             return own, np.zeros(len(own), dtype=np.bool_)
@@ -237,13 +233,13 @@ class Reading:
         precisions, combine = (each[asked.places] for each in self.precisions(asked.query, depth))
         own, sizes = self._own[asked.query][asked.places], np.diff(asked.ends)
         measured = own > 0
+        answers = np.zeros(asked.ends[-1])
         if measured.all():
-            answers = self.measuring.answer(asked).astype(np.float64)
-        else:
-            answers = np.zeros(asked.ends[-1])
+            answers[:] = self.measuring.answer(asked)
+        elif measured.any():
             answers[np.repeat(measured, sizes)] = self.measuring.answer(asked.choose(measured))
         if self._below is not None and combine.any():
-            share = np.repeat((own / precisions)[combine], sizes[combine])
+            share = np.repeat(own[combine] / precisions[combine], sizes[combine])
             of_combined = np.repeat(combine, sizes)
             below = self._add_below(self._below, asked.choose(combine), depth - 1)
             answers[of_combined] = answers[of_combined] * share + (1 - share) * below
@@ -404,6 +400,7 @@ def estimate_tree(
 
 
 def estimate_homes(
+    plans: Mapping[str, Plan],
     units: Reading,
     households: Reading,
     occupancy: NDArray[np.int64],
@@ -416,22 +413,27 @@ def estimate_homes(
     units within the households by tenure, which then have these limits.
 
     Args:
+        plans: those of `PLANS`, or with `householders` of `PLANS_WITHIN_PERSONS`, perhaps with other passes.
         occupancy: shape (places, 26): occupied and vacant units, and facilities by type.
         above: units and households of the level above; None at the root.
     """
     above_units, above_households = above
+    of_units, of_households = plans[UNITS.name], plans[HOUSEHOLDS.name]
     if householders is None:
-        of_units = estimate_level(UNIT_PLAN, units, occupancy, parents, above_units, perform=perform)
-        held = count_tenures(of_units.counts, len(parents))
-        return of_units, estimate_level(HOUSEHOLD_PLAN, households, held, parents, above_households, perform=perform)
-    plan, beside = HOUSEHOLD_PLAN_WITHIN_PERSONS, {TENURE: read_tenures(units, occupancy, parents, above_units)}
+        estimated = estimate_level(of_units, units, occupancy, parents, above_units, perform=perform)
+        held = count_tenures(estimated.counts, len(parents))
+        return estimated, estimate_level(of_households, households, held, parents, above_households, perform=perform)
+    beside = {TENURE: read_tenures(units, occupancy, parents, above_units)}
     occupied = occupancy[:, :1]
-    found = estimate_level(plan, households, occupied, parents, above_households, householders, perform, beside)
+    found = estimate_level(
+        of_households, households, occupied, parents, above_households, householders, perform, beside
+    )
     held = hold_units(found.counts, occupancy)
-    return estimate_level(UNIT_PLAN_AFTER_HOUSEHOLDS, units, held, parents, above_units, perform=perform), found
+    return estimate_level(of_units, units, held, parents, above_units, perform=perform), found
 
 
 def estimate_all_homes(
+    plans: Mapping[str, Plan],
     units: Sequence[Reading],
     households: Sequence[Reading],
     occupancy: Sequence[NDArray[np.int64]],
@@ -442,7 +444,7 @@ def estimate_all_homes(
     found = list[tuple[Estimated, Estimated]]()
     for depth, given in enumerate(zip(units, households, occupancy, parents, strict=True)):
         above = (found[-1][0].counts, found[-1][1].counts) if found else (None, None)
-        found.append(estimate_homes(*given, above, householders[depth] if householders else None))
+        found.append(estimate_homes(plans, *given, above, householders[depth] if householders else None))
     return found
 
 
@@ -571,7 +573,8 @@ def find_read(
                 reached = (reached & combined)[parents[depth]]
             if not reached.any():
                 break
-            of_level[query] = reached & (reading.level.runs >= 0)
+            if query in reading.level.variances:
+                of_level[query] = reached & (reading.level.runs >= 0)
     return read
 
 

@@ -1,12 +1,12 @@
 """Linear estimates of coarse counts, with the standard deviation of each in closed form, from the measurements of the
 DHC and of the redistricting data.
 
-The queries with few answers (`COMPLETE`) are answered in full. Persons have seven. Households have five, which are
-fitted together with units, as both count occupied units by tenure. A `Model` has parameters, the largest set of
-answers that are independent of each other, and every answer is a sum of them. As counts add up over places, so do
-parameters, and the best linear unbiased estimates of all places follow from one pass up and one down the tree, as in
-`mechanisms.topdown.information`: with the precisions K of a place's own answers, their weighted sums b, and the sums
-C and s of the covariances and the estimates of its children,
+The queries with few answers (`list_complete`) are answered in full at every level. Production's persons have seven.
+Households have five, which are fitted together with units, as both count occupied units by tenure. A `Model` has
+parameters, the largest set of answers that are independent of each other, and every answer is a sum of them. As counts
+add up over places, so do parameters, and the best linear unbiased estimates of all places follow from one pass up and
+one down the tree, as in `mechanisms.topdown.information`: with the precisions K of a place's own answers, their
+weighted sums b, and the sums C and s of the covariances and the estimates of its children,
 
     V = (I + C K)⁻¹ C,    z = (I + C K)⁻¹ (C b + s),
 
@@ -37,10 +37,13 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.decomposition import Decomposition, Information, invert, product
-from mechanisms.topdown.dhc.allocation import HOUSEHOLD_QUERIES, PERSON_QUERIES
+from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION
+from mechanisms.topdown.dhc.design import DHCDesign
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, TENURE, UNITS
 from mechanisms.topdown.dhc.levels import COMPLETE_SIZE, Level
+from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, Plan, list_queries
 from mechanisms.topdown.dhc.persons import PERSONS, REDISTRICTING
 from mechanisms.topdown.dhc.tables import DHC_TABLES, ITERATIONS, Table
 from mechanisms.topdown.estimation import Families
@@ -81,7 +84,7 @@ class Answered:
     size: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """What answers and sums of cells are made of.
 
@@ -154,9 +157,26 @@ class Model:
         return whole[found], sums
 
 
+def list_complete(plan: Plan, allocation: Allocation) -> tuple[str, ...]:
+    """The queries of a histogram that have few answers and that every level asks."""
+    return tuple(
+        query
+        for query in list_queries(plan)
+        if plan.schema.marginal(query).size <= COMPLETE_SIZE
+        and all(allocation.part(level, query).rho for level in allocation.levels)
+    )
+
+
+def find_models(design: DHCDesign) -> dict[str, Model]:
+    """Persons, and units with households."""
+    persons, households = (
+        list_complete(design.plans[name], design.allocations[name]) for name in (PERSONS.name, HOUSEHOLDS.name)
+    )
+    return {PERSONS.name: model_persons(persons), UNITS.name: model_homes(households)}
+
+
 @cache
-def model_persons() -> Model:
-    queries = [query for query in PERSON_QUERIES if PERSONS.marginal(query).size <= COMPLETE_SIZE]
+def model_persons(queries: tuple[str, ...] = list_complete(PERSON_PLAN, PERSON_ALLOCATION)) -> Model:
     cell, atom, keys = find_atoms(PERSONS, queries)
     answered = tuple(Answered(PERSONS, query, PERSONS.marginal(query).size) for query in queries)
     rows = [keys[:, number] == code for number, each in enumerate(answered) for code in range(each.size)]
@@ -164,10 +184,9 @@ def model_persons() -> Model:
 
 
 @cache
-def model_homes() -> Model:
+def model_homes(queries: tuple[str, ...] = list_complete(HOUSEHOLD_PLAN, HOUSEHOLD_ALLOCATION)) -> Model:
     """Units and households. A housing unit that is occupied is a household; atoms are those of households by tenure,
     where no rent and rent are apart, and after them the kinds of vacant units."""
-    queries = [query for query in HOUSEHOLD_QUERIES if HOUSEHOLDS.marginal(query).size <= COMPLETE_SIZE]
     cell, atom, keys = find_atoms(HOUSEHOLDS, [*queries, TENURE])
     tenure = keys[:, -1]
     # Of every atom of households that rent, there are two.
@@ -442,7 +461,7 @@ class Shared:
 
 def share(model: Model) -> Shared:
     """Persons by voting age and by whether they live in households, institutions or other group quarters, and Hispanic
-    persons, and in the tables, others by race; or occupied units."""
+    persons, as far as the model determines them, and in the tables, others by race; or occupied units."""
     if UNITS.name in model.of_cell:
         before = UNITS_BEFORE
         cell, atom = model.of_cell[UNITS.name]
@@ -456,10 +475,11 @@ def share(model: Model) -> Shared:
         for kind, adult in np.ndindex(3, 2):
             own.append((np.maximum(home - 1, 0) == kind) & (age == adult))
             theirs.append((codes["hhinstlevels"] == kind) & (codes["votingage"] == adult))
-    counted = np.zeros((len(own), model.atoms.shape[1]))
-    counted[:, atom] = own
-    found, sums = model.express(counted)
-    assert found.all()
+    sizes = np.bincount(atom, minlength=model.atoms.shape[1])
+    counted = np.array([np.bincount(atom, each, len(sizes)) for each in own])
+    whole = np.flatnonzero(((counted == 0) | (counted == sizes)).all(axis=1))
+    found, sums = model.express((counted[whole] > 0).astype(np.float64))
+    theirs = [theirs[number] for number in whole[found].tolist()]
     others = [] if UNITS.name in model.of_cell else _list_others(theirs)
     return Shared(sums, np.array([*theirs, *others]))
 
@@ -492,7 +512,7 @@ def _list_others(shared: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.bool_]]
     for name, table in DHC_TABLES.items():
         if table.schema.name == PERSONS.name and name[-1] not in ITERATIONS:
             for counted in express_before(table).values():
-                if not follows.express(counted[None].astype(np.float64))[0].any():
+                if not (shared and follows.express(counted[None].astype(np.float64))[0].any()):
                     others.setdefault(counted.tobytes(), counted)
     return list(others.values())
 

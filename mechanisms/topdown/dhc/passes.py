@@ -1,14 +1,26 @@
 """The passes by which siblings' histograms are estimated, as in production: in each, the answers to some queries
-determine real-valued counts, which are rounded, and what is rounded holds in the next pass."""
+determine real-valued counts, which are rounded, and what is rounded holds in the next pass. A release may declare its
+own queries in passes of its own (`divide_queries`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_QUERIES, PERSON_QUERIES
-from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, TENURE_AND_OTHERS, UNITS
-from mechanisms.topdown.dhc.persons import PERSONS, REDISTRICTING
-from mechanisms.topdown.schema import DETAILED, TOTAL, Schema
+from mechanisms.topdown.dhc.households import (
+    HOUSEHOLDS,
+    OCCUPANCY,
+    ORIGIN_AND_RACE,
+    TENURE,
+    TENURE_AND_OTHERS,
+    UNITS,
+)
+from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
+from mechanisms.topdown.schema import DETAILED, TOTAL, QueryError, Schema
+
+
+class PassesError(ValueError):
+    """Passes by which a histogram cannot be estimated."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +40,20 @@ class Pass:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a histogram is estimated. `held` is the query whose answers are given for every place. At the root, the cells
-    with answers above 0 are read, or every cell."""
+    """How a histogram is estimated. `held` is the query whose answers are given for every place. The first pass tells
+    apart what the queries `apart` do, whose counts have limits or are read elsewhere. At the root, the cells with
+    answers above 0 are read, or every cell."""
 
     schema: Schema
     held: str
     passes: tuple[Pass, ...]
     every_cell: bool = False
+    apart: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By name, so that a process of a pool does not get the schema's tables of codes with each family.
-        return find_plan, (self.schema.name, self.held)
+        own = None if self.passes == find_plan(self.schema.name, self.held).passes else self.passes
+        return find_plan, (self.schema.name, self.held, own)
 
 
 _TENURE_AND_TYPE = f"{TENURE} * DetailedCoupleTypeMultGenDetOwnChildSize"
@@ -57,6 +72,7 @@ PERSON_PLAN = Plan(
         ),
         Pass((DETAILED,), (DETAILED,)),
     ),
+    apart=(QUARTERS_TYPES,),
 )
 
 UNIT_PLAN = Plan(UNITS, OCCUPANCY, (Pass((DETAILED,), (DETAILED,)),))
@@ -74,6 +90,7 @@ HOUSEHOLD_PLAN_WITHIN_PERSONS = Plan(
     HOUSEHOLDS,
     TOTAL,
     (replace(HOUSEHOLD_PLAN.passes[0], beside=(TENURE,)), HOUSEHOLD_PLAN.passes[1]),
+    apart=(TENURE, ORIGIN_AND_RACE),
 )
 """Households before units: of all occupied units, the tenure is decided together with householders by origin and race,
 which have limits. What units' measurements tell about tenure is read here too."""
@@ -89,8 +106,44 @@ PLANS_WITHIN_PERSONS: Mapping[str, Plan] = {
 }
 
 
-def find_plan(histogram: str, held: str) -> Plan:
-    return next(plans[histogram] for plans in (PLANS, PLANS_WITHIN_PERSONS) if plans[histogram].held == held)
+def find_plan(histogram: str, held: str, passes: tuple[Pass, ...] | None = None) -> Plan:
+    plan = next(plans[histogram] for plans in (PLANS, PLANS_WITHIN_PERSONS) if plans[histogram].held == held)
+    return replace(plan, passes=passes) if passes else plan
+
+
+def divide_queries(plan: Plan, passes: Sequence[Sequence[str]]) -> Plan:
+    """The plan with other passes, each of which is given as its queries. Answers to the last query of a pass add up to
+    answers to the others, and its cells are those of the pass. Of the others, those that refine what was rounded before
+    are rounded too, in their order. Raises PassesError if a histogram cannot be estimated so."""
+    schema, fixed, found = plan.schema, (plan.held, *plan.apart), list[Pass]()
+    if not all(passes) or not passes:
+        raise PassesError("there is a pass without queries")
+    named = [query for queries in passes for query in queries]
+    if twice := [query for query in dict.fromkeys(named) if named.count(query) > 1]:
+        raise PassesError(f"the query {twice[0]} is named twice")
+    for number, (*others, cells) in enumerate(passes, 1):
+        try:
+            parts = [query for query in others if not schema.refines(cells, query)]
+            lost = [query for query in fixed if not schema.refines(cells, query)]
+        except QueryError as error:
+            raise PassesError(str(error).removeprefix(f"{schema.name}: ")) from None
+        if parts:
+            raise PassesError(f"pass {number} ends with {cells}, whose answers do not add up to those of {parts[0]}")
+        if lost:
+            raise PassesError(
+                f"pass {number} ends with {cells}, whose answers do not add up to those of {lost[0]}, which are fixed"
+            )
+        rounding, last = list[str](), fixed[0]
+        for query in (*others, cells):
+            if query == cells or schema.refines(query, last):
+                rounding.append(query)
+                last = query
+        beside = plan.passes[0].beside if number == 1 else ()
+        found.append(Pass((*others, cells), tuple(rounding), beside))
+        fixed = (cells,)
+    if fixed != (DETAILED,):
+        raise PassesError(f"the last pass ends with {fixed[0]}, not with {DETAILED}")
+    return replace(plan, passes=tuple(found))
 
 
 def list_queries(plan: Plan) -> Sequence[str]:

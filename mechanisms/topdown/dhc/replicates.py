@@ -13,7 +13,6 @@ from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
 from mechanisms.topdown.dhc.householders import Householders, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.levels import Reading, estimate_all_homes, estimate_tree, measure_tree
-from mechanisms.topdown.dhc.passes import PLANS
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.quarters import Quarters, count_quarters, fill_facilities
 from mechanisms.topdown.dhc.tree import Held, add_answers, climb
@@ -43,7 +42,7 @@ def estimate_persons(
     quarters = climb(count_quarters(persons, facilities), parents, Quarters.add_up)
     held = climb(persons, parents, add_answers)
     readings = _measure(PERSONS.name, design, parents, counts, key)
-    found = estimate_tree(PLANS[PERSONS.name], readings, held, parents, quarters)[-1]
+    found = estimate_tree(design.plans[PERSONS.name], readings, held, parents, quarters)[-1]
     return {PERSONS.name: fill_facilities(found.counts, facilities)}
 
 
@@ -67,7 +66,7 @@ def estimate_homes(
     if design.householders_among_persons:
         householders = climb(count_householders(persons, occupancy[:, 0]), parents, Householders.add_up)
     of_units, of_households = (_measure(name, design, parents, counts, key) for name in (UNITS.name, HOUSEHOLDS.name))
-    units, households = estimate_all_homes(of_units, of_households, held, parents, householders)[-1]
+    units, households = estimate_all_homes(design.plans, of_units, of_households, held, parents, householders)[-1]
     return {UNITS.name: units.counts, HOUSEHOLDS.name: households.counts}
 
 

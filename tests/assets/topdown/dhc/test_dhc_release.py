@@ -44,6 +44,7 @@ from tests.dhc_deployments import (
     CHARGED,
     ERRORS,
     LEVELS,
+    OWN_QUERIES,
     PERSON_QUERIES,
     TO_CHARGE,
     TO_PUBLICATION,
@@ -362,7 +363,23 @@ def test_without_the_publication_of_redistricting_data_nothing_is_charged(tmp_pa
 WRONG = {
     "a query without a share": (
         {"persons": BUDGETS["persons"] | {"queries": {level: {"detailed": 1} for level in LEVELS}}},
-        f"the query {PERSON_QUERIES[0]} has no share",
+        f"the query {PERSON_QUERIES[8]}, with which a pass ends, has no share",
+    ),
+    "a share that is missing": (
+        {"persons": BUDGETS["persons"] | {"queries": {"State": {"detailed": 1}, "County": {"detailed": 1}}}},
+        "levels have shares in one map only: ['Block']",
+    ),
+    "shares that add up to less": (
+        {"units": BUDGETS["units"] | {"queries": {level: {"detailed": "9/10"} for level in LEVELS}}},
+        "units: queries of State: the shares add up to 9/10, not to 1",
+    ),
+    "passes of a histogram that there is not": (
+        {"passes": {"homes": [["detailed"]]}},
+        "passes.homes: Input should be 'persons', 'units' or 'households'",
+    ),
+    "intervals that nothing follows from": (
+        {"intervals": True, "products": ["P1", "persons"], **OWN_QUERIES},
+        "intervals: no query of persons with up to 1,000 answers",
     ),
     "a product that there is not": ({"products": ["P99"]}, "there is no product P99"),
     "replicates of medians alone": (
@@ -394,8 +411,33 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_declaration_that_cannot_be_carried_out_is_refused(published: DHCDeployment, name: str) -> None:
     fields, says = WRONG[name]
-    with pytest.raises(ValueError, match=says.replace("*", r"\*")):
+    with pytest.raises(ValueError, match=re.escape(says)):
         dhc_deployment(published.root, **fields)
+
+
+@pytest.mark.prove
+def test_own_queries_are_those_of_the_whole_release(tmp_path: Path) -> None:
+    """Every level asks other queries, in passes of its own; the county is the state's only child, which is measured at
+    the state. Told apart from: production's queries, or every query at every level, in the measurements, the ledger or
+    the certificate; and gates of production's queries alone."""
+    changes = OWN_QUERIES | {"products": ["P1", "persons", "units", "noisy_measurements"]}
+    deployment = dhc_deployment(tmp_path / "town", **changes)
+    deployment.reach(*TO_PUBLICATION)
+    declared = {
+        (histogram, level, query)
+        for histogram in SCHEMAS
+        for level, shares in OWN_QUERIES[histogram]["queries"].items()
+        for query in shares
+    }
+    charge, _ = deployment.ledger
+    lines = {line.label.split(" (")[0] for line in charge.parse_specification().lines}
+    assert lines == {" ".join(each) for each in declared}
+    with deployment.opened() as connection:
+        rows = connection.execute("SELECT DISTINCT histogram, level, query FROM noisy_measurements").fetchall()
+    assert set(rows) == {each for each in declared if each[1] != "County"}
+    certificate = (deployment.release.folder / "certificate.json").read_text()
+    assert all(line in certificate for line in lines)
+    assert "Passes of persons" in certificate
 
 
 def count_contradictions(deployment: DHCDeployment) -> int:

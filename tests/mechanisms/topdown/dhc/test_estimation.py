@@ -24,6 +24,7 @@ from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.dhc.allocation import (
     HOUSEHOLD_ALLOCATION,
+    LEVELS,
     PERSON_ALLOCATION,
     UNIT_ALLOCATION,
     count_times,
@@ -45,7 +46,14 @@ from mechanisms.topdown.dhc.levels import (
     plan_levels,
     read_all,
 )
-from mechanisms.topdown.dhc.passes import PERSON_PLAN
+from mechanisms.topdown.dhc.passes import (
+    PERSON_PLAN,
+    PLANS,
+    PLANS_WITHIN_PERSONS,
+    Plan,
+    divide_queries,
+    list_queries,
+)
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.topdown.dhc.quarters import Quarters, QuartersError, count_quarters, fill_facilities, find_short
 from mechanisms.topdown.dhc.tree import Held, add_answers, climb
@@ -153,7 +161,7 @@ def test_answers_in_some_places_are_those_of_all_places() -> None:
         own, inside = level.take(first, last), (first <= counts.number) & (counts.number < last)
         known: Exact = Counts(*(each[inside] for each in vars(counts).values())).shift(-first)
         if level is levels[-1]:
-            marginals = [PERSONS.marginal(query) for query in list_coarse(PERSONS, own)]
+            marginals = [PERSONS.marginal(query) for query in list_coarse(PERSONS, [own])]
             answers = {each.query: counts.answer(each, first, last).astype(np.int32) for each in marginals}
             known = Coarse(np.arange(last - first), answers)
         some.append(Measuring(PERSONS, own, known, KEY))
@@ -294,12 +302,26 @@ def test_noise_differs_by_place_level_and_histogram_and_is_as_wide_as_planned() 
     assert np.abs(one[2]).max() < 100 < one[:2].std() / 50
 
 
-def test_answers_of_the_places_below_are_added_up_by_their_precisions() -> None:
-    """Against the sums, level by level; and the noise is as wide as the precisions say. The wrong program reads a level
-    twice, or forgets how many children there are, or that only children are not measured."""
+def leave_out(allocation: Allocation, query: str, *levels: str) -> Allocation:
+    """The budget without a query at some levels, whose share goes to the query of all cells."""
+    queries = {level: dict(shares) for level, shares in allocation.queries.items()}
+    for level in levels:
+        queries[level]["detailed"] += queries[level].pop(query)
+    return replace(allocation, queries=queries)
+
+
+TOP, SECOND, THIRD, BLOCK = LEVELS[-4:]
+
+
+@pytest.mark.parametrize("without", [(), (TOP,), (SECOND, BLOCK), (TOP, SECOND, BLOCK)])
+def test_answers_of_the_places_below_are_added_up_by_their_precisions(without: tuple[str, ...]) -> None:
+    """Against the sums, level by level, some of which do not ask a query; and the noise is as wide as the precisions
+    say. The wrong program reads a level twice, or forgets how many children there are, or that only children are not
+    measured."""
     parents = [np.array(each) for each in ([0], [0, 0, 0], [0, 0, 1, 2, 2, 2], np.repeat(np.arange(6), 2))]
     nobody = Counts(*[np.empty(0, dtype=np.int64)] * 3)
-    levels = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 4), parents)
+    allocation = leave_out(lower_levels(PERSON_ALLOCATION, 4), "age_38_groups * sex", *without)
+    levels = plan_levels(PERSONS, allocation, parents)
     measured = [Measuring(PERSONS, level, nobody, KEY) for level in levels]
     readings = read_all(measured, parents)
     for query, reach in (("age_38_groups * sex", 3), ("detailed", 1)):
@@ -309,7 +331,8 @@ def test_answers_of_the_places_below_are_added_up_by_their_precisions() -> None:
             depth: int, place: int, reach: int, query: str = query, cells: Numbers = cells
         ) -> tuple[Any, float]:
             run = levels[depth].runs[place]
-            own = 0.0 if run < 0 else float(levels[depth].scales[run] / levels[depth].variances[query])
+            unasked = run < 0 or query not in levels[depth].variances
+            own = 0.0 if unasked else float(levels[depth].scales[run] / levels[depth].variances[query])
             noisy = measured[depth].read(query, place, place + 1, cells)[0] if own else np.zeros(len(cells))
             if not reach or depth == 3:
                 return noisy, own
@@ -320,13 +343,19 @@ def test_answers_of_the_places_below_are_added_up_by_their_precisions() -> None:
             return (own * noisy + added * sum(each for each, _ in below)) / (own + added), own + added
 
         answers, precision = readings[0].read(query, 0, 1, cells)
+        if not precision.any():
+            assert without == (TOP, SECOND, BLOCK), "an only child has a part"
+            assert not answers.any()
+            continue
         expected, of_all = combine(0, 0, reach)
         assert np.allclose(answers, expected)
         assert precision == pytest.approx([of_all])
+        assert 0.7 < answers.var() * precision < 1.4
+        if query not in levels[0].variances:
+            continue
         (noisy,), of_own = Reading(measured[0]).read(query, 0, 1, cells)
         assert np.array_equal(noisy, measured[0].read(query, 0, 1, cells)[0])
-        assert of_own < precision
-        assert 0.7 < answers.var() * precision < 1.4
+        assert of_own < precision or without
 
 
 @settings(max_examples=30, deadline=None)
@@ -504,8 +533,24 @@ def require_least(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -
     return solved
 
 
-def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pass of a family with group quarters, whose children have their own scales."""
+OWN_PLAN = divide_queries(
+    PERSON_PLAN,
+    [
+        ["sex", "hispanic * sex", "sex * gqlevels * votingage * hispanic * cenrace"],
+        ["age_10_groups * sex", "relgq_4_groups", "sex * relgq * age_10_groups * hispanic * cenrace"],
+        ["age_18_64_116 * sex", "sex * age", "detailed"],
+    ],
+)
+"""With queries that are not production's, in three passes."""
+
+
+@pytest.mark.parametrize("plan", [PERSON_PLAN, OWN_PLAN], ids=["production", "own"])
+def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan
+) -> None:
+    """Each pass of a family with group quarters, whose children have their own scales. One child of the second plan has
+    no answers by sex, and none has by age group and sex: told apart from a program that divides by their precision,
+    and from a plan that leaves out a query that is answered."""
     country = draw_country(2, 1, 4, persons=6, quarters=1)
     above = country.redraw(np.random.default_rng(11))[1]
     quarters = count_quarters(country.redistricting[-1], country.facilities)
@@ -514,7 +559,7 @@ def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(monkey
     assert children > 2
     scales = np.linspace(1, 3, children)
     random = np.random.default_rng(0)
-    noise: dict[tuple[str, int], Numbers] = {}
+    noise, asked = dict[tuple[str, int], Numbers](), set[str]()
     exact = country.persons[-1]
 
     def read(query: str, cells: Numbers) -> tuple[np.ndarray, np.ndarray]:
@@ -522,13 +567,46 @@ def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(monkey
         key = (query, len(cells))
         if key not in noise:
             noise[key] = np.rint(random.normal(0, 3, answers.shape)).astype(np.int64)
-        return (answers + noise[key]).astype(np.float64), scales / float(level.variances[query])
+        measured = (query != "age_18_64_116 * sex") * ((query != "sex") | (np.arange(children) > 0))
+        precision = measured * scales / float(level.variances.get(query, 100))
+        asked.add(query)
+        return (answers + noise[key]) * np.atleast_1d(precision > 0)[:, None], precision
 
     family = Family(
-        PERSON_PLAN, above.cell, above.count, country.redistricting[-1], read, 0, children,
+        plan, above.cell, above.count, country.redistricting[-1], read, 0, children,
         quarters,
     )  # fmt: skip
-    assert set(require_least(monkeypatch, lambda: estimate(family))) == {"both", "apart"}
+    solved = require_least(monkeypatch, lambda: estimate(family))
+    assert set(solved) == ({"both", "apart"} if plan is PERSON_PLAN else {"gradients", "both"})
+    assert asked == set(list_queries(plan))
+
+
+def test_every_own_query_draws_the_estimates_to_its_answers() -> None:
+    """Told apart from a program that measures a query and fits the others alone, by which both distances are equal: the
+    estimates are nearer to the truth if the answers to a query are exact and precise than if they count for nothing."""
+    country = draw_country(2, 1, 4, persons=30, quarters=1)
+    quarters = count_quarters(country.redistricting[-1], country.facilities)
+    children, exact, above = len(country.facilities), country.persons[-1], country.persons[-2]
+
+    def find_error(of: str, own_precision: float) -> int:
+        random = np.random.default_rng(1)
+
+        def read(query: str, cells: Numbers) -> tuple[np.ndarray, np.ndarray]:
+            answers = exact.answer(PERSONS.marginal(query), 0, children)[:, cells].astype(np.float64)
+            noise = random.normal(0, 6, answers.shape)
+            precise = np.full(children, own_precision if query == of else 1 / 36)
+            return answers + (query != of) * noise, precise
+
+        family = Family(OWN_PLAN, above.cell, above.count, country.redistricting[-1], read, 0, children, quarters)
+        counts = estimate(family).counts
+        marginal = PERSONS.marginal(of)
+        number, position = np.nonzero(counts)
+        found = Counts(number, above.cell[position], counts[number, position])
+        return int(np.abs(found.answer(marginal, 0, children) - exact.answer(marginal, 0, children)).sum())
+
+    for step in OWN_PLAN.passes:
+        for query in step.queries:
+            assert find_error(query, 10.0) < find_error(query, 1e-3), query
 
 
 @pytest.mark.parametrize("among_persons", [pytest.param(True, marks=pytest.mark.prove), False])
@@ -540,7 +618,8 @@ def test_real_valued_homes_are_the_best_of_all_too(monkeypatch: pytest.MonkeyPat
     limits = homes.householders[1] if among_persons else None
     units, households = homes.read_homes(1)
     held, parents = homes.hold(1), homes.parents[1]
-    solved = require_least(monkeypatch, lambda: estimate_homes(units, households, held, parents, above, limits))
+    plans = PLANS_WITHIN_PERSONS if among_persons else PLANS
+    solved = require_least(monkeypatch, lambda: estimate_homes(plans, units, households, held, parents, above, limits))
     assert set(solved) >= ({"apart", "gradients"} if among_persons else {"apart", "both"})
 
 
@@ -631,7 +710,13 @@ def test_units_and_households_agree_with_each_other_and_with_the_redistricting_d
         for depth in (2, 3):
             count_of, held, readings = len(parents[depth]), homes.hold(depth), homes.read_homes(depth)
             found = estimate_homes(
-                readings[0], readings[1], held, parents[depth], before, limits[depth] if limits else None
+                PLANS_WITHIN_PERSONS if limits else PLANS,
+                readings[0],
+                readings[1],
+                held,
+                parents[depth],
+                before,
+                limits[depth] if limits else None,
             )
             after = (found[0].counts, found[1].counts)
             tenures = after[0].answer(UNITS.marginal("tenure_3lev"), 0, count_of)[:, :3]
