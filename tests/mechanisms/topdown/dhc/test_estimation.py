@@ -6,7 +6,7 @@ that measures only children or forgets their budget; one that rounds or projects
 """
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from mechanisms.topdown import least_squares
-from mechanisms.topdown.allocation import Allocation
+from mechanisms.topdown.allocation import Allocation, allocate
 from mechanisms.topdown.dhc import estimation
 from mechanisms.topdown.dhc.allocation import (
     HOUSEHOLD_ALLOCATION,
@@ -623,6 +623,39 @@ def test_real_valued_homes_are_the_best_of_all_too(monkeypatch: pytest.MonkeyPat
     assert set(solved) >= ({"apart", "gradients"} if among_persons else {"apart", "both"})
 
 
+OWN_HOMES = {
+    "units": [["tenure_3lev", "tenure_vacant_and_gq_types"], ["detailed"]],
+    "households": [["hisp * race", "hisp * race * hhtenshort_3lev * multig"], ["sex * hhage", "detailed"]],
+}
+
+
+@pytest.mark.parametrize("among_persons", [pytest.param(True, marks=pytest.mark.prove), False])
+def test_own_queries_of_homes_are_fitted_best_too(monkeypatch: pytest.MonkeyPatch, among_persons: bool) -> None:
+    """In passes of their own; households also among persons, after which units have production's. Told apart from:
+    production's passes, whose queries have no answers here."""
+    homes = draw_homes(7, [np.zeros(1, np.int64), np.zeros(3, np.int64)])
+    plans = dict(PLANS_WITHIN_PERSONS if among_persons else PLANS)
+    allocations = [UNIT_ALLOCATION]
+    for schema, passes in zip(HOMES, OWN_HOMES.values(), strict=True):
+        if schema is UNITS and among_persons:
+            continue
+        plans[schema.name] = divide_queries(plans[schema.name], passes)
+        queries = [query for own in passes for query in own]
+        shares = {level: {query: Fraction(1, len(queries)) for query in queries} for level in LEVELS}
+        own = allocate(schema, Fraction(4), dict.fromkeys(LEVELS, Fraction(1, 8)), shares)
+        allocations = [own, *allocations[1:]] if schema is UNITS else [*allocations, own]
+    limits = homes.householders[1] if among_persons else None
+    given = (*homes.read_homes(1, allocations), homes.hold(1), homes.parents[1])
+    above = (homes.exact[0][0], homes.exact[0][1])
+    found = list[tuple[Estimated, Estimated]]()
+    solved = require_least(monkeypatch, lambda: found.append(estimate_homes(plans, *given, above, limits)))
+    assert len(solved) >= (3 if among_persons else 4)
+    (units, households), places = found[0], len(homes.parents[1])
+    assert np.array_equal(units.counts.answer(UNITS.marginal(OCCUPANCY), 0, places), homes.hold(1))
+    tenures = units.counts.answer(UNITS.marginal("tenure_3lev"), 0, places)[:, :3]
+    assert np.array_equal(households.counts.answer(HOUSEHOLDS.marginal(TENURE), 0, places), tenures)
+
+
 def test_groups_rounded_together_are_as_near_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     country = draw_country(4, 1, 5)
     above = country.redraw(np.random.default_rng(4))[1]
@@ -660,10 +693,12 @@ class Homes:
     def hold(self, depth: int) -> Numbers:
         return self.exact[depth][0].answer(UNITS.marginal(OCCUPANCY), 0, len(self.parents[depth]))
 
-    def read_homes(self, depth: int) -> list[Reading]:
+    def read_homes(
+        self, depth: int, allocations: Sequence[Allocation] = (UNIT_ALLOCATION, HOUSEHOLD_ALLOCATION)
+    ) -> list[Reading]:
         levels = [
             plan_levels(schema, lower_levels(allocation, len(self.parents)), self.parents)
-            for schema, allocation in zip(HOMES, (UNIT_ALLOCATION, HOUSEHOLD_ALLOCATION), strict=True)
+            for schema, allocation in zip(HOMES, allocations, strict=True)
         ]
         return [
             Reading(Measuring(schema, planned[depth], own, KEY))
