@@ -40,6 +40,10 @@ _FEWEST_OF_COLUMN = 4
 """The fewest that a share of a column is computed of."""
 _FEWEST_BITS = 24
 """How improbable equal frequencies must be, in bits, if the frequencies of each two combinations were independent."""
+_TIMES = (2, 3, 5, 7)
+"""How often all records may be repeated, and the products of these numbers."""
+_OTHERS = 0.1
+"""The share of numbers of records, beside one in each set, that are no multiples although records are repeated."""
 _CANDIDATES = 8
 """The sets with most combinations in common that a set is compared with."""
 _FEW_VALUES = 1 << 14
@@ -233,8 +237,42 @@ def compute_overlap(one: Sequence[TableSketch], other: Sequence[TableSketch]) ->
     """The share of people that two datasets have in common, judged by the tables that have most in common; 0 if too
     little can be compared. Of the smaller table, it is the share of records with combinations of values that tell
     records apart and occur in the larger one too; or the share of combinations that as many records of both tables
-    have."""
-    return max((_compare(left, right) for left in one for right in other), default=0.0)
+    have. A table whose records are repeated, each as often, is also looked at as if they were not."""
+    ours, theirs = ([version for sketch in of for version in _list_versions(sketch)] for of in (one, other))
+    return max((_compare(left, right) for left in ours for right in theirs), default=0.0)
+
+
+def _list_versions(sketch: TableSketch) -> Iterator[TableSketch]:
+    yield sketch
+    for times in _TIMES:
+        reduced = _reduce(sketch, times)
+        while reduced:
+            yield reduced
+            sketch, reduced = reduced, _reduce(reduced, times)
+
+
+def _reduce(sketch: TableSketch, times: int) -> TableSketch | None:
+    """The sketch of a table in which every record is left out but one of so many equal ones; None unless the numbers
+    of records are multiples. One record may be more or less, and keys may have been replaced: columns whose numbers are
+    no multiples are left as they are."""
+    others = [np.count_nonzero(counts % times) for counts in sketch.counts]
+    sizes = [len(counts) for counts in sketch.counts]
+    whole = {
+        column
+        for column, size in enumerate(sizes[: sketch.columns])
+        if others[column] < size and others[column] <= 1 + _OTHERS * size
+    }
+    pairs = [place for place, chosen in enumerate(sketch.sets) if len(chosen) == 2 and whole.issuperset(chosen)]
+    combinations_of_pairs = sum(sizes[place] for place in pairs)
+    if sketch.records < times * _FEWEST_COMPARED or combinations_of_pairs * math.log2(times) < _FEWEST_BITS:
+        return None
+    if sum(others[place] for place in pairs) > len(pairs) + _OTHERS * combinations_of_pairs:
+        return None
+    counts = tuple(
+        np.maximum(1, (counts + times // 2) // times) if whole.issuperset(chosen) else counts
+        for chosen, counts in zip(sketch.sets, sketch.counts, strict=True)
+    )
+    return replace(sketch, records=sketch.records // times, counts=counts)
 
 
 def _compare(one: TableSketch, other: TableSketch) -> float:

@@ -169,6 +169,7 @@ CHANGES: Mapping[str, Change] = {
     "keys left out": leave_keys_out,
     "keys replaced": renumber,
     "a record more": lambda table, rng: add_records(table, rng, 0),
+    "every record three times and one more": lambda table, rng: add_records(pa.concat_tables([table] * 3), rng, 0),
     "two to four of these": _compose,
     "1% of the records more": lambda table, rng: add_records(table, rng, 0.01),
     "5% of the values corrected": correct,

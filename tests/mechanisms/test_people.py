@@ -93,6 +93,18 @@ def test_a_record_number_and_a_characteristic_of_few_or_of_many_are_evidence(sha
     assert compute_overlap([one], [resorted]) >= SHARE > compute_overlap([one], [other])
 
 
+@pytest.mark.parametrize("times", [2, 12])
+def test_repeated_records_are_of_the_same_people(times: int) -> None:
+    """Told apart from: a file in which no record is unique and no frequency is as before. One record is another."""
+    rng = np.random.default_rng(5)
+    values = {"age": rng.integers(90, size=900), "town": rng.integers(30, size=900), "ill": rng.integers(2, size=900)}
+    once = pa.table({name: pa.array(map(str, column)) for name, column in values.items()})
+    others = once.set_column(1, "town", once["town"].take(pa.array(rng.permutation(900))))
+    repeated = pa.concat_tables([*[once] * times, others.slice(0, 1)])
+    assert compute_overlap([sketch(once)], [sketch(repeated)]) >= SHARE
+    assert compute_overlap([sketch(others)], [sketch(repeated)]) < SHARE
+
+
 @pytest.mark.prove
 def test_the_same_people_are_recognized_however_their_files_are_written_and_different_people_are_not() -> None:
     """With the files of the benchmark, whose seeds are fixed: no miss of what is only declared anew, no false alarm."""
