@@ -263,8 +263,10 @@ def _sort_keys(columns: Sequence[PublishedColumn]) -> list[tuple[str, str]]:
 
 def _write_rows(session: Session, folder: Path, published: PublishedTable, rows: int) -> Iterator[DataFile]:
     """Write a table as CSV and as Parquet. DuckDB sorts many rows on disk, so those in order are not sorted; few are
-    sorted in less time than they take through Arrow, unless they have many columns."""
-    is_large, is_wide = rows > _FEW_ROWS, len(published.columns) >= _MANY_COLUMNS
+    sorted in less time than they take through Arrow, unless they have many columns. Those of lists, up to one batch,
+    are sorted in less time than their groups are read one by one."""
+    is_batch = bool(published.numbers) and rows <= _ROWS_TOGETHER
+    is_large, is_wide = rows > _FEW_ROWS, len(published.columns) >= _MANY_COLUMNS and not is_batch
     groups = _find_groups(session, published) if is_large or is_wide else None
     missing = _missing_marker(session, published)
     if published.numbers:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from threading import Event
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import pandas as pd
@@ -309,6 +310,29 @@ def test_numbers_in_lists_are_written_as_those_in_columns(tmp_path: Path) -> Non
     assert csv_files[0].read_bytes() == csv_files[1].read_bytes()
     read = [pq.read_table(file) for file in parquet_files]
     assert read[0].to_pylist() == read[1].to_pylist()
+
+
+def test_numbers_in_lists_have_one_order_whether_they_are_read_in_groups_or_sorted(
+    fill: Fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to one batch and beyond it. Wrong program: the groups of many rows are published as they are stored."""
+    rows = [(level, f"{number:02}", [number, -number]) for level in ("state", "county") for number in range(5)]
+    columns = (
+        *(PublishedColumn(name, "string") for name in ("level", "geoid")),
+        *(PublishedColumn(name, "integer") for name in "ab"),
+    )
+    table = _tenure(columns=columns, primary_key=("level", "geoid"), numbers={"own": ("a", "b")})
+    warehouse, files = fill("level VARCHAR, geoid VARCHAR, own BIGINT[]", rows), []
+    monkeypatch.setattr(module, "_MANY_COLUMNS", 1)
+    found = Mock(wraps=module._find_groups)
+    monkeypatch.setattr(module, "_find_groups", found)
+    for together, searches in ((len(rows), 0), (len(rows) - 1, 1)):
+        monkeypatch.setattr(module, "_ROWS_TOGETHER", together)
+        _write(warehouse, tmp_path / str(together), [table])
+        assert found.call_count == searches
+        files.append((tmp_path / str(together) / "tenure_by_county.csv").read_text())
+    assert files[0] == files[1]
+    assert files[0].splitlines()[1] == "county,00,0,0"
 
 
 def test_a_table_without_rows_has_a_header(fill: Fill, tmp_path: Path) -> None:
