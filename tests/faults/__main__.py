@@ -5,8 +5,8 @@ python -m tests.faults writes moments        some sections
 python -m tests.faults writes --sample 20    20 cases of each release, from a fixed seed; figures are written only if
                                              --figures names a file
 python -m tests.faults writes --tries FILE   go on with the tries of an interrupted run, and append to them
-python -m tests.faults cluster --sample 1    one fault at each step of each release in a cluster; with --together 3,
-                                             in a third of the launches
+python -m tests.faults cluster --sample 1    one fault at each step of each release in a cluster; with --in-pairs,
+                                             in half as many launches
 """
 
 import argparse
@@ -254,17 +254,15 @@ def attempt_together(cases: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
     ]
 
 
-def group(cases: Sequence[tuple[Any, ...]], together: int) -> list[list[tuple[Any, ...]]]:
-    """The cases of each release in groups, of up to so many, that are far apart. Of three faults, at most two can end a
-    run, because the queue launches a run again only twice: the five kinds take turns, and the last three can."""
-    groups = []
+def pair(cases: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
+    """The cases of each release in pairs that are far apart. Any fault can end a run, and the queue launches a run again
+    only twice, so a third fault could be one too many."""
+    pairs = []
     for _, each in groupby(cases, key=itemgetter(0)):
         of_release = list(each)
-        number = -(-len(of_release) // together)
-        while number % len(cluster.FAULTS) not in (2, 3):
-            number += 1
-        groups += [of_release[first::number] for first in range(number)]
-    return groups
+        number = -(-len(of_release) // 2)
+        pairs += [of_release[first::number] for first in range(number)]
+    return pairs
 
 
 def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -> list[tuple[Any, ...]]:
@@ -304,7 +302,7 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
     cases = [case for case in SECTIONS[section](folder, names) if options.only in case[1]]
     command = f"python -m tests.faults {section}"
     command += f" --sample {options.sample}" if options.sample else ""
-    command += f" --together {options.together}" if options.together > 1 else ""
+    command += " --in-pairs" if options.in_pairs else ""
     command += f" --only {options.only!r}" if options.only else ""
     command += " --releases …" if set(names) != set(RELEASES) else ""
     begin = {"cases": Counter(name for name, *_ in cases), "command": command, "commit": _commit()}
@@ -316,8 +314,8 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
     # Servers are disturbed by the process that started them. An interruption is for this process alone.
     has_servers = section in ("cluster", "attacked_lakes")
     with ThreadPool(1) if has_servers else _pool(options.processes) as pool:
-        if section == "cluster" and options.together > 1:
-            tried = chain.from_iterable(pool.imap(attempt_together, group(chosen, options.together)))
+        if section == "cluster" and options.in_pairs:
+            tried = chain.from_iterable(pool.imap(attempt_together, pair(chosen)))
         else:
             tried = pool.imap_unordered(attempt, chosen)
         for number, record in enumerate(tried, 1):
@@ -417,7 +415,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
     parser.add_argument("--sample", type=int, help="try only as many cases of each release, from a fixed seed")
-    parser.add_argument("--together", type=int, default=1, help="in a cluster, so many faults in each launch")
+    parser.add_argument("--in-pairs", action="store_true", help="in a cluster, two faults in each launch")
     parser.add_argument("--only", default="", help="try only cases whose words contain this")
     parser.add_argument("--releases", nargs="+", choices=RELEASES, default=list(RELEASES), help="only these releases")
     parser.add_argument("--processes", type=int, default=2)
