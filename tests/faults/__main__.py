@@ -255,8 +255,8 @@ def attempt_together(cases: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
 
 
 def pair(cases: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
-    """The cases of each release in pairs that are far apart. Any fault can end a run, and the queue launches a run again
-    only twice, so a third fault could be one too many."""
+    """The cases of each release in pairs that are far apart. Any fault can end a run, and the queue launches a run
+    again only twice, so a third fault could be one too many."""
     pairs = []
     for _, each in groupby(cases, key=itemgetter(0)):
         of_release = list(each)
