@@ -620,7 +620,8 @@ class RecordTable(Part):
     )
     geography_path: SourcePath | SkipJsonSchema[None] = Field(
         None,
-        description="A second source file with the columns of role geography and one record for each key.",
+        description="A second source file, with the column of role key, one record for each key, and the columns of "
+        "role geography.",
     )
     csv: Dialect | SkipJsonSchema[None] = Field(
         default=None, description="How CSV files of the table are written, where that differs from the default."

@@ -211,7 +211,7 @@ class DatasetDeclaration(Declaration):
     synthetic: bool = Field(
         False,
         description="Whether the records are made up, so that experiments may draw from them without a charge. Refused "
-        "if records of the population were charged as confidential ones.",
+        "if a release from the population was charged before as confidential.",
     )
     public: bool = Field(
         False,
@@ -225,7 +225,7 @@ class DatasetDeclaration(Declaration):
     )
     reader: Annotated[Reader, WithJsonSchema({"enum": _READERS})] = Field(
         description="csv, parquet, ddi (fixed-width text with a codebook, as IPUMS has it), stata, spss, sas, or the "
-        "built-in ma1940."
+        "built-in ma1940 (dwellings of Massachusetts in 1940, reconstructed)."
     )
     record_name: Noun = Field("unit", description="What a unit is called, such as household.")
     units: RecordTable = Field(

@@ -118,8 +118,8 @@ class StratumCase(Part):
 
     when: Conditions = Field(
         default_factory=dict,
-        description="For match variables (in `risk`, also holding variables), the value or values to which the case "
-        "applies. A case without conditions always applies.",
+        description="For match variables, the value or values to which the case applies. A case without conditions "
+        "always applies.",
     )
     rate: SwapRate = Field(description="The swap rate: a fraction such as 1/2.")
 
@@ -127,6 +127,11 @@ class StratumCase(Part):
 class RiskCase(StratumCase):
     """The swap rate of some records."""
 
+    when: Conditions = Field(
+        default_factory=dict,
+        description="For holding variables, which include the match variables, the value or values to which the case "
+        "applies. A case without conditions applies to all records, or to all that `at_most` fits.",
+    )
     at_most: Annotated[int, Field(ge=1, strict=True)] | SkipJsonSchema[None] = Field(
         None,
         description="The case applies to a record only if at most this many records are like it, the record included.",
@@ -143,7 +148,7 @@ class StratumRates(Part):
     )
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
         None,
-        description="One ε for all strata: each stratum gets the smallest rate with this ε, in steps of a millionth.",
+        description="One ε for all strata: each gets the smallest rate, in steps of a millionth, with at most this ε.",
     )
 
     @model_validator(mode="after")

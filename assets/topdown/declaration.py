@@ -30,7 +30,7 @@ FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
 """How many replicates a release may ask for, if any."""
 
 TYPES_FIRST = (
-    "Only with `estimation: full`: the lowest level at which the counts by type of group quarters, and by race "
+    "Only with `estimation: full`: from the root down to this level, the counts by type of group quarters, and by race "
     "alone or in combination, are fixed before single cells. By default, the level below the root."
 )
 """What the field of that name is in a release, and in a reestimation of its measurements."""
@@ -182,9 +182,9 @@ class TopDownDeclaration(TreeDeclaration):
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
-        description="full: every place is estimated from all measurements; units are estimated after persons, "
-        "within bounds that make the two agree. own_levels: every place is estimated from the measurements of its own "
-        "level alone. Charge and draw are the same with both.",
+        description="full: every place is estimated from its own measurements and those of all places in it; units are "
+        "estimated after persons, within bounds that make the two agree. own_levels: from its own measurements and "
+        "its parent's estimates alone. Charge and draw are the same with both.",
     )
     types_first: Level | SkipJsonSchema[None] = Field(None, description=TYPES_FIRST)
     lean_on_housing_units: bool = Field(

@@ -76,8 +76,8 @@ class ReestimationDeclaration(ReleaseDeclaration):
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
-        description="full: every place is estimated from all measurements. own_levels: every place from the "
-        "measurements of its own level alone.",
+        description="full: every place is estimated from its own measurements and those of all places in it. "
+        "own_levels: from its own measurements and its parent's estimates alone.",
     )
     types_first: str | SkipJsonSchema[None] = Field(None, description=TYPES_FIRST)
     lean_on_housing_units: bool = Field(
