@@ -134,8 +134,8 @@ class CensusDeclaration(DatasetDeclaration):
 
     place_names: PlaceNames = Field(
         default_factory=dict,
-        description="The names of places by code, written in quotes and as releases write it: '10001' for county "
-        "001 of state 10. Tables for places show the names, except for codes that places of two levels share.",
+        description="The names of places by code, in quotes and written as in releases: '10001' for county 001 of "
+        "state 10. Tables for places show the names, except for codes that places of two levels share.",
     )
     block_group: BlockGroup = Field(
         "first_digit",

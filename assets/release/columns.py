@@ -261,7 +261,7 @@ class Column(Part):
         "It may then have an exponent in the source, as in 1e+05.",
     )
     nullable: bool = Field(
-        False, description="Whether the column may be empty. A column that declares `null` always may."
+        False, description="Whether the column may be empty. A column that declares `null` may always be empty."
     )
     null: _Written = Field(
         (), description="Codes that stand for no value, such as NA or 9999999, written exactly as in the source."

@@ -215,8 +215,9 @@ class DatasetDeclaration(Declaration):
     )
     public: bool = Field(
         False,
-        description="Whether the records were published before, such as PUMS or PPMF, so that draws from them are not "
-        "charged. The first draw needs an authorization with the reason why they are public.",
+        description="Whether the records were published before, such as public-use samples (PUMS) or the Census "
+        "Bureau's privacy-protected microdata (PPMF), so that draws from them are not charged. The first draw needs an "
+        "authorization with the reason why they are public.",
     )
     source: str = Field(
         "",

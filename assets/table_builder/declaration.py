@@ -149,7 +149,7 @@ class MadePTable(Part):
 
     largest_change: int = Field(ge=1, le=MOST, strict=True, description="D: the greatest change of a count.")
     variance: Positive = Field(description="V: the greatest variance of a count's change.")
-    threshold: int = Field(0, ge=0, strict=True, description="js: no count is published as a number from 1 to js.")
+    threshold: int = Field(0, ge=0, strict=True, description="js: no published count is from 1 to this number.")
     probability_to_stay: Share = Field(
         Fraction(0), description="The least probability that a count stays unchanged, if the threshold allows it."
     )

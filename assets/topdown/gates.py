@@ -258,7 +258,8 @@ def _check_structural_zeros(session: Session, context: Context) -> Iterable[str]
 
 
 def _check_inequalities(session: Session, context: Context) -> Iterable[str]:
-    """The numbers of persons in group quarters and in households are within their bounds."""
+    """No place has fewer persons in a type of group quarters than facilities of this type, or over 99,999 persons for
+    each facility or housing unit."""
     for name, level, (_, fewer, more) in _count_out_of_bounds(session, context.release):
         yield from count_problem(fewer, f"{name}: places of {level} with fewer persons of a type than dwellings")
         yield from count_problem(more, f"{name}: places of {level} with over {MOST_PERSONS:,} persons per dwelling")

@@ -322,8 +322,8 @@ class TopDownGrid(Grid):
 
     rhos: tuple[Rho, ...] = Field(
         min_length=1,
-        description="ρ for all levels of a census together (2.56 in 2020); the tract or county and the levels below it "
-        "get the shares of this ρ that they had in 2020.",
+        description="ρ of persons for all levels of a census together (2.56 in 2020). The tract or county and the "
+        "levels below it get the shares that they had in 2020. Units have their own ρ, in proportion as in 2020.",
     )
 
     populations: bool = Field(

@@ -40,10 +40,10 @@ class Methods(Part):
     )
     topdown: TopDownGrid | SkipJsonSchema[None] = Field(
         None,
-        description="TopDown's redistricting data, tier T1: with the noisy measurements, and as microdata alone.",
+        description="TopDown's redistricting data, tier T1: once with the noisy measurements, once as microdata alone.",
     )
     dhc: DHCGrid | SkipJsonSchema[None] = Field(
-        None, description="The DHC's persons, tier T2: with the noisy measurements, and as microdata alone."
+        None, description="The DHC's persons, tier T2: once with the noisy measurements, once as microdata alone."
     )
     hypercubes: HypercubeGrid | SkipJsonSchema[None] = Field(
         None, description="Discrete Laplace noise: in tier T1 on a hypercube, in T2 and T3 on the tables."

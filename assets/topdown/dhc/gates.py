@@ -114,8 +114,8 @@ def _check_allocation(session: Session, context: Context) -> Iterable[str]:
 
 
 def _check_feasibility(session: Session, context: Context) -> Iterable[str]:
-    """The redistricting data can be completed: nobody in them is impossible, or lives in group quarters of a type that
-    the place does not have."""
+    """The redistricting data can be completed: they count nobody in an impossible cell, or in a type of group quarters
+    that the place lacks."""
     release = context.release
     try:
         require_feasible(session, release, read_tree(session, release).places(release.finest))
