@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.storage.tags import WILL_RETRY_TAG
 from pydantic import Field
 
 from assets.confidentiality import list_deployed_nodes
@@ -190,7 +191,9 @@ def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     """Report the failure of a lost run once more if it should have been launched again, and was not. Dagster's daemon
     overlooks a run whose failure it reads before the run's status says so, and gives one up if the code location does
     not answer, or if Dagster could not reach its own database within a step. To a second report it reacts as to the
-    first, and it launches a run again only once. A run whose process is gone is reported if nobody has reported it."""
+    first, and it launches a run again only once. It counts a run that it stored in the place of the lost one, and could
+    not put into the queue, as one that was launched, so the last one allowed would stay there: the tag says that the
+    lost run is launched again all the same. A run whose process is gone is reported if nobody has reported it."""
     instance, reported = context.instance, 0
     for run in _find_without_process(instance):
         instance.report_run_failed(run, "The run's process is gone.")
@@ -204,6 +207,7 @@ def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
             continue
         instance.add_run_tags(run.run_id, {REPEATS_STEPS: "true"})
         instance.report_run_failed(run, "The run was lost and not launched again, so its failure is reported again.")
+        instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "true"})
         reported += 1
     return dg.SkipReason(f"{reported} lost runs were reported again")
 

@@ -13,6 +13,10 @@ from unittest.mock import Mock
 
 import dagster as dg
 import pytest
+from dagster._daemon.auto_run_reexecution.auto_run_reexecution import (
+    get_automatically_retried_run_if_exists,
+    should_retry,
+)
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from assets import stages
@@ -158,13 +162,20 @@ def test_no_gate_takes_a_lost_server_for_a_finding(tmp_path: Path, monkeypatch: 
 
 def lost_run(instance: dg.DagsterInstance, **tags: str) -> str:
     """A run whose process was lost, and which Dagster's daemon has overlooked."""
+    made = stored_run(instance, **tags)
+    instance.report_run_failed(made, "The run's process is gone.")
+    return made.run_id
+
+
+def stored_run(instance: dg.DagsterInstance, parent: str | None = None, root: str | None = None, **tags: str) -> Any:
+    """A run that is not in the queue."""
 
     @dg.job
     def make() -> None: ...
 
-    made = instance.create_run_for_job(make, tags={BY_COMMAND: "name", **tags})
-    instance.report_run_failed(made, "The run's process is gone.")
-    return made.run_id
+    above = {"dagster/parent_run_id": parent, "dagster/root_run_id": root} if parent and root else {}
+    given = {BY_COMMAND: "name", **above, **tags}
+    return instance.create_run_for_job(make, tags=given, parent_run_id=parent, root_run_id=root)
 
 
 def test_a_run_whose_process_is_gone_is_reported_once_the_report_can_be_stored(
@@ -248,6 +259,32 @@ def test_a_lost_run_that_was_overlooked_is_reported_again_until_it_is_launched(
     assert given_up.tags[GIVEN_UP] == run_id
     assert not awaits_retry(instance, given_up)
     assert [reports(instance, other) for other in (launched, last, *odd)] == [1] * 4
+
+
+def test_the_last_run_allowed_is_put_into_the_queue_although_it_is_stored_already(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a killed run, if the disk of Dagster's database is full while the daemon launches the next one again.
+    Told apart from: Dagster's own count of runs, by which the one that waits is one too many."""
+    monkeypatch.setattr(jobs, "OVERLOOKED_AFTER", timedelta())
+    first = stored_run(instance, **{"dagster/auto_retry_run_id": "second"})
+    instance.report_run_failed(first, "The run's process is gone.")
+    group = {"root": first.run_id}
+    second = stored_run(instance, first.run_id, **group, **{"dagster/retry_number": "1"})
+    third = stored_run(instance, second.run_id, **group, **{"dagster/retry_number": "2"})
+    instance.report_run_failed(second, "The run's process is gone.")
+
+    def read(run_id: str) -> dg.DagsterRun:
+        found = instance.get_run_by_id(run_id)
+        assert found
+        return found
+
+    assert not should_retry(read(second.run_id), instance)
+    tick(instance)
+    assert should_retry(read(second.run_id), instance)
+    waiting = get_automatically_retried_run_if_exists(instance, read(second.run_id), [read(third.run_id)])
+    assert waiting
+    assert waiting.status is dg.DagsterRunStatus.NOT_STARTED, "the daemon puts such a run into the queue"
 
 
 def test_a_run_in_which_dagster_lost_its_own_database_is_launched_again(
