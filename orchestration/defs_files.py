@@ -51,7 +51,14 @@ def require_unambiguous(folder: Path) -> None:
 def read_documents(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Each file of declarations in a folder and below it, with each of its documents. They have been checked."""
     for path in list_files(folder):
-        yield from ((path, document) for document in yaml.load_all(path.read_text(encoding="utf-8"), _QuickLoader))
+        text = path.read_text(encoding="utf-8")
+        yield from ((path, document) for document in yaml.load_all(text, _choose_loader(text)))
+
+
+def _choose_loader(text: str) -> type[yaml.SafeLoader]:
+    """The quick loader, unless it could take the text for another than Dagster's parser does: it reads tabs, which that
+    refuses, and skips a byte order mark at the start of a line, so that a quote after it would hide lines."""
+    return yaml.SafeLoader if "\t" in text or "\ufeff" in text else _QuickLoader
 
 
 def require_unambiguous_text(text: str, file: str) -> None:
@@ -59,8 +66,7 @@ def require_unambiguous_text(text: str, file: str) -> None:
     `require_unambiguous`."""
     try:
         try:
-            # It reads tabs where Dagster's parser refuses them.
-            _require_unambiguous(text, file, yaml.SafeLoader if "\t" in text else _QuickLoader)
+            _require_unambiguous(text, file, _choose_loader(text))
         except yaml.YAMLError:
             # It refuses what Dagster's parser reads, such as the code of half a character, and in other words.
             _require_unambiguous(text, file, yaml.SafeLoader)

@@ -458,6 +458,8 @@ def test_no_template_in_a_declaration_shows_a_variable(
         "type: orchestration.components.dataset.dg.PythonScriptComponent\n",
         "<<: {type: dagster.PythonScriptComponent}\nattributes: {}\n",
         "!!merge merge: {type: dagster.PythonScriptComponent}\nattributes: {}\n",
+        # A parser that skips the mark reads the type as part of the quoted text.
+        "attributes: {a: [b,\n\ufeff'c]}\ntype: dagster.PythonScriptComponent\n# ']}\n",
         "type: orchestration.components_of_others.Dataset\n",
         f"{DATASET.format(name='good', large=3)}template_vars_module: antigravity\n",
         f"{DATASET.format(name='good', large=3)}requirements: {{env: [HOME]}}\n",
