@@ -197,7 +197,7 @@ class _Problem:
                 known = np.append(cells, -1)[position] == every
                 answers = answers - add_up(others[:, known], position[known], len(cells))
             queries.append(Query(own.astype(np.int32), precision, answers))
-        if self.step.queries == (self.step.cells,) and not several.any():
+        if (*self.step.queries, *self.step.beside) == (self.step.cells,) and not several.any():
             return solve_apart(queries[0], constraints, GAP)
         return solve(queries, constraints, GAP)
 

@@ -121,6 +121,8 @@ def divide_queries(plan: Plan, passes: Sequence[Sequence[str]]) -> Plan:
     named = [query for queries in passes for query in queries]
     if twice := [query for query in dict.fromkeys(named) if named.count(query) > 1]:
         raise PassesError(f"the query {twice[0]} is named twice")
+    if answered := [query for query in named if query in plan.passes[0].beside]:
+        raise PassesError(f"{answered[0]} is answered by another histogram's measurements")
     for number, (*others, cells) in enumerate(passes, 1):
         try:
             parts = [query for query in others if not schema.refines(cells, query)]

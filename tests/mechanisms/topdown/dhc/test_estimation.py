@@ -47,6 +47,7 @@ from mechanisms.topdown.dhc.levels import (
     read_all,
 )
 from mechanisms.topdown.dhc.passes import (
+    HOUSEHOLD_PLAN_WITHIN_PERSONS,
     PERSON_PLAN,
     PLANS,
     PLANS_WITHIN_PERSONS,
@@ -654,6 +655,23 @@ def test_own_queries_of_homes_are_fitted_best_too(monkeypatch: pytest.MonkeyPatc
     assert np.array_equal(units.counts.answer(UNITS.marginal(OCCUPANCY), 0, places), homes.hold(1))
     tenures = units.counts.answer(UNITS.marginal("tenure_3lev"), 0, places)[:, :3]
     assert np.array_equal(households.counts.answer(HOUSEHOLDS.marginal(TENURE), 0, places), tenures)
+
+
+def test_units_tell_the_tenure_of_households_of_one_origin_and_race() -> None:
+    """In passes of which the first measures each cell by itself. Told apart from a program that then leaves out what
+    units tell."""
+    plan = divide_queries(HOUSEHOLD_PLAN_WITHIN_PERSONS, [["detailed"]])
+    cells = np.flatnonzero(HOUSEHOLDS.possible)
+    cells = cells[HOUSEHOLDS.marginal(ORIGIN_AND_RACE).find(cells) == 0]
+    _, first = np.unique(HOUSEHOLDS.marginal(TENURE).find(cells), return_index=True)
+    of_units = np.array([[4, 0, 3], [0, 4, 1]])
+
+    def read(query: str, _: Numbers) -> tuple[np.ndarray, np.ndarray]:
+        told = query == TENURE
+        return (of_units if told else np.full((2, 3), 2)).astype(np.float64), np.full(2, 1.0 if told else 1e-3)
+
+    family = Family(plan, np.sort(cells[first]), of_units.sum(axis=0), of_units.sum(axis=1)[:, None], read, 0, 2)
+    assert estimate(family).counts.tolist() == of_units.tolist()
 
 
 def test_groups_rounded_together_are_as_near_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

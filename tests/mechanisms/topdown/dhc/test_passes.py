@@ -108,6 +108,7 @@ def test_no_path_spends_more_than_is_charged_whatever_levels_ask() -> None:
 
 OF_UNITS = {level: {"tenure_3lev": "1/2", "tenure_vacant_and_gq_types": "1/4", "detailed": "1/4"} for level in LEVELS}
 OF_HOUSEHOLDS = {level: {"hhtenshort_3lev * multig": "1/2", "detailed": "1/2"} for level in LEVELS}
+OF_TENURE = ("hhtenshort_3lev", "hisp * race * hhtenshort_3lev", "detailed")
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a query that is in no pass": (
@@ -180,6 +181,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         r"passes: households: pass 1 ends with .*, whose answers do not add up to those of hisp . race",
     ),
+    "households whose tenure units answer": (
+        {
+            "histogram": "households",
+            "passes": (("hhtenshort_3lev", "hisp * race * hhtenshort_3lev"), ("detailed",)),
+            "shares": {level: dict.fromkeys(OF_TENURE, "1/3") for level in LEVELS},
+            "householders_among_persons": True,
+        },
+        "passes: households: hhtenshort_3lev is answered by another histogram's measurements",
+    ),
 }  # fmt: skip
 
 
@@ -194,6 +204,8 @@ def test_other_histograms_have_passes_too() -> None:
     """What is refused above is taken with another option."""
     design((("tenure_3lev", "tenure_vacant_and_gq_types"), ("detailed",)), OF_UNITS, "units")
     design((("hhtenshort_3lev * multig",), ("detailed",)), OF_HOUSEHOLDS, "households")
+    shares = {level: dict.fromkeys(OF_TENURE, "1/3") for level in LEVELS}
+    design((OF_TENURE[:2], OF_TENURE[2:]), shares, "households")
 
 
 def test_intervals_follow_from_the_queries_that_every_level_asks() -> None:
