@@ -139,7 +139,7 @@ def test_the_conversions_beside_the_products_are_right() -> None:
     assert f"55.371 is ε = {canonne_kamath_steinke(published, DELTA, 4)}" in text
     assert f"45.5593 is ε = {bun_steinke(ConcentratedLoss(ours), DELTA, 4)}" in text
     both = ConcentratedLoss(sum((rho(design.bounded) for design in designs()), Fraction()))
-    assert f"together ρ = {both.round_up(4)} for one person" in text
+    assert f"together cost ρ = {both.round_up(4)} for one person" in text
 
 
 @pytest.mark.parametrize("run", ["both runs", "Puerto Rico alone"])
