@@ -49,8 +49,10 @@ def find_unfit_name(text: str) -> str:
 
 
 def fold_line(text: str) -> str:
-    """A text as a reader takes it: without differences of case, spaces, the width of letters and what joins them."""
-    words = "".join(letter for letter in unicodedata.normalize("NFKC", text).casefold() if letter not in _JOINERS)
+    """A text as a reader takes it: without differences of case, spaces, the width of letters, marks and what joins
+    them."""
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+    words = "".join(letter for letter in folded if letter not in _JOINERS and unicodedata.category(letter) != "Mn")
     return " ".join(words.split())
 
 

@@ -190,7 +190,8 @@ def test_a_description_may_have_several_lines_and_nothing_else(tmp_path: Path) -
 def test_a_name_in_the_ledger_is_one_plain_line() -> None:
     assert find_unfit_name(" Ada Ruiz, Director ") == ""
     assert find_unfit_name("\u200d") == find_unfit_name("–") == "has no letter"
-    assert fold_line("Auto\u200dmatic\u00a0 ") == "automatic", "nobody has the name of no person"
+    for joined in ("\u200d", "\u034f", "\ufe0f", "\u0301"):
+        assert fold_line(f"Auto{joined}matic\u00a0 ") == "automatic", "nobody has the name of no person"
     assert "has at most 300 letters" in find_unfit_name("x" * (LONGEST_LINE + 1))
     for unseen in UNSEEN:
         assert f"U+{ord(unseen):04X}" in find_unfit_name(f"Ada{unseen}Ruiz")
