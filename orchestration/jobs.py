@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.tags import WILL_RETRY_TAG
 from pydantic import Field
 
 from assets.confidentiality import list_deployed_nodes
@@ -33,6 +32,9 @@ REPORTS = 3
 
 OVERLOOKED_AFTER, LOST_LATELY = timedelta(minutes=1), timedelta(days=1)
 """How long ago a run must have failed at least, and at most, so that its failure is reported again."""
+
+_WILL_RETRY = "dagster/will_retry"
+"""Dagster's tag that says whether its daemon launches a failed run again."""
 
 _TURN = 10.0
 """The seconds in which the queue launches what it has already chosen, and after which runs are looked at again."""
@@ -207,7 +209,7 @@ def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
             continue
         instance.add_run_tags(run.run_id, {REPEATS_STEPS: "true"})
         instance.report_run_failed(run, "The run was lost and not launched again, so its failure is reported again.")
-        instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "true"})
+        instance.add_run_tags(run.run_id, {_WILL_RETRY: "true"})
         reported += 1
     return dg.SkipReason(f"{reported} lost runs were reported again")
 
