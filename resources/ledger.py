@@ -399,16 +399,13 @@ class Ledger(ConfigurableResource):
                     "sketch of its records is missing in the custody; restore it from a backup"
                 )
             elif compute_overlap(own, from_bytes(sketch)) >= SHARE:
+                if only_confidential:
+                    advice = f"charged records are confidential: declare {dataset} without synthetic"
+                else:
+                    advice = "charged records are confidential" if details.public else _advise(dataset, entry)
                 found.append(
                     f"dataset {dataset} {of_population} seems to be about the same people as {charged}: "
-                    f"{SHARE:.0%} of the smaller one or more are in both; "
-                    + (
-                        f"charged records are confidential: declare {dataset} without synthetic"
-                        if only_confidential
-                        else "charged records are confidential"
-                        if details.public
-                        else _advise(dataset, entry)
-                    )
+                    f"{SHARE:.0%} of the smaller one or more are in both; {advice}"
                 )
         return "; ".join([*found, *missing])
 

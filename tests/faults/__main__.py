@@ -195,13 +195,8 @@ def in_cluster(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
         for turn in range(len(faults)):
             for number, step in enumerate(steps):
                 fault = faults[(turn + number) % len(faults)]
-                cases.append((name, f"{fault} at {step}", disturbed_at, folder, name, fault, step))
+                cases.append((name, f"{fault} at {step}", folder, fault, step))
     return cases
-
-
-def disturbed_at(folder: Path, name: str, fault: str, step: str) -> tuple[bool, list[str]]:
-    (took,), wrong = CLUSTER.of(folder, name).attempt([(fault, step)])
-    return took, wrong
 
 
 def _escrowed(names: Sequence[str]) -> list[str]:
@@ -226,31 +221,43 @@ SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
 }
 
 
-def attempt(case: tuple[Any, ...]) -> dict[str, Any]:
+def attempt(case: tuple[Any, ...]) -> list[dict[str, Any]]:
     """Let one fault happen. Returns the record of the try."""
-    name, words, function, *arguments = case
-    begun = time.monotonic()
-    try:
+    _, _, function, *arguments = case
+
+    def happen() -> tuple[list[bool | str], list[str]]:
         took, wrong = function(*arguments)
-    except Exception as error:
-        took, wrong = False, [f"the fault could not be tried: {type(error).__name__}: {error}"]
-    seconds = round(time.monotonic() - begun, 2)
-    what = {"release": name, "fault": words, "words": took if isinstance(took, str) else ""}
-    return what | {"took_effect": bool(took), "wrong": wrong, "seconds": seconds}
+        return [took], wrong
+
+    return _try([case], happen)
 
 
-def attempt_together(cases: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Let the faults of some cases of a cluster happen in one launch. Returns the record of each."""
-    begun, (name, _, _, folder, *_) = time.monotonic(), cases[0]
+def attempt_in_cluster(cases: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Let the faults of some cases happen in one launch in a cluster. Returns the record of each."""
+    name, _, folder, *_ = cases[0]
+    return _try(cases, lambda: CLUSTER.of(folder, name).attempt([(fault, step) for *_, fault, step in cases]))
+
+
+def _try(
+    cases: Sequence[tuple[Any, ...]], happen: Callable[[], tuple[Sequence[bool | str], list[str]]]
+) -> list[dict[str, Any]]:
+    begun = time.monotonic()
+    took: Sequence[bool | str]
     try:
-        took, wrong = CLUSTER.of(folder, name).attempt([(fault, step) for *_, fault, step in cases])
+        took, wrong = happen()
     except Exception as error:
-        took, wrong = [False] * len(cases), [f"the faults could not be tried: {type(error).__name__}: {error}"]
+        took, wrong = [False] * len(cases), [f"the fault could not be tried: {type(error).__name__}: {error}"]
     seconds = round((time.monotonic() - begun) / len(cases), 2)
-    together = {"words": "", "wrong": wrong, "seconds": seconds}
     return [
-        {"release": name, "fault": words, "took_effect": happened} | together
-        for (_, words, *_), happened in zip(cases, took, strict=True)
+        {
+            "release": name,
+            "fault": fault,
+            "words": words if isinstance(words, str) else "",
+            "took_effect": bool(words),
+            "wrong": wrong,
+            "seconds": seconds,
+        }
+        for (name, fault, *_), words in zip(cases, took, strict=True)
     ]
 
 
@@ -314,11 +321,12 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
     # Servers are disturbed by the process that started them. An interruption is for this process alone.
     has_servers = section in ("cluster", "attacked_lakes")
     with ThreadPool(1) if has_servers else _pool(options.processes) as pool:
-        if section == "cluster" and options.in_pairs:
-            tried = chain.from_iterable(pool.imap(attempt_together, pair(chosen)))
+        if section == "cluster":
+            launches = pair(chosen) if options.in_pairs else [[case] for case in chosen]
+            tried = pool.imap(attempt_in_cluster, launches)
         else:
             tried = pool.imap_unordered(attempt, chosen)
-        for number, record in enumerate(tried, 1):
+        for number, record in enumerate(chain.from_iterable(tried), 1):
             _record(options.tries, {"section": section, **record})
             if record["wrong"]:
                 print(f"wrong: {record['release']}, {record['fault']}: {record['wrong']}", file=sys.stderr, flush=True)
