@@ -6,7 +6,7 @@ error and a 90% interval, which follow without replicates.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import dagster as dg
@@ -101,7 +101,7 @@ def _number_others(model: Model) -> dict[bytes, int]:
 
 def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
     """The recipe of every table of the asset. They read what this function registers, in the same session."""
-    models, determined = find_models(release.design), partial(find_cells, release.design)
+    models = find_models(release.design)
     of_models = {
         histogram: [name for name in release.tables_of_intervals if DHC_TABLES[name].schema.name in model.of_cell]
         for histogram, model in models.items()
@@ -110,13 +110,14 @@ def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
 
     @lru_cache(maxsize=1)
     def estimate(histogram: str) -> Sequence[Estimated]:
-        sums = np.concatenate([determined(name).sums for name in of_models[histogram]])
+        sums = np.concatenate([_find_cells(models[histogram], name).sums for name in of_models[histogram]])
         return _estimate(session, release, models[histogram], histogram, sums)
 
     def list_rows(histogram: str, name: str) -> Iterator[pa.Table]:
-        names, cells = of_models[histogram], determined(name)
+        names, model = of_models[histogram], models[histogram]
+        cells = _find_cells(model, name)
         before, every = (
-            sum(len(determined(each).sums) for each in some) for some in (names[: names.index(name)], names)
+            sum(len(_find_cells(model, each).sums) for each in some) for some in (names[: names.index(name)], names)
         )
         numbers = np.where(cells.other < 0, before + np.cumsum(cells.other < 0) - 1, every + cells.other)
         for level, found in zip(release.levels, estimate(histogram), strict=True):
