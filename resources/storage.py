@@ -316,6 +316,10 @@ class DatabaseFile(Storage):
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> HeldFile:
         """As `Storage.attach`. Raises BusyError if another process holds the file for longer than `patience`."""
+        if "?" in str(self.path):
+            # DuckDB would look for the log of a database `a?b/c.duckdb` in `a.wal?b/c.duckdb`.
+            folder = self.path.parent
+            raise WarehouseError(f"cannot open {self.path.name}: DuckDB takes no path with `?`, such as {folder}")
         if not read_only:
             self.create()
         path, (_, *logs) = self.path, self.paths

@@ -159,6 +159,15 @@ def test_a_pipe_in_the_place_of_a_file_is_refused(ledger: Ledger, name: str) -> 
         pass
 
 
+def test_a_path_that_duckdb_cannot_write_to_is_refused(tmp_path: Path) -> None:
+    """Told apart from: a deployment in which the first commit fails, with a path that nobody knows."""
+    with (
+        pytest.raises(WarehouseError, match=r"cannot open ledger\.duckdb: DuckDB takes no path with `\?`, .*why\?"),
+        deployment(tmp_path / "why?").warehouse.session(writes=Zone.LEDGER),
+    ):
+        pass
+
+
 @pytest.mark.fault
 def test_a_bit_changed_anywhere_in_the_ledger_is_refused_or_of_no_consequence(ledger: Ledger) -> None:
     """Also while an entry is being appended: then either that entry is refused, or all are there and intact."""
