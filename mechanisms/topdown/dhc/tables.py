@@ -496,25 +496,24 @@ _OWNERS = {
     "Owned free and clear": (1,),
     "Renter occupied": (2, 3),
 }
-_COUPLES: dict[str, dict[str, Sequence[int]]] = {
-    f"{label}:": {
-        f"{sexes} couple": _having(lambda each, couple=couple: each.couple == couple)
-        for sexes, couple in (("Opposite-sex", opposite), ("Same-sex", same))
-    }
-    for label, opposite, same in (
-        ("Married couple household", Couple.OPPOSITE_SEX_MARRIED, Couple.SAME_SEX_MARRIED),
-        ("Cohabiting couple household", Couple.OPPOSITE_SEX_COHABITING, Couple.SAME_SEX_COHABITING),
-    )
-}
+_COUPLES = (
+    ("Married couple household:", Couple.OPPOSITE_SEX_MARRIED, Couple.SAME_SEX_MARRIED),
+    ("Cohabiting couple household:", Couple.OPPOSITE_SEX_COHABITING, Couple.SAME_SEX_COHABITING),
+)
 
 
 def _by_kind_of_couple() -> Iterator[_Row]:
     """PCT15."""
     yield _TOTAL, {}
-    for label, kinds in _COUPLES.items():
-        yield (*_TOTAL, label), {_TYPE: tuple(code for codes in kinds.values() for code in codes)}
-        yield from _split((*_TOTAL, label), {}, _TYPE, kinds)
-    yield (*_TOTAL, "All other households"), {_TYPE: _having(lambda each: not each.couple)}
+    for label, *couples in _COUPLES:
+        path: _Path = (*_TOTAL, label)
+        opposite, same = (_having(lambda each, couple=couple: each.couple == couple) for couple in couples)
+        yield path, {_TYPE: (*opposite, *same)}
+        yield (*path, "Opposite-sex couple"), {_TYPE: opposite}
+        of_one_sex = (*path, "Same-sex couple:")
+        yield of_one_sex, {_TYPE: same}
+        yield from _split(of_one_sex, {_TYPE: same}, "sex", _HOUSEHOLDER_SEXES)
+    yield (*_TOTAL, "All other households"), {_TYPE: _having(_is_single)}
 
 
 _GENERATIONS = {
@@ -577,9 +576,15 @@ _SHELLS = {
         PERSONS,
         lambda: _by_sex(("age", _ages(*range(20), end=20)), where={"age": range(20)}),
     ),
-    "P17": _Shell("Population by relationship", "Total population", PERSONS, _by_relationship, published=False),
+    "P17": _Shell(
+        "Household type (including living alone) by relationship",
+        "Total population",
+        PERSONS,
+        _by_relationship,
+        published=False,
+    ),
     "P18": _Shell(
-        "Group quarters population by sex by age by group quarters type",
+        "Group quarters population by sex by age by major group quarters type",
         "Population in group quarters",
         PERSONS,
         lambda: _by_quarters(in_detail=False),
@@ -592,7 +597,7 @@ _SHELLS = {
         "ABCDEFGHIJKLMNO",
     ),
     "PCT19": _Shell(
-        "Group quarters population by sex by age by detailed group quarters type",
+        "Group quarters population by sex by age by group quarters type",
         "Population in group quarters",
         PERSONS,
         lambda: _by_quarters(in_detail=True),
@@ -635,7 +640,6 @@ _SHELLS = {
         "Occupied housing units",
         UNITS,
         lambda: _plain({"tenvacgq": range(4)}, "tenvacgq", _OWNERS),
-        published=False,
     ),
     "H5": _Shell(
         "Vacancy status",
@@ -668,7 +672,6 @@ _SHELLS = {
         "Occupied housing units",
         HOUSEHOLDS,
         _by_tenure_family_and_age,
-        published=False,
     ),
     "PCT14": _Shell(
         "Presence of multigenerational households",
