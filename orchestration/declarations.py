@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import dagster as dg
 
@@ -16,6 +17,21 @@ from orchestration.defs_files import require_unambiguous
 from resources.project import CODE, DECLARATIONS, INSTALLED, PROJECT
 
 
+class _OfFiles(dg.ComponentTree):
+    """The declarations of files alone. Dagster would add components that its storage has, of any kind: whoever can
+    write to the storage could have the code location import any module, and so read the keys."""
+
+    def find_root_decl(self) -> Any:
+        """All declarations. Raises DeclarationError if the storage has some."""
+        root = super().find_root_decl()
+        if any(True for decl in root.decls[1:] for _ in decl.iterate_child_component_decls()):
+            raise DeclarationError(
+                "Dagster's storage has declarations of its own (app-managed components), and Stirred reads files "
+                "alone; delete the entry __latest_defs_state_info__ of the storage's table kvs"
+            )
+        return root
+
+
 def component_tree() -> dg.ComponentTree:
     """The declarations of the deployment, not loaded yet. Raises DeclarationError if the folder has none."""
     if not DECLARATIONS.is_dir():
@@ -24,14 +40,14 @@ def component_tree() -> dg.ComponentTree:
             "it in STIRRED_PROJECT; stirred new dataset FILE begins a new one here"
         )
     if DECLARATIONS == CODE / "orchestration" / "defs":
-        return dg.ComponentTree.for_project(CODE)
+        return _OfFiles.for_project(CODE)
     if INSTALLED:
         # Files name components as in a checkout, where nothing else can have these names either.
         for name in ("orchestration", COMPONENTS):
             sys.modules.setdefault(name, import_module(f"{__package__}{name.removeprefix('orchestration')}"))
     module = ModuleType("orchestration.defs")
     module.__file__, module.__path__ = None, [str(DECLARATIONS)]
-    return dg.ComponentTree.from_module(module, PROJECT)
+    return _OfFiles(defs_module=module, project_root=PROJECT)
 
 
 def load_declarations(tree: dg.ComponentTree) -> tuple[list[DatasetDeclaration], list[ReleaseComponent]]:

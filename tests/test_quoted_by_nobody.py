@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from dagster.components.component.app_managed_state import AppManagedComponentEntry, write_app_managed_component_entry
 from dagster.components.testing import create_defs_folder_sandbox
 from dagster_shared.error import SerializableErrorInfo
 from sqlalchemy import create_engine, text
@@ -37,7 +38,7 @@ from mechanisms.topdown.least_squares import NotSolvedError
 from orchestration import launch
 from orchestration.checking import declaration_problems
 from orchestration.cli import main
-from orchestration.declarations import load_declarations
+from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import (
     dask_scheduler,
     deployment_resources,
@@ -48,11 +49,13 @@ from orchestration.environment import (
 )
 from orchestration.explorer import launcher
 from orchestration.explorer.settings import Settings
+from orchestration.following import LOCATION
 from orchestration.jobs import withdraw_job
 from orchestration.queue import QueueError, find_webserver
 from resources.custody import Custody
 from resources.faults import FaultError, conceal, name_error
 from resources.keyfiles import CustodyError
+from resources.project import CODE
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.deployments import UNITS, households, small_dataset, small_deployment, write_csv
@@ -476,6 +479,20 @@ def test_a_declaration_runs_no_code_of_others(declared: str, tmp_path: Path) -> 
             with pytest.raises(DeclarationError, match=r"only a type and attributes|none of the components"):
                 load_declarations(tree)
     assert not problem.warning
+
+
+def test_the_storage_of_dagster_declares_nothing(tmp_path: Path) -> None:
+    """Told apart from: Dagster, which loads components from its storage too, and imports the module that each names.
+    With write access to the storage and to the publications, which can be imported in a checkout, an outsider had the
+    code location read the master key."""
+    component_tree().find_root_decl()
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        entry = AppManagedComponentEntry(component_type="published.of_an_outsider.Component", attributes="")
+        for location in (LOCATION, CODE.name):
+            write_app_managed_component_entry(instance.defs_state_storage, location, "id", entry)
+        for use in (load_declarations, dg.ComponentTree.build_defs):
+            with pytest.raises(DeclarationError, match="declarations of its own"):
+                use(component_tree())
 
 
 # Confidential values -------------------------------------------------------------------------------------------
