@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import numpy as np
@@ -25,6 +25,7 @@ from assets.release.plan import Plan, PlanRequest
 from assets.release.release import DeclarationError
 from assets.swapping.plan import swapping_plan
 from assets.topdown.declaration import TopDownDeclaration
+from assets.topdown.dhc.declaration import DHCDeclaration
 from mechanisms.accounting.curves import Curve
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.risks import bound_posterior
@@ -39,13 +40,14 @@ from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.gain import expect_errors
 from mechanisms.topdown.schema import PERSONS
 from orchestration import components
-from orchestration.components import PHSafe, SafeTabH, SafeTabP, TopDown
+from orchestration.components import DHC, PHSafe, SafeTabH, SafeTabP, TopDown
 from orchestration.components.pair_swapping import PairSwapping2010
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
 from orchestration.planning import PlannedDeclaration, plan_declaration
 from tests.assets.safetab import examples as towns
 from tests.deployments import UNITS, small_dataset, small_release
 from tests.depth import examples, quick_cases
+from tests.dhc_deployments import BUDGETS
 from tests.pair_swapping_deployments import PRODUCTS as PAIR_PRODUCTS
 from tests.phsafe_deployments import FEW, census_dataset
 from tests.safetab_deployments import safetab_components
@@ -67,6 +69,13 @@ def phsafe(**changes: Any) -> Kind:
 def topdown(**changes: Any) -> Kind:
     declared = {"name": "redistricting", **NAMED} | changes
     return TopDown(TopDownDeclaration.model_validate(declared)), topdown_dataset(NOWHERE), []
+
+
+def dhc(**changes: Any) -> Kind:
+    census = synthetic_census(SyntheticPopulation(households=9, states=["10"], dhc=True), name="town", cap={"rho": 99})
+    (redistricting, _, _), declared = topdown(), {"name": "dhc", **NAMED, "consistent_with": "redistricting"}
+    component = DHC(DHCDeclaration.model_validate(declared | changes), cast(TopDown, redistricting))
+    return component, census, [redistricting]
 
 
 def persons(**changes: Any) -> Kind:
@@ -97,6 +106,7 @@ KINDS = {
     "phsafe": phsafe,
     "topdown": topdown,
     "topdown of two levels": lambda: topdown(**TWO_LEVELS),
+    "dhc": lambda: dhc(**BUDGETS),
     "safetab-p": persons,
     "safetab-h": households,
     "hypercube": hypercube,
@@ -303,7 +313,7 @@ def test_a_wanted_margin_is_kept_and_no_smaller_budget_keeps_it(name: str, data:
             assert each.budget <= after[each.name].budget <= each.budget + Fraction(1, BILLION)
     # One millionth less, or a billionth where the shares could not be declared otherwise.
     less = after[line.name].budget - Fraction(1, MILLION)
-    if less > 0 and name not in ("topdown", "topdown of two levels"):
+    if less > 0 and name not in ("topdown", "topdown of two levels", "dhc"):
         assert margin_with(kind, line.name, less) > wanted
 
 

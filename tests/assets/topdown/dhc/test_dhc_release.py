@@ -19,19 +19,25 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.gates.shared import all_gates
-from assets.measurement.method import GridError
+from assets.measurement.method import COUNTS, GridError
 from assets.publication import asset
 from assets.publication.withdrawal import withdraw
+from assets.release.draw import Inputs
 from assets.release.microdata import CountedTable
 from assets.topdown import histograms
+from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.dhc import gates, levels
+from assets.topdown.dhc.declaration import DHCDeclaration
 from assets.topdown.dhc.intervals import read_told
 from assets.topdown.dhc.measurements import Batch, list_measured, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.recount import list_microdata
-from assets.topdown.release import SpineError
+from assets.topdown.dhc.statement import dhc_statement
+from assets.topdown.release import PLACES, SpineError
 from assets.topdown.spine import read_tree
+from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.quarters import GROUPS
@@ -479,6 +485,27 @@ def test_the_certificate_names_what_it_rests_on(published: DHCDeployment) -> Non
     assert named["Consistent with"] == "town/redistricting: Redistricting data"
     counted = ["persons: 1, or 3 if householders who live alone are told apart", "units: 2", "households: 4"]
     assert named["Counted"] == counted
+
+
+def test_the_certificate_of_production_has_the_losses_of_2020_beside_what_is_charged(tmp_path: Path) -> None:
+    """Told apart from: units and households counted twice or more where the 2020 Census counts them once, and
+    redistricting data whose units count twice there."""
+    dataset = synthetic_census(SyntheticPopulation(households=9, states=["10"], dhc=True), name="town", cap={"rho": 50})
+    named = {"name": "redistricting", "dataset": "town", "title": "Redistricting data"}
+    before = TopDown(TopDownDeclaration.model_validate(named))
+    declared = DHCDeclaration.model_validate(named | {"name": "dhc", "consistent_with": "redistricting"})
+    release = DHC(declared, before).release(dataset, tmp_path)
+    losses = [each.loss for each in dhc_statement(release, Inputs(dict.fromkeys((COUNTS, PLACES), "")), "").equivalents]
+    rho = [float(loss.rho) for loss in losses if isinstance(loss, ConcentratedLoss)]
+    assert rho == [
+        37.622,
+        4.9622,
+        0.8833,
+        6.8172,
+        12.6627,
+        pytest.approx(37.622 + 2.7062, abs=1e-4),
+        pytest.approx(15.29, abs=0.005),
+    ]
 
 
 def test_the_published_records_have_the_figures_of_every_published_table(published: DHCDeployment) -> None:

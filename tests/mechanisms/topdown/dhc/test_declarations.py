@@ -66,6 +66,12 @@ def test_budgets_are_those_of_the_table_of_all_systems() -> None:
     assert [round(epsilon, 2) for epsilon in epsilons] == [26.34, 34.33, 52.83]
     assert round(float(together.rho), 2) == 15.29
     assert isinstance(together, ConcentratedLoss)
+    of_persons, of_homes = (
+        [round(100 * float(sum(own.of_level(level).rho for own in parts) / sum(own.loss.rho for own in parts)), 2)
+         for level in ("US", "Block")]
+        for parts in ([allocation.PERSON_ALLOCATION], [allocation.HOUSEHOLD_ALLOCATION, allocation.UNIT_ALLOCATION])
+    )  # fmt: skip
+    assert (of_persons, of_homes) == ([1.91, 0.22], [6.28, 0.21])
 
 
 def test_the_budgets_of_production_are_charged_in_full_for_a_move() -> None:
