@@ -96,7 +96,8 @@ def _check_redistricting(session: Session, context: Context) -> Iterable[str]:
 
 def _check_allocation(session: Session, context: Context) -> Iterable[str]:
     """The charge is exactly the sum over queries of ρ times the share of the level times the share of the query, where
-    persons count three times if householders who live alone are told apart, units twice and households four times."""
+    queries of persons that distinguish householders who live alone count three times, queries of units twice and
+    queries of households four times."""
     draw = context.method.describe(session, context.custody)
     entry = context.reading.find_reservation(draw.draw_id)
     if entry is None:
@@ -125,7 +126,7 @@ def _check_feasibility(session: Session, context: Context) -> Iterable[str]:
 
 
 def _check_origin(session: Session, context: Context) -> Iterable[str]:
-    """The stored estimates of every level were made by this draw, from the settled measurements and the level above."""
+    """The stored estimates of every level were made by this draw, from its measurements and the level above."""
     draw = context.method.describe(session, context.custody)
     wrong, read = find_wrong_levels(session, context.custody, context.release, draw.draw_id)
     if wrong:
