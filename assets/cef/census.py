@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.columns import Column, RecordTable
+from assets.release.columns import Column, RecordTable, Role, name_error
 from assets.release.columns import require_recodes as require_recoded_columns
 from assets.release.dataset import DatasetDeclaration, Reader, Rule, Structure
-from assets.release.names import ColumnName
 from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.states import STATES
 
@@ -116,13 +115,6 @@ groups `as_given`.
 """
 
 
-def _require_recodes(columns: dict[str, Column]) -> dict[str, Column]:
-    return require_recoded_columns({**UNIT_COLUMNS, **PERSON_COLUMNS}, columns)
-
-
-Recodes = Annotated[dict[ColumnName, Column], AfterValidator(_require_recodes)]
-"""Columns beyond those of the layout, each recoded from one of the file."""
-
 BlockGroup = Literal["first_digit", "as_given"]
 Unmatched = Literal["refuse", "drop"]
 
@@ -184,13 +176,26 @@ def census_persons(
     return RecordTable(path=path, geography_path=None, columns={**PERSON_COLUMNS, **optional, **(recodes or {})})
 
 
-def require_recodes(layout: Mapping[str, Column], **recodes: dict[str, Column]) -> None:
-    """Raise ValueError, with the field, if one of its columns is not recoded or has the name of one of the layout."""
-    for field, columns in recodes.items():
-        try:
-            require_recoded_columns(layout, columns)
-        except ValueError as error:
-            raise ValueError(f"{field}: {error}") from None
+def require_recodes(
+    units: Mapping[str, Column],
+    persons: Mapping[str, Column],
+    *,
+    recoded_units: dict[str, Column],
+    recoded_persons: dict[str, Column],
+) -> None:
+    """Raise ValueError, with the field, if a column is not recoded or has the name of one of the layout, or is recoded
+    from one of units that depends on persons, and declared not to."""
+    with name_error("recoded_units"):
+        require_recoded_columns({**units, **persons}, recoded_units)
+        for name, column in recoded_units.items():
+            source = units.get(column.source or name)
+            if source and source.role is Role.CHARACTERISTIC and source.follows_persons and not column.follows_persons:
+                raise ValueError(
+                    f"{name}: {column.source} depends on the persons of a unit, and so does what is recoded from it; "
+                    "leave out role: geography and depends_on_persons: false"
+                )
+    with name_error("recoded_persons"):
+        require_recoded_columns({**units, **persons}, recoded_persons)
 
 
 BLOCK = "BLOCK"

@@ -69,15 +69,18 @@ class Retabulation(Release):
         geographic = [
             name
             for name, column in self.dataset.units.stored.items()
-            if column.role is Role.GEOGRAPHY and column.type.stored == "VARCHAR" and not column.nullable
+            if column.role is Role.GEOGRAPHY
+            and column.type.stored == "VARCHAR"
+            and not column.nullable
+            and not column.follows_persons
         ]
         for geography, columns in self.joined.items():
             if not columns:
                 self.refuse(f"geographies: {geography}: at least one column is required, or a file")
             if unknown := [name for name in columns if name not in geographic]:
                 self.refuse(
-                    f"geographies: {geography}: {unknown[0]} is not a geographic column of text of "
-                    f"{self.dataset.name}, which has {', '.join(geographic)}"
+                    f"geographies: {geography}: {unknown[0]} is not a geographic column of text that no person "
+                    f"changes; {self.dataset.name} has {', '.join(geographic)}"
                 )
 
     def require_no_records(self, datasets: Iterable[DatasetDeclaration]) -> None:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
-from assets.cef.census import BLOCK, RACE_CODES, CensusDeclaration
+from assets.cef.census import BLOCK, RACE_CODES, BlockFilesDeclaration, CensusDeclaration
 from assets.measurement.declaration import require_known_states
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Release
@@ -92,6 +92,12 @@ class SafeTabRelease(Release):
     counted: ClassVar[Counted]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.dataset, CensusDeclaration | BlockFilesDeclaration):
+            self.refuse(
+                f"dataset: {self.dataset.name} is neither a census in the production layout (CensusDataset, "
+                "SyntheticCensus) nor in SafeTab's files (SafeTabDataset). The loss rests on their rules, such as that "
+                "a household has one householder"
+            )
         lacks_file = self.dataset.units.key == BLOCK and Counted.HOUSEHOLDS not in self.dataset.tables
         if self.counted is Counted.HOUSEHOLDS and lacks_file:
             self.refuse(f"dataset: {self.dataset.name} has no records of households; declare their file as households")
@@ -101,10 +107,9 @@ class SafeTabRelease(Release):
                 self.refuse(f"dataset: {self.dataset.name} has no records of {table}; declare their file as {table}")
             missing = [name for name in columns if name not in records.stored]
             if missing:
-                census = "with detailed_codes: true, or " if isinstance(self.dataset, CensusDeclaration) else ""
                 self.refuse(
-                    f"dataset: {table} of {self.dataset.name} have no column {missing[0]}; declare the dataset {census}"
-                    "as a SafeTabDataset"
+                    f"dataset: {table} of {self.dataset.name} have no column {missing[0]}; declare the dataset with "
+                    "detailed_codes: true"
                 )
         require_known_states(self, self.design.states)
 

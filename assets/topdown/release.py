@@ -130,6 +130,11 @@ class TreeRelease(Release):
                     )
                 if declared.type.stored != "VARCHAR" or declared.nullable:
                     self.refuse(f"spine: {level}: column {column} must be text and not nullable")
+                if declared.follows_persons:
+                    self.refuse(
+                        f"spine: {level}: column {column} depends on persons (depends_on_persons), so that a change of "
+                        "one person could move all persons of a unit, and more than one person would be charged for"
+                    )
         if self.partitioned and level_of_states(self.levels) in (self.levels[0], self.finest):
             self.refuse(
                 f"partitions: the spine has no level {STATE} between {self.levels[0]} and {self.finest}, whose places "

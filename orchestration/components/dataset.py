@@ -12,11 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import (
+    PERSON_COLUMNS,
+    UNIT_COLUMNS,
     BlockFilesDeclaration,
     BlockGroup,
     CensusDeclaration,
     PlaceNames,
-    Recodes,
     Unmatched,
     census_persons,
     census_units,
@@ -161,18 +162,19 @@ class CensusLayoutAttributes(DatasetAttributes):
     place_names: PlaceNames = Field(default_factory=dict, description=_DESCRIPTIONS["place_names"])
     detailed_codes: bool
     dhc: bool
-    recoded_units: Recodes = Field(
+    recoded_units: dict[ColumnName, Column] = Field(
         default_factory=dict,
         description="Further columns of units, each recoded from the column of the layout that its `source` names.",
     )
-    recoded_persons: Recodes = Field(
+    recoded_persons: dict[ColumnName, Column] = Field(
         default_factory=dict, description="Further columns of persons, recoded in the same way."
     )
 
     @model_validator(mode="after")
     def _check_recodes(self) -> Self:
         units, persons = list_optional_columns(self.detailed_codes, self.dhc)
-        require_recodes(units | persons, recoded_units=self.recoded_units, recoded_persons=self.recoded_persons)
+        recodes = {"recoded_units": self.recoded_units, "recoded_persons": self.recoded_persons}
+        require_recodes(UNIT_COLUMNS | units, PERSON_COLUMNS | persons, **recodes)
         return self
 
 
@@ -353,7 +355,7 @@ class SyntheticSurveyAttributes(GeneratedAttributes, SurveyParameters):
     @model_validator(mode="after")
     def _check_recodes(self) -> Self:
         units, persons = self.columns()
-        require_recodes(units | persons, recoded_units=self.recoded_units, recoded_persons=self.recoded_persons)
+        require_recodes(units, persons, recoded_units=self.recoded_units, recoded_persons=self.recoded_persons)
         return self
 
 

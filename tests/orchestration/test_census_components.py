@@ -103,6 +103,25 @@ def test_the_check_of_yaml_names_the_field_and_the_rule(
     assert complaint in found[0]
 
 
+@pytest.mark.parametrize("claim", [{"role": "geography"}, {"depends_on_persons": False}])
+@pytest.mark.parametrize(
+    ("component", "text"), [(CensusDataset, FILES), (SyntheticCensus, MADE_UP)], ids=["files", "made up"]
+)
+def test_what_is_recoded_from_persons_depends_on_them(
+    component: type[Dataset], text: str, claim: dict[str, Any]
+) -> None:
+    """A hypercube of persons by it would charge for one of the persons whose records one person changes."""
+
+    def declare(source: str) -> None:
+        recode = {"source": source, "type": "string", "merge": {"a": ["1"]}, "everything_else": "b", **claim}
+        component.declared_by.model_validate(yaml.safe_load(text) | {"recoded_units": {"KIND": recode}})
+
+    declare("TEN")
+    for source in ("HHRACE", "HHT"):
+        with pytest.raises(ValidationError, match=f"recoded_units: KIND: {source} depends on the persons"):
+            declare(source)
+
+
 def test_the_declarations_have_the_stated_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CEF_FOLDER", "/elsewhere")
     untyped = CensusDataset.resolve_from_yaml(FILES).declaration

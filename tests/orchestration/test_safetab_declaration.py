@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from assets.safetab.release import SafeTabHRelease, SafeTabPRelease
 from mechanisms.safetab.design import format_label
@@ -67,3 +68,15 @@ def test_households_need_a_file_of_households() -> None:
     without = examples.of_files("town", with_households=False)
     with pytest.raises(DeclarationError, match="release town/b: dataset: town has no records of households; declare"):
         h.release(without, Path("published"))
+
+
+@pytest.mark.parametrize("component", [0, 1])
+def test_a_dataset_whose_records_no_layout_checks_is_refused(component: int) -> None:
+    """The same columns could have households with several householders, each of whom would count."""
+    census = examples.of_production("town")
+    tables = {"units": census.units, "persons": census.persons, "reader": "csv", "cap": census.cap}
+    unchecked = DatasetDeclaration(name="town", title="A town", **tables)
+    release = safetab_components({}, {})[component].release
+    release(census, Path("published"))
+    with pytest.raises(DeclarationError, match=r"release town/\w: dataset: town is neither a census"):
+        release(unchecked, Path("published"))

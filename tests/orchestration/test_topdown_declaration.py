@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
+from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from assets.topdown.declaration import TopDownDeclaration
@@ -255,6 +256,16 @@ def test_a_dataset_without_types_of_group_quarters_is_refused_with_a_hint(tmp_pa
     without = dataset.model_copy(update={"units": dataset.units.model_copy(update={"columns": columns})})
     with pytest.raises(DeclarationError, match=r"no column GQTYPE; .* group_quarters_types"):
         released(without)
+
+
+def test_places_that_depend_on_persons_are_refused(tmp_path: Path) -> None:
+    """A change of one person would move all persons of the unit, who are more than the one that is charged for."""
+    changes = TWO_LEVELS | {"spine": {"Nation": [], "Block": ["PART", "TABBLK"]}}
+    recode = {"source": "PLACEFP", "type": "string", "role": "geography", "merge": {"a": ["99999"]}}
+    other, part = (Column.model_validate(recode | {"depends_on_persons": depends}) for depends in (False, True))
+    released(topdown_dataset(tmp_path, recoded_units={"PART": other}), **changes)
+    with pytest.raises(DeclarationError, match="spine: Block: column PART depends on persons"):
+        released(topdown_dataset(tmp_path, recoded_units={"PART": part}), **changes)
 
 
 def test_a_dataset_of_another_layout_is_refused(tmp_path: Path) -> None:

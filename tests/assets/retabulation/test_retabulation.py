@@ -24,6 +24,7 @@ from assets.publication.audit import audit
 from assets.publication.signature import identity, public_key, sign
 from assets.publication.withdrawal import withdraw
 from assets.release.codes import read_codes
+from assets.release.columns import Column
 from assets.release.release import DeclarationError
 from orchestration.deployment import Deployment as Environment
 from resources.project import PROJECT
@@ -277,6 +278,10 @@ def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any]) ->
         ({"dataset": "city"}, "dataset: there is no dataset city"),
         ({"tables": ["P9"]}, "tables: P9: from its microdata follow P1, P2"),
         ({"geographies": {"place": ["TEN"]}}, "geographies: place: TEN is not a geographic column"),
+        (
+            {"geographies": {"place": ["PART"]}},
+            "geographies: place: PART is not a geographic column .* no person changes",
+        ),
         ({"geographies": {"place": []}}, "geographies: place: at least one column"),
         (
             {"geographies": {"place": "places.csv"}},
@@ -287,7 +292,9 @@ def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any]) ->
 )
 def test_what_cannot_be_counted_is_refused_at_once(tmp_path: Path, changes: dict[str, Any], rule: str) -> None:
     """Told apart from: a file of records that is compared by its name, and whose columns would be published."""
-    deployment = deploy_town(tmp_path / "town")
+    part = {"source": "PLACEFP", "type": "string", "merge": {"a": ["99999"]}, "everything_else": "b"}
+    recode = Column.model_validate(part | {"role": "geography", "depends_on_persons": True})
+    deployment = deploy_town(tmp_path / "town", dataset={"recoded_units": {"PART": recode}})
     os.link(deployment.root / "units.csv", deployment.root / "places.csv")
     units = deployment.release.dataset.units.model_copy(update={"path": "others.csv"})
     village = deployment.release.dataset.model_copy(update={"name": "village", "units": units})
