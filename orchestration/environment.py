@@ -35,7 +35,7 @@ from resources.addresses import is_web_address
 from resources.custody import Custody
 from resources.faults import forbid_core_files
 from resources.ledger import Ledger
-from resources.project import deployment_folders
+from resources.project import OF_SECRETS, deployment_folders
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -46,12 +46,6 @@ _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? *([KMGT]i?B?|B|%)", re.I)
 _SCHEDULER = re.compile(r"(?P<protocol>tcp|tls)://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
 
 _VARIABLE = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-
-_OF_SECRETS = re.compile(
-    "(STIRRED|AWS|PG|DAGSTER)[A-Z_0-9]*|.*(KEY|SECRET|TOKEN|PASSWORD|PASSPHRASE|CREDENTIAL).*", re.I
-)
-"""Variables with such names hold keys and passwords, or what leads to them."""
-
 
 _THIS_MACHINE = ("127.0.0.1", "[::1]", "localhost")
 
@@ -133,7 +127,7 @@ def find_lake_paths() -> dict[str, str]:
 def list_folder_variables() -> list[str]:
     """The variables that declarations may use as folders of source files; none that looks like one of a secret."""
     listed = os.environ.get("STIRRED_DECLARATION_VARIABLES", "CEF_FOLDER").replace(",", " ").split()
-    return [name for name in listed if not _OF_SECRETS.fullmatch(name)]
+    return [name for name in listed if not OF_SECRETS.fullmatch(name)]
 
 
 def fill_in_folder(path: str) -> str:
@@ -150,7 +144,7 @@ def fill_in_folder(path: str) -> str:
     if any(sign in left for sign in ("{{", "}}", "{%", "%}", "{#", "#}")):
         raise DeclarationError("of templates, only {{ env.NAME }} is filled in, and only in the folder of a file")
     for name in _VARIABLE.findall(folder):
-        if _OF_SECRETS.fullmatch(name):
+        if OF_SECRETS.fullmatch(name):
             raise DeclarationError(f"the variable {name} is not a folder of source files")
         if name not in list_folder_variables():
             raise DeclarationError(f"STIRRED_DECLARATION_VARIABLES does not list {name}, so no declaration can use it")

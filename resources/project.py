@@ -2,6 +2,7 @@
 its databases, keys and publications. In a checkout, both are the checkout. Nothing heavy is imported here."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +24,13 @@ DECLARATIONS = PROJECT / "orchestration" / "defs"
 NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 """The names of the files that Dagster reads declarations from."""
 
+OF_SECRETS = re.compile(
+    "(STIRRED|AWS|PG|DAGSTER)[A-Z_0-9]*|.*(KEY|SECRET|TOKEN|PASSWORD|PASSPHRASE|CREDENTIAL).*", re.I
+)
+"""Variables with such names hold keys and passwords, or what leads to them."""
+
+_SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/run/secrets")
+
 
 def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
     """The folder of databases and keys, and the folder of publications; by default, in the folder of the project."""
@@ -35,3 +43,33 @@ def list_files(folder: Path, names: Sequence[str] = NAMES) -> list[Path]:
     """The files of some names in a folder and below it, through symbolic links too, as Dagster reads them."""
     found = (Path(top, file) for top, _, files in os.walk(folder, followlinks=True) for file in files)
     return sorted(path for path in found if any(path.match(name) for name in names))
+
+
+def leads_to_secrets(path: Path) -> bool:
+    """Whether a path leads, through links too, to what no declaration may name: keys and databases of the deployment,
+    Dagster's settings and logs, a file that a variable of secrets names, what the system says of its processes and
+    settings, or a hidden file of the user, such as `~/.pgpass`.
+
+    A source is compared with what is declared of it, and the number of values that do not fit is shown. Of a file with
+    a key, a few declarations would tell the key.
+    """
+    real, (home, _) = Path(os.path.realpath(path)), deployment_folders()
+    dagster = Path(os.environ.get("DAGSTER_HOME") or home / "dagster")
+    own = [home / "custody", home / "warehouse", *(dagster / name for name in ("dagster.yaml", "history", "storage"))]
+    lakes = [os.environ.get(name) for name in ("STIRRED_LAKE_CONFIDENTIAL", "STIRRED_LAKE_PUBLIC")]
+    if any(real.is_relative_to(Path(folder).resolve()) for folder in (*own, *lakes, *_SYSTEM) if folder):
+        return True
+    named = (value for name, value in os.environ.items() if value and OF_SECRETS.fullmatch(name))
+    if any(_is_same_file(real, Path(value)) for value in named):
+        return True
+    user = Path(os.environ.get("HOME", "/")).resolve()
+    hidden = real.is_relative_to(user) and str(real.relative_to(user)).startswith(".") and real != user
+    return hidden and not real.is_relative_to(PROJECT)
+
+
+def _is_same_file(path: Path, other: Path) -> bool:
+    try:
+        return other.is_file() and other.samefile(path)
+    except OSError:
+        # One of them is missing, or the other is no path, but a key.
+        return False

@@ -32,7 +32,8 @@ from assets.cef.validation import EMPTY, Finding, SourceError
 from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.dialect import USUAL, Dialect
-from assets.release.names import LONGEST_COLUMN
+from assets.release.names import LONGEST_COLUMN, NO_SOURCE
+from resources.project import leads_to_secrets
 from resources.statements import Fragment, render
 from resources.warehouse import Session
 
@@ -302,6 +303,9 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL) -> I
 
     If a CSV file is written in another way than the dialect says, the error begins with it.
     """
+    # A link may have been changed since the path was declared.
+    if leads_to_secrets(path):
+        raise SourceError([Finding(path.name, NO_SOURCE)])
     try:
         # It raises what names the whole path, if a folder of it cannot be searched.
         if not path.is_file():

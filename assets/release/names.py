@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, Field
 
 from assets.release.numbers import shown
+from resources.project import PROJECT, leads_to_secrets
 
 LONGEST_NAME = 60
 """The most letters of a name. File systems allow 255 for a file, and our suffixes and DuckDB's take some of them."""
@@ -22,6 +23,11 @@ LONGEST_COLUMN = 120
 LONGEST_PATH = 4000
 LONGEST_FILE = 255
 """The most bytes of a path and of each of its parts, as Linux allows them."""
+
+NO_SOURCE = (
+    "the path leads to keys, databases or settings of the deployment or the system, or to hidden files of the user"
+)
+"""Why a path may not be declared (`leads_to_secrets`)."""
 
 OURS = frozenset({"certificate", "datapackage", "sha256sums", "editions", "readme"})
 """The stems of the files and folders of a publication that are not products, in lowercase."""
@@ -91,6 +97,8 @@ def _not_ours(name: str) -> str:
 def _possible_path(path: str) -> str:
     if is_too_long(path):
         raise ValueError(f"a path has at most {LONGEST_PATH} bytes, and each part of it {LONGEST_FILE}")
+    if leads_to_secrets(PROJECT / path):
+        raise ValueError(NO_SOURCE)
     return path
 
 

@@ -14,8 +14,10 @@ from dagster_shared.yaml_utils import safe_load_yaml
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from assets.cef.readers import open_source
+from assets.cef.readers import describe_file, open_every_column, open_source
 from assets.cef.validation import SourceError
+from assets.release.columns import RecordTable
+from assets.release.dataset import Reader
 from mechanisms.accounting.losses import PureLoss
 from orchestration.components import Dataset
 from orchestration.environment import deployment_resources
@@ -138,6 +140,48 @@ def test_a_missing_source_is_told_by_the_name_of_its_file_alone(monkeypatch: pyt
     with pytest.raises(SourceError) as refusal:
         open_source(declaration, "units", Path("/"))
     assert CANARY not in "".join(traceback.format_exception(refusal.value))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{home}/custody/master.key",
+        "{home}/custody/../custody/ephemeral/a.csv",
+        "{link}/master.key",
+        "{home}/warehouse/spill/a.parquet",
+        "{secrets}/services.csv",
+        "{secrets}/hard.csv",
+        "{user}/.pgpass",
+        "/proc/self/environ",
+        "/run/secrets/services_runs",
+    ],
+)
+def test_no_declaration_reads_a_file_of_keys(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told apart from: any other file. Each digit of the master key, declared as a column of a file of fixed width, was
+    in the domain that was declared for it or not, as the failure of `cef` showed."""
+    folders = {name: tmp_path / name for name in ("home", "secrets", "user", "data")}
+    for folder in (*folders.values(), folders["home"] / "custody"):
+        folder.mkdir()
+    folders["link"] = tmp_path / "link"
+    folders["link"].symlink_to(folders["home"] / "custody")
+    for name, value in {"STIRRED_HOME": "home", "HOME": "user", "PGSERVICEFILE": "secrets/services.csv"}.items():
+        monkeypatch.setenv(name, str(tmp_path / value))
+    files = (folders["home"] / "custody/master.key", folders["secrets"] / "services.csv", folders["user"] / ".pgpass")
+    for file in files:
+        file.write_text(CANARY)
+    (folders["secrets"] / "hard.csv").hardlink_to(folders["secrets"] / "services.csv")
+    named = path.format(**folders)
+    for field in ("path", "codebook", "geography_path"):
+        with pytest.raises(ValidationError, match="the path leads to keys"):
+            RecordTable.model_validate({field: named, "columns": {"a": {"type": "string", "pattern": ".*"}}})
+    for read in (Reader.CSV, Reader.DDI):
+        with pytest.raises(SourceError, match="the path leads to keys"):
+            describe_file(read, Path(named), folders["data"] / "codebook.xml") or open_every_column(read, Path(named))
+    # Of a file that may be declared, both go on.
+    free = folders["data"] / "a.csv"
+    RecordTable.model_validate({"path": str(free), "columns": {"a": {"type": "string", "pattern": ".*"}}})
+    with pytest.raises(SourceError, match="there is no such file"):
+        open_every_column(Reader.CSV, free)
 
 
 def change(*path: str, to: object) -> Callable[[dict[str, Any]], None]:
