@@ -26,6 +26,9 @@ _QuickLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoad
 _DEEPEST = 50
 """How many lists and mappings may contain one another; the functions that read them call themselves for each."""
 
+_MOST_REPEATED = 100_000
+"""How many values the aliases of a file may stand for."""
+
 
 def require_unambiguous(folder: Path) -> None:
     """Check all files of declarations in a folder and below it. Raises DeclarationError if a file declares nothing, a
@@ -78,7 +81,7 @@ def require_unambiguous_text(text: str, file: str) -> None:
 
 
 def _require_unambiguous(text: str, file: str, loader_type: type[yaml.SafeLoader]) -> None:
-    _require_shallow(text, file, loader_type)
+    _require_bounded(text, file, loader_type)
     loader = loader_type(text)
     if not loader.check_node():
         raise DeclarationError(f"{file}: it has no declaration; remove the file, or declare a component in it")
@@ -110,18 +113,32 @@ def _require_ours(document: yaml.Node, file: str) -> None:
             raise DeclarationError(f"{where}: a declaration has only a type and attributes; remove it")
 
 
-def _require_shallow(text: str, file: str, loader_type: type[yaml.SafeLoader]) -> None:
-    open_anchors: list[str | None] = []
+def _require_bounded(text: str, file: str, loader_type: type[yaml.SafeLoader]) -> None:
+    """Refuse what is nested deeply, and aliases that stand for too much: ten lines, each with ten aliases of the line
+    before, are ten billion values."""
+    opened: list[tuple[str | None, int]] = []
+    sizes: dict[str | None, int] = {}
+    values = repeated = 0
     for event in yaml.parse(text, loader_type):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.CollectionStartEvent):
-            open_anchors.append(event.anchor)
-            if len(open_anchors) > _DEEPEST:
+            opened.append((event.anchor, values))
+            values += 1
+            if len(opened) > _DEEPEST:
                 raise DeclarationError(f"{file}:{line}: more than {_DEEPEST} lists and mappings contain one another")
         elif isinstance(event, yaml.CollectionEndEvent):
-            open_anchors.pop()
-        elif isinstance(event, yaml.AliasEvent) and event.anchor in open_anchors:
-            raise DeclarationError(f"{file}:{line}: the alias *{event.anchor} refers to itself")
+            anchor, before = opened.pop()
+            sizes[anchor] = values - before
+        elif isinstance(event, yaml.ScalarEvent):
+            values += 1
+            sizes[event.anchor] = 1
+        elif isinstance(event, yaml.AliasEvent):
+            if any(event.anchor == anchor for anchor, _ in opened):
+                raise DeclarationError(f"{file}:{line}: the alias *{event.anchor} refers to itself")
+            values += sizes.get(event.anchor, 0)
+            repeated += sizes.get(event.anchor, 0)
+            if repeated > _MOST_REPEATED:
+                raise DeclarationError(f"{file}:{line}: aliases such as *{event.anchor} stand for too many values")
 
 
 def _nodes(node: yaml.Node, seen: set[int]) -> Iterator[yaml.Node]:

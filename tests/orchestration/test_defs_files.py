@@ -16,6 +16,11 @@ SYNTHETIC = "orchestration.components.SyntheticCensus"
 CENSUS = {"name": "census", "cap": 10, "households": 100, "states": ["10"]}
 
 
+def _repeat(first: str) -> str:
+    lines = (f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 10)}]\n" for number in range(1, 11))
+    return f"a0: &a0 {first}\n{''.join(lines)}"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -43,6 +48,9 @@ CENSUS = {"name": "census", "cap": 10, "households": 100, "states": ["10"]}
         ("type: a.b\nattributes:\n  a: ['{{ env.KEY }}']\n", "f.yaml:1: type: it names none of the components"),
         (f"attributes: &a {{b: '{{% x %}}'}}\ntype: {SYNTHETIC}\nc: *a\n", "f.yaml:3: 'c': a declaration has only"),
         ("a: 1\nb: &b [1, {c: *b}]\n", "f.yaml:2: the alias \\*b refers to itself"),
+        # They would be read in no time, and then each of ten billion values checked.
+        (_repeat("{a: 1}"), "f.yaml:6: aliases such as \\*a4 stand for too many values"),
+        (_repeat("[]"), "f.yaml:6: aliases such as \\*a4 stand for too many values"),
     ],
 )
 def test_ambiguous_or_unreadable_yaml_is_refused_with_file_line_and_key(text: str, said: str) -> None:
