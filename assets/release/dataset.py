@@ -254,9 +254,10 @@ class DatasetDeclaration(Declaration):
     )
     copies: Copies = Field(
         1,
-        description="k: the largest number of records with answers of the same person, if editing or imputation "
-        "copied answers. This number is public: certificates and the composition state k·ε and k²·ρ beside each loss. "
-        "If the records have a column of role donor, Stirred checks the number against this column.",
+        description="The largest number k of records that can have one person's answers, if editing or imputation "
+        "copied answers. The loss of such a person is up to k times ε or k² times ρ; certificates and the composition "
+        "state it beside each loss, so the number is public. Stirred checks it against a column of role donor, if "
+        "there is one.",
     )
     charging: Charging | SkipJsonSchema[None] = Field(
         None,

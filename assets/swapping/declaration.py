@@ -110,7 +110,7 @@ Keep = Annotated[
     BeforeValidator(limited_fraction(lambda keep: 0 < keep < 1, "a probability strictly between 0 and 1")),
     _number_or_text(FRACTION, exclusiveMinimum=0, exclusiveMaximum=1),
 ]
-"""The probability that a value stays as it is."""
+"""The probability with which a record keeps its value."""
 
 
 class StratumCase(Part):
@@ -276,7 +276,8 @@ class SwappingDeclaration(ReleaseDeclaration):
     )
     noise_before: dict[str, Keep] = Field(
         default_factory=dict,
-        description="Randomized response before the swap: for holding variables, the probability that a value stays.",
+        description="Randomized response before the swap: for each holding variable, the probability with which a "
+        "record keeps its value.",
     )
     variables: list[str] | SkipJsonSchema[None] = Field(
         None,
