@@ -6,7 +6,7 @@ stays as it was, and what to do. Of a fault in the code, Dagster records the tra
 of a library, which could quote a value or a key.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +25,7 @@ from assets.conventions import (
     ZONE,
     StageKind,
 )
+from assets.texts import show_line
 from mechanisms.refusal import RefusedError
 from resources.faults import FaultError, conceal
 from resources.statements import Zone
@@ -109,9 +110,27 @@ def stage_check(
 
 @contextmanager
 def guard_step() -> Iterator[None]:
-    """Conceal faults in a step, and repeat one that lost a server; also a decorator of the step's function."""
+    """Conceal faults in a step, repeat one that lost a server, and refuse variables in the configuration of its run;
+    also a decorator of the step's function."""
     with conceal_faults(), _repeat_step():
         yield
+
+
+def _require_values(configuration: object) -> None:
+    """Raise dagster.Failure if a part of a run's configuration is `{env: NAME}`, in whose place Dagster gives the value
+    of that variable. A name for the ledger, or of what is withdrawn, is shown, so whoever may launch would read every
+    variable of the deployment, its keys among them."""
+    parts = configuration.values() if isinstance(configuration, Mapping) else configuration
+    if isinstance(configuration, Mapping) and list(configuration) == ["env"] and isinstance(configuration["env"], str):
+        name = configuration["env"]
+        raise dg.Failure(
+            f"The configuration of the run names the variable {show_line(name)} (env); write a value instead. Nothing "
+            "was charged, drawn, published or withdrawn.",
+            allow_retries=False,
+        )
+    if isinstance(parts, Iterable) and not isinstance(parts, str):
+        for part in parts:
+            _require_values(part)
 
 
 @contextmanager
@@ -143,6 +162,7 @@ def _repeat_step() -> Iterator[None]:
         yield
         return
     run, instance = context.run, context.instance
+    _require_values(run.run_config)
     if run.tags.get(REPEATS_STEPS) == "true":
         # The run before this one was lost, which says nothing about what this one refuses. A later step of this run may
         # not take back what an earlier one asked for.

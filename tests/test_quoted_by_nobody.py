@@ -353,6 +353,28 @@ def test_gates_and_jobs_and_sensors_record_no_message_of_a_library(
     assert not found("\n".join(shown), *planted.values())
 
 
+def test_the_configuration_of_a_run_shows_no_variable(planted: Mapping[str, str], tmp_path: Path) -> None:
+    """Told apart from: Dagster, which gives the value in place of `{env: NAME}`. "... is not the name of a release" and
+    the ledger's name of a person showed it to whoever may launch."""
+    here = small_deployment(tmp_path)
+    resources = {"ledger": dg.ResourceDefinition(lambda _: here.context.ledger)}
+    withdrawal = dg.Definitions(jobs=[withdraw_job(tmp_path)], resources=resources).resolve_job_def("withdraw")
+    repository = here.definitions.get_repository_def()
+    selected = {here.release.key("charge")}
+    charge = repository.get_job("release").get_subset(asset_selection=selected, asset_check_selection=set())
+    names = iter(planted)
+    for job, fields in ((withdrawal, ("dataset", "release", "by")), (charge, ("authorized_by",))):
+        given = {field: {"env": next(names)} for field in fields}
+        (op,) = (node.name for node in job.nodes)
+        config = {"ops": {op: {"config": given}}}
+        with known(repository):
+            run = job.execute_in_process(run_config=config, instance=here.instance, raise_on_error=False)
+        assert not run.success
+        records = "\n".join(dg.serialize_value(entry) for entry in here.instance.all_logs(run.run_id))
+        assert not found(records, *planted.values())
+        assert "names the variable" in records
+
+
 @pytest.mark.parametrize(
     "broken",
     [
