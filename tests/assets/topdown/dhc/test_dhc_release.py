@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import chain, product
 from pathlib import Path
 from types import SimpleNamespace
@@ -480,6 +481,24 @@ def test_a_spine_that_begins_with_the_state_is_of_one_state(altered: DHCDeployme
         pytest.raises(SpineError, match="puerto_rico begins with the state, and town has 2"),
     ):
         release.stage_units(session)
+
+
+@pytest.mark.prove
+def test_puerto_rico_has_the_levels_and_the_budgets_of_2020(tmp_path: Path) -> None:
+    """Told apart from: a nation above it, and the budgets of the United States, of which 37.622 is charged."""
+    production = dict.fromkeys(("persons", "units", "households"), "production")
+    town = {"states": ("72",), "homes": 60, "products": ["P1", "P8", "H3", "persons", "units", "noisy_measurements"]}
+    deployment = dhc_deployment(tmp_path / "town", spine="puerto_rico", **production, **town)
+    levels = deployment.release.levels
+    assert levels == ("State", "County", "Prim", "Tract_Subset_Group", "Tract_Subset", "Block_Group", "Block")
+    stages = [deployment.release.estimates(level) for level in levels]
+    deployment.run(*TO_CHARGE, *stages, *TO_PUBLICATION[len(TO_CHARGE) + len(LEVELS) :])
+    assert failing(deployment) == set()
+    assert deployment.ledger[0].parse_specification().charge.rho == Fraction("37.5768")
+    p1 = read(deployment, "p1")
+    assert p1.level.unique().tolist() == list(levels)
+    assert p1.groupby("level").P1_001N.sum().nunique() == 1
+    assert p1.level.value_counts()["Block_Group"] > 1
 
 
 def test_the_certificate_names_what_it_rests_on(published: DHCDeployment) -> None:
