@@ -1,4 +1,4 @@
-"""What estimation with full information gains: `python -m benchmarks.topdown_information`, about four minutes.
+"""What estimation with full information gains: `python -m benchmarks.topdown_information`, about five minutes.
 
 Two synthetic censuses are drawn and estimated five times from the same noisy measurements, from those of each level
 alone and with full information; the smaller one also with parts of it, and with blocks that lean on their housing
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from assets.cef.synthetic import SyntheticPopulation
 from assets.topdown.uncertainty import SIZES, describe_size
 from assets.topdown.workers import ReplicateTask
-from benchmarks.topdown_coverage import CENSUSES, derive_key, make_census
+from benchmarks.topdown_coverage import CENSUSES, GROUPS, derive_key, make_census
 from mechanisms.races import RACE_COMBINATIONS
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown import estimation
 from mechanisms.topdown.decomposition import Decomposition, Information
-from mechanisms.topdown.design import TopDownDesign, words
+from mechanisms.topdown.design import SCHEMAS, TopDownDesign, words
 from mechanisms.topdown.gain import expect_errors
 from mechanisms.topdown.information import (
     QUANTILE,
@@ -42,7 +42,7 @@ from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, estimate_finest, replicate_noise, roll_up
 from mechanisms.topdown.schema import PERSONS, UNITS, Sums
 
-DRAWS = 5
+DRAWS, DRAWS_OF_INTERVALS = 5, 20
 LARGER = SyntheticPopulation(households=170_000, states=["10", "11", "44"])
 """The larger census, called C."""
 
@@ -56,8 +56,6 @@ TREES = {"United States": (51, 61.6, 26.9, 2.8, 34), "census A": (2, 2, 7.75, 2.
 
 _SEVERAL = np.array([len(races) > 1 for races in RACE_COMBINATIONS])[PERSONS.marginal("cenrace").cells]
 _QUARTERS = PERSONS.groups.cells > 0
-
-_TABLES = [cell for name in ("P1", "P2", "P3", "P4") for cell in REDISTRICTING[name].cells]
 
 
 def _split_cells(query: str, *, without_first: bool = False) -> NDArray[np.bool_]:
@@ -133,33 +131,50 @@ def compare_parts(census: ReplicateTask, draws: int = DRAWS) -> Mapping[str, pd.
     return found
 
 
-def estimate_linearly(census: ReplicateTask, draw: int) -> tuple[Census, list[Information], list[Information]]:
-    """The persons of a census; by level, the information about all places, and their linear estimates."""
+def estimate_linearly(
+    census: ReplicateTask, draw: int, histogram: str = PERSONS.name
+) -> tuple[Census, list[Information], list[Information]]:
+    """A histogram of a census; by level, the information about all places, and their linear estimates."""
     noise: Noise = replicate_noise(census.design, derive_key("draw", "A", draw))
-    exact = roll_up(census.counts[PERSONS.name], census.parents, PERSONS.size)
-    persons = Census(census.design, PERSONS, census.parents, exact, census.limits[PERSONS.name])
-    informed = [own for own in persons.inform(noise.from_the_beginning()) if own is not None]
+    schema = census.design.schemas[histogram]
+    exact = roll_up(census.counts[histogram], census.parents, schema.size)
+    whole = Census(census.design, schema, census.parents, exact, census.limits[histogram])
+    informed = [own for own in whole.inform(noise.from_the_beginning()) if own is not None]
     places = len(census.parents[-1])
-    families = persons.take(len(informed), 0, len(informed[-1].present), noise, None)
+    families = whole.take(len(informed), 0, len(informed[-1].present), noise, None)
     assert len(families.limits.totals) == places
     informed.append(inform_finest(families))
-    linear = [finish_root(informed[0], persons.take(0, 0, 1, None, informed[0]))]
+    linear = [finish_root(informed[0], whole.take(0, 0, 1, None, informed[0]))]
     for depth in range(1, len(informed)):
-        whole = persons.take(depth, 0, len(informed[depth - 1].present), None, informed[depth])
-        linear.append(descend(linear[-1], whole, informed[depth]))
-    return persons, informed, linear
+        of_level = whole.take(depth, 0, len(informed[depth - 1].present), None, informed[depth])
+        linear.append(descend(linear[-1], of_level, informed[depth]))
+    return whole, informed, linear
 
 
-def cover(persons: Census, linear: list[Information]) -> pd.DataFrame:
-    """By level and size of the true count, over all cells of P1 to P4: their number, how many intervals contain the
-    truth before and after rounding and cutting, the mean width, and the root mean square error over its prediction."""
-    split, counted = Decomposition(PERSONS), np.array([cell.counted for cell in _TABLES])
-    sums, above = Sums(counted), np.full((1, len(_TABLES)), np.inf)
+def measure_coverage(census: ReplicateTask) -> pd.DataFrame:
+    """`_cover` of all tables over all draws, by group of tables, level and size of the true count."""
+    tallies = defaultdict(list)
+    for draw in range(DRAWS_OF_INTERVALS):
+        for histogram in SCHEMAS:
+            whole, _, linear = estimate_linearly(census, draw, histogram)
+            for group in dict.fromkeys(GROUPS.values()):
+                tables = [REDISTRICTING[name] for name, own in GROUPS.items() if own == group]
+                if tables[0].schema.name == histogram:
+                    counted = np.array([cell.counted for table in tables for cell in table.cells])
+                    tallies[group].append(_cover(whole, linear, counted))
+    summed = {group: pd.concat(own).groupby(["depth", "size"]).sum() for group, own in tallies.items()}
+    return pd.concat(summed, names=["group"])
+
+
+def _cover(whole: Census, linear: list[Information], counted: NDArray[np.bool_]) -> pd.DataFrame:
+    """By level and size of the true count, over all cells: their number, how many intervals contain the truth before
+    and after rounding and cutting, the mean width, and the root mean square error over its prediction."""
+    split, sums, above = Decomposition(whole.schema), Sums(counted), np.full((1, len(counted)), np.inf)
     rows = []
     for depth, own in enumerate(linear):
         estimates, variances = sum_cells(prepare_sums(split, counted), own)
-        truth = sums.of(persons.exact[depth], 0, len(own.present))
-        parents = persons.parents[depth - 1] if depth else np.zeros(1, dtype=np.int64)
+        truth = sums.of(whole.exact[depth], 0, len(own.present))
+        parents = whole.parents[depth - 1] if depth else np.zeros(1, dtype=np.int64)
         lower, upper = round_intervals(estimates, variances, above[parents])
         above = upper.astype(np.float64)
         free = variances > 1e-6
@@ -241,19 +256,15 @@ def main() -> None:
     larger, persons = make_census(LARGER, "full")
     print(f"\nC: {persons:,} persons in {len(larger.parents[-1]):,} blocks")
     _print_gain(compare(make_census(LARGER, "own_levels")[0]), compare(larger))
-    tallies = []
-    for draw in range(2):
-        people, _, linear = estimate_linearly(census, draw)
-        tallies.append(cover(people, linear))
-    print("\n| level | true count | cells | before | after | width | error / predicted |")
-    print("|---|---|---:|---:|---:|---:|---:|")
-    for (depth, size), row in pd.concat(tallies).groupby(["depth", "size"]).sum().iterrows():
+    print("\n| tables | level | true count | cells | before | after | width | error / predicted |")
+    print("|---|---|---|---:|---:|---:|---:|---:|")
+    for (group, depth, size), row in measure_coverage(census).iterrows():
         if row["cells"]:
             of_size = describe_size(SIZES[size], SIZES[size + 1] - 1 if size + 1 < len(SIZES) else None)
             before, after, width = (row[name] / row["cells"] for name in ("before", "after", "width"))
             columns = f"{row['cells']:,.0f} | {before:.1%} | {after:.1%} | {width:.1f}"
             ratio = np.sqrt(row["squares"] / row["variance"])
-            print(f"| {words(census.design.levels[depth])} | {of_size} | {columns} | {ratio:.3f} |")
+            print(f"| {group} | {words(census.design.levels[depth])} | {of_size} | {columns} | {ratio:.3f} |")
     for name, children in TREES.items():
         print(f"\n{name}\n{expect(census.design, children).round(2).to_string()}")
     together, apart = cover_unions(census)

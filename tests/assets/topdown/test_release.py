@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from assets.gates.shared import all_gates
 from assets.planning.asset import plan_metadata
 from assets.publication.asset import publication_problems
+from assets.publication.tables import PublishedTables
 from assets.release import codes as codes_module
 from assets.release.codes import CodesError, read_codes
 from assets.topdown import estimation, reading
@@ -44,6 +45,7 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import PERSONS
+from orchestration.cli import publications
 from stirred.topdown import estimate_published, read_published
 from tests.assets.topdown.oracle import (
     ATTRIBUTES,
@@ -142,6 +144,32 @@ def test_the_sum_of_places_is_that_of_the_place_they_make_up(of_production: Case
         row = state.loc[held]
         assert row["estimate"] == row["linear_lower"] == row["linear_upper"]
     assert state.loc["P0010003", "standard_error"] > 1
+
+
+@pytest.mark.deep
+def test_the_command_prints_the_sum_of_the_places_of_a_file(
+    of_production: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All blocks of the nation, whose units are held exactly. Wrong programs: the command reads only some lines of the
+    file, or prints columns under other headings; or blocks are added up without what was measured above them, or as if
+    their errors were independent, so that their standard error is not the one of the nation."""
+    folder = of_production.deployment.release.folder
+    spine = pq.read_table(folder / "spine.parquet").to_pylist()
+    file = tmp_path / "blocks.csv"
+    file.write_text("\n".join(["geoid", *(place["geoid"] for place in spine if place["level"] == "Block")]), "utf-8")
+    monkeypatch.setattr(publications, "_find_tables", lambda _, name: {name: PublishedTables(folder)})
+    publications._print_sum_of_places(cast(Any, SimpleNamespace(others={})), "town/r", file, ["H1"], as_json=False)
+    source, heads, *printed = (re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines())
+    assert source == ["The sum of the places, from town/r"]
+    assert heads == ["cell", "label", "published", "linear estimate", "standard error", "90% interval"]
+    units = sum(of_production.count("units", "Block").values())
+    assert printed[0] == ["H0010001", "Total:", f"{units:,}", f"{units:,}.00", "0.00", f"{units:,} to {units:,}"]
+    (nation,) = (place["geoid"] for place in spine if place["depth"] == 0)
+    _, due, _ = add_up_places(folder, [nation], ["H1"]).to_pylist()
+    ends = f"{due['linear_lower']:,} to {due['linear_upper']:,}"
+    numbers = f"{due['estimate']:,}", f"{due['linear_estimate']:,.2f}", f"{due['standard_error']:,.2f}", ends
+    assert printed[1] == ["H0010002", "Total: Occupied", *numbers]
+    assert due["standard_error"] > 0.1
 
 
 @deep_cases(1)
