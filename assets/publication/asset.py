@@ -161,11 +161,14 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
     ) -> dg.AssetCheckResult:
         event = context.instance.get_latest_materialization_event(key)
         materialization = event.asset_materialization if event else None
-        recorded = join_digits(str(materialization.metadata[CHECKSUMS].value)) if materialization else None
+        noted = materialization.metadata.get(CHECKSUMS) if materialization else None
+        recorded = join_digits(str(noted.value)) if noted else None
         names = release.dataset.name, release.name
-        return check_result(
-            "files_as_published", publication_problems(release.published, *names, custody, ledger, recorded)
-        )
+        problems = publication_problems(release.published, *names, custody, ledger, recorded)
+        if materialization and not noted:
+            # Whoever can launch can also report one.
+            problems.append("the last materialization was made by no run of a job, and has no checksums; launch again")
+        return check_result("files_as_published", problems)
 
     return files_as_published
 

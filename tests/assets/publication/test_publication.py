@@ -29,6 +29,7 @@ from resources.warehouse import Session, Warehouse
 from tests.contract.kinds import KINDS, to_publication
 from tests.deployments import Deployment, households, write_csv
 from tests.gates import keep, put_back
+from tests.whole_repository import known
 
 
 @pytest.fixture(scope="module")
@@ -259,6 +260,20 @@ def test_a_signed_folder_in_the_wrong_place_is_found(
     path.write_text(json.dumps(certificate(published) | {field: value}))
     sign(folder, published.context.custody)
     assert any(says in problem for problem in problems(published))
+
+
+def test_a_materialization_that_somebody_reported_does_not_hide_an_earlier_state(published: Deployment[Any]) -> None:
+    """Told apart from: a check that ends with a KeyError, or one that compares nothing then."""
+    key = published.release.key("publication")
+    published.instance.report_runless_asset_event(dg.AssetMaterialization(key))
+    check = dg.AssetCheckKey(key, "files_as_published")
+    repository = published.definitions.get_repository_def()
+    job = repository.get_job("checks").get_subset(asset_selection=set(), asset_check_selection={check})
+    with known(repository):
+        run = job.execute_in_process(instance=published.instance, raise_on_error=False)
+    (evaluation,) = run.get_asset_check_evaluations()
+    assert not evaluation.passed
+    assert "has no checksums" in str(evaluation.description)
 
 
 def test_an_earlier_state_that_was_put_back_is_found_by_what_dagster_recorded(published: Deployment[Any]) -> None:
