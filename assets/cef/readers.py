@@ -423,7 +423,12 @@ def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[
 
 
 def _without_wildcards(path: Path) -> str:
-    """The path as a pattern that matches only this file: DuckDB treats `*`, `?` and `[` as wildcards."""
+    """The path as a pattern that matches only this file: DuckDB treats `*`, `?` and `[` as wildcards.
+
+    Raises SourceError if there is a backslash too: `a\\*` would match `a[*]`, and no pattern the file itself.
+    """
+    if "\\" in str(path) and set("*?[") & set(str(path)):
+        raise SourceError([Finding(path.name, "a backslash beside *, ? or [ in its path; give it another name")])
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 

@@ -519,6 +519,16 @@ def test_column_names_can_be_any_text(tmp_path: Path) -> None:
         assert cef_problems(session, declaration) == []
 
 
+def test_a_backslash_does_not_turn_a_wildcard_into_another_file(tmp_path: Path) -> None:
+    """Told apart from: DuckDB, for which the pattern that stands for this name matches the other one."""
+    town = Town(tmp_path)
+    for name in ("one\\*.csv", "one\\[*].csv"):
+        (tmp_path / name).write_text(f"a\n{len(name)}\n")
+    columns = {"a": {"type": "integer", "minimum": 0, "maximum": 99}}
+    with pytest.raises(SourceError, match="a backslash beside"):
+        town.ingest(town.declare(units={"path": "one\\*.csv", "columns": columns}, persons=None))
+
+
 # The asset and its check
 
 
