@@ -272,9 +272,9 @@ class Column(Part):
     )
     depends_on_persons: bool | SkipJsonSchema[None] = Field(
         None,
-        description="In units: whether a change of one person can change the value. If it can, the change also "
-        "reaches the records of the unit's other persons. By default, Stirred assumes that it can, except in a "
-        "geography column.",
+        description="Whether a change of one person can change the value, in units at all, in persons in the record of "
+        "another person. If it can, the change also reaches the records of the unit's other persons. By default, "
+        "Stirred assumes that it can in units, except in a geography column, and cannot in persons.",
     )
 
     @model_validator(mode="before")
@@ -509,7 +509,8 @@ class Column(Part):
 
     @property
     def follows_persons(self) -> bool:
-        """Whether a change of one person can change the value that the other persons' records show for their unit."""
+        """Of a column of units: whether a change of one person can change the value that the other persons' records
+        show for their unit."""
         return self.role is not Role.GEOGRAPHY if self.depends_on_persons is None else self.depends_on_persons
 
     @property

@@ -4,7 +4,7 @@ This module defines the typed declaration and the rules that it must satisfy ind
 `assets.cef.readers` reads the source, and `assets.cef.validation` checks its rows.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
@@ -329,9 +329,8 @@ class DatasetDeclaration(Declaration):
                 if self.rectangular is not None and table == "units":
                     raise ValueError(f"units: column {records.donor}: in a rectangular file, donors are persons")
             for name, column in records.columns.items():
-                of_units = table == "units" and name in self.units.variables
-                if column.depends_on_persons is not None and not of_units:
-                    raise ValueError(f"{table}: column {name}: depends_on_persons is for variables of units")
+                if column.depends_on_persons is not None and name not in records.variables:
+                    raise ValueError(f"{table}: column {name}: depends_on_persons is for variables")
         if self.partitions is not None:
             self._check_partitions(self.partitions)
         if self.persons is None:
@@ -464,6 +463,16 @@ class DatasetDeclaration(Declaration):
             for records in each.tables.values()
             for path in records.paths.values()
         ]
+
+    def list_dependent(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Of variables of a person's record, which has those of the unit too: those that a change of another person of
+        the unit can change."""
+        persons = self.persons.variables if self.persons else {}
+        return tuple(
+            name
+            for name in names
+            if (persons[name].depends_on_persons if name in persons else self.units.variables[name].follows_persons)
+        )
 
     def recodes(self, names: Collection[str] | None = None) -> dict[str, Any]:
         """The conversions of variables, by default of all, as plain values that are equal if and only if they mean the

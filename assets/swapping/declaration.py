@@ -352,7 +352,7 @@ class SwappingDeclaration(ReleaseDeclaration):
             raise ValueError(f"unit: {dataset.name} has no records called {unit}")
         of_units, of_persons = self._participating(dataset)
         swaps_persons = unit != dataset.record_name
-        if swaps_persons and any(column.follows_persons for column in of_units.values()):
+        if swaps_persons and dataset.list_dependent([*of_units, *of_persons]):
             unit = PERSON_RECORD
         holding = (*of_units, *(of_persons if swaps_persons else ()))
         stir = self.second_stir

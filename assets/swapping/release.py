@@ -157,9 +157,8 @@ class SwappingRelease(Release):
 
     @property
     def columns_of_others(self) -> tuple[str, ...]:
-        """The variables of a swapped person's unit that can change when another person of the unit changes."""
-        columns = self.dataset.units.variables if self.swaps_persons else {}
-        return tuple(name for name, column in columns.items() if name in self.variables and column.follows_persons)
+        """The variables of a swapped person that can change when another person of the unit changes."""
+        return self.dataset.list_dependent(self.variables) if self.swaps_persons else ()
 
     def variables_of(self, product: SwappedProduct) -> Mapping[str, Column]:
         return {**self.variables, **self.person_variables} if product.of == "persons" else self.variables

@@ -312,8 +312,7 @@ class HypercubeRelease(Release):
             return self.withheld.unit
         if self.cube.of == UNITS:
             return self.dataset.record_name
-        others = any(self.dataset.units.variables[name].follows_persons for name in self.from_unit)
-        return PERSON_RECORD if others else PERSON
+        return PERSON_RECORD if self.dataset.list_dependent(self.columns_read) else PERSON
 
     @cached_property
     def specification(self) -> Specification:
@@ -340,6 +339,6 @@ class HypercubeRelease(Release):
             + self._excluded,
             multiverse=(),
             unit=self.unit,
-            changes_per_person=1 if self.cube.of == UNITS else None,
+            changes_per_person=1 if self.cube.of == UNITS and self.unit != PERSON_RECORD else None,
             output_premetric=self.design.bounded.output_premetric,
         )

@@ -15,7 +15,7 @@ from assets.release.names import COLUMNS_OF_COUNTS, find_repeated
 from assets.release.published import SUPPRESSED, Product
 from assets.release.release import Release, ReleaseDeclaration
 from mechanisms.accounting.losses import InfiniteLoss
-from mechanisms.accounting.specification import Flavor, Specification
+from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from resources.custody import CustodyMode
 from resources.warehouse import Recipe
 
@@ -74,7 +74,7 @@ class UnperturbedRelease(Release):
             domain=f"all possible files with the variables of {self.dataset.name}",
             multiverse=(),
             unit=unit,
-            changes_per_person=None if unit == "person" else 1,
+            changes_per_person=None if unit in (PERSON, PERSON_RECORD) else 1,
             output_premetric=InfiniteLoss.output_premetric,
         )
         return Specification(flavor, InfiniteLoss())

@@ -349,7 +349,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("copies",): (0, 1001, "2", 2.5, True, None, [], {}),
         ("units", "columns", "origin"): ({"type": "integer", "role": "donor"}, {"type": "string", "role": "donor"}),
         ("units", "columns", "size", "depends_on_persons"): ("perhaps", 3),
-        ("persons", "columns", "age", "depends_on_persons"): (True,),
+        ("persons", "columns", "age", "depends_on_persons"): ("perhaps", 3),
         ("cap",): ({"rho": 1, "epsilon": 1}, {"epsilon": 1}, {"delta": "1e-10"}, {"sigma": 1}, {"rho": None}),
         ("unknown",): (1,),
         ("units",): (None, [], {}, {"path": "a.csv", "columns": {}}),

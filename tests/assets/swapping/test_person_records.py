@@ -280,12 +280,20 @@ def test_the_census_layout_knows_which_columns_of_units_are_facts_about_the_unit
         assert flavor(release).unit == unit
 
 
-@pytest.mark.parametrize(("table", "column"), [("persons", "race"), ("persons", "serial"), ("units", "serial")])
-def test_only_variables_of_units_say_whether_they_depend_on_persons(table: str, column: str) -> None:
+@pytest.mark.parametrize("table", ["persons", "units"])
+def test_only_variables_depend_on_persons(table: str) -> None:
     declared = declared_dataset()
-    declared[table]["columns"][column]["depends_on_persons"] = False
-    with pytest.raises(ValidationError, match=f"{table}: column {column}: depends_on_persons is for variables of"):
+    declared[table]["columns"]["serial"]["depends_on_persons"] = False
+    with pytest.raises(ValidationError, match=f"{table}: column serial: depends_on_persons is for variables"):
         DatasetDeclaration.model_validate(declared)
+
+
+def test_a_column_of_persons_can_depend_on_the_others() -> None:
+    """Such as the size of a person's family, which a household's columns cannot tell."""
+    declared = declared_dataset()
+    declared["persons"]["columns"]["race"]["depends_on_persons"] = True
+    release = swapping("person", ["county"], DatasetDeclaration.model_validate(declared))
+    assert (flavor(release).unit, release.columns_of_others) == ("person record", ("race",))
 
 
 def test_units_with_persons_cannot_be_called_person_records() -> None:

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -177,6 +178,20 @@ def test_the_loss_is_stated_for_the_unit_that_it_protects(counted: Deployed, cub
     with_tenure = release_of(counted, PEOPLE | {"variables": ["sex", "tenure"]})
     assert with_tenure.specification.flavor.unit == "person record"
     assert release.specification.loss == release.design.bounded
+
+
+def test_records_that_follow_from_others_protect_no_person(counted: Deployed) -> None:
+    """One person changes several of them, whether they are persons beside units or the only records of a dataset."""
+    people, households = release_of(counted, PEOPLE), release_of(counted, TENURE)
+    assert people.dataset.persons is not None
+    columns = people.dataset.persons.columns
+    sex = columns["sex"].model_copy(update={"depends_on_persons": True})
+    persons = people.dataset.persons.model_copy(update={"columns": {**columns, "sex": sex}})
+    beside = replace(people, dataset=people.dataset.model_copy(update={"persons": persons}))
+    alone = households.dataset.model_copy(update={"persons": None, "record_name": "person record"})
+    for release in (beside, replace(households, dataset=alone)):
+        assert release.specification.flavor.unit == "person record"
+        assert release.specification.loss_for("person") is None
 
 
 REFUSED = {
