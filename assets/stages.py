@@ -8,7 +8,7 @@ of a library, which could quote a value or a key.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import dagster as dg
@@ -112,8 +112,16 @@ def stage_check(
 def guard_step() -> Iterator[None]:
     """Conceal faults in a step, repeat one that lost a server, and refuse variables in the configuration of its run;
     also a decorator of the step's function."""
-    with conceal_faults(), _repeat_step():
-        yield
+    with conceal_faults():
+        try:
+            context = dg.OpExecutionContext.get()
+        except dg.DagsterInvariantViolationError:
+            # The function is called outside of a run, which has no configuration and is nobody's to repeat.
+            context = None
+        if context:
+            _require_values(context.run.run_config)
+        with _repeat_step(context) if context else nullcontext():
+            yield
 
 
 def _require_values(configuration: object) -> None:
@@ -149,20 +157,13 @@ def conceal_faults() -> Iterator[None]:
 
 
 @contextmanager
-def _repeat_step() -> Iterator[None]:
+def _repeat_step(context: dg.OpExecutionContext) -> Iterator[None]:
     """Repeat a step that lost a server, and have the queue launch the run again if that does not help.
 
     To repeat a step is what launching its run again does, so it is as safe: a step that was interrupted anywhere
     continues with the charge and the key that it finds.
     """
-    try:
-        context = dg.OpExecutionContext.get()
-    except dg.DagsterInvariantViolationError:
-        # The function is called outside of a run, which is nobody's to repeat.
-        yield
-        return
     run, instance = context.run, context.instance
-    _require_values(run.run_config)
     if run.tags.get(REPEATS_STEPS) == "true":
         # The run before this one was lost, which says nothing about what this one refuses. A later step of this run may
         # not take back what an earlier one asked for.
