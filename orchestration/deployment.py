@@ -12,7 +12,6 @@ from assets.ledger.population import group_populations
 from assets.ledger.view import format_charge, list_budget_records
 from assets.publication.signature import CERTIFICATE, public_key, signed_identity
 from assets.release.dataset import DatasetDeclaration
-from assets.release.method import Partitions
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of
 from orchestration.components.scaffolding import JobComponent
 from orchestration.declarations import component_tree, load_declarations
@@ -71,12 +70,10 @@ class Deployment:
         components = self.tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
         return {component.named: component.releases(components) for component in components}
 
-    def find_partitions(self, component: ReleaseComponent) -> Partitions:
-        """The partitions of a release that has some."""
+    def find_method(self, component: ReleaseComponent) -> Any:
         datasets = {dataset.name: dataset for dataset in self.declared[0]}
         release = component.release(dataset_of(component.declaration, datasets), self.published)
-        partitions: Partitions = component.method(release).partitions
-        return partitions
+        return component.method(release)
 
     def budgets(self, reading: Reading) -> list[dict[str, Any]]:
         return list_budget_records(reading, group_populations(self.declared[0]))

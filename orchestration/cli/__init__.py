@@ -21,7 +21,7 @@ from orchestration.cli.launch import launch, preflight
 from orchestration.cli.new import new
 from orchestration.cli.plan import plan
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED
-from orchestration.cli.publications import audit, estimate, explore, export, table, verify, withdraw
+from orchestration.cli.publications import audit, estimate, explore, export, regenerate, table, verify, withdraw
 from orchestration.cli.releases import completion
 from orchestration.cli.status import budget, check, status
 from orchestration.cli.storage import backup, ledger, restore, unblock
@@ -120,6 +120,7 @@ for command in (
         new,
         plan,
         preflight,
+        regenerate,
         restore,
         status,
         table,

@@ -1,4 +1,4 @@
-"""The commands on publications: `table`, `estimate`, `verify`, `audit`, `export`, `explore` and `withdraw`."""
+"""The commands on releases: `table`, `estimate`, `regenerate`, `verify`, `audit`, `export`, `explore`, `withdraw`."""
 
 import json
 import re
@@ -304,6 +304,41 @@ def estimate(
         folder, to, of_states, key, own_levels=own_levels, types_first=types_first, leaning=lean_on_housing_units
     )
     echo(f"Estimated without a charge. In {to}: {', '.join(names)}")
+
+
+@click.command()
+@click.argument("release", type=RELEASE)
+@click.argument("histogram")
+@click.argument("level")
+@click.argument("query")
+@click.argument("places", nargs=-1, required=True)
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="The file; by default, it is printed.")
+def regenerate(release: str, histogram: str, level: str, query: str, places: tuple[str, ...], to: Path | None) -> None:
+    """Make all noisy answers of a DHC's draw to QUERY about HISTOGRAM in PLACES of LEVEL again, as CSV.
+
+    A DHC draws only the answers that its estimation reads. The charge covers all of them, so this command charges
+    nothing. It needs the confidential counts and the draw's key. PLACES are codes, as in the published tables.
+    """
+    import io
+
+    import pyarrow.csv
+
+    from orchestration.components import DHC
+    from orchestration.deployment import Deployment, require_single
+
+    deployment = Deployment()
+    component = require_single(release, deployment.releases(release))
+    if not isinstance(component, DHC):
+        raise click.UsageError(f"{release} is no DHC; its noisy measurements are complete")
+    method = deployment.find_method(component)
+    answers = component.regenerate(method, deployment.ledger, histogram, level, query, places)
+    written = io.BytesIO()
+    pyarrow.csv.write_csv(answers, written)
+    if to:
+        to.write_bytes(written.getvalue())
+        echo(f"{len(answers):,} answers written to {to}")
+    else:
+        click.echo(written.getvalue(), nl=False)
 
 
 @click.group()

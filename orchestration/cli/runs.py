@@ -180,7 +180,7 @@ def load_partitions(component: "ReleaseComponent") -> "Partitions":
     """The partitions of a release that has some; its stages are imported for that."""
     from orchestration.deployment import Deployment
 
-    return Deployment().find_partitions(component)
+    return Deployment().find_method(component).partitions
 
 
 def list_charges(charges: Mapping[str, Loss]) -> str:

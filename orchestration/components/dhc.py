@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
@@ -11,6 +11,11 @@ from assets.topdown.dhc.declaration import DHCDeclaration
 from assets.topdown.dhc.release import DHCRelease
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
 from orchestration.components.topdown import TopDown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from resources.ledger import Ledger
 
 
 @dataclass
@@ -45,3 +50,12 @@ class DHC(ReleaseComponent):
                 f"release {self.named}: consistent_with: declare the release within another one first, and plan it then"
             )
         return changed
+
+    @staticmethod
+    def regenerate(
+        method: Any, ledger: "Ledger", histogram: str, level: str, query: str, geoids: Sequence[str]
+    ) -> "pa.Table":
+        """Answers of a settled draw, as `assets.topdown.dhc.regeneration.regenerate`."""
+        from assets.topdown.dhc.regeneration import regenerate
+
+        return regenerate(method, ledger, histogram, level, query, geoids)

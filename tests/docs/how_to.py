@@ -34,6 +34,7 @@ PARSED = {
     "stirred preflight survey/tables_insurance": "needs the declaration of the page",
     "stirred export registry": "needs a redistricting release",
     "stirred estimate": "the same; tests/assets/topdown/test_bureau.py gives the command",
+    "stirred regenerate": "needs a DHC; tests/assets/topdown/dhc/test_dhc_release.py gives the command",
     "stirred plan nation/": "needs the declarations of a nation",
     "stirred launch nation/": "hours, and the records of a nation",
     "stirred unblock 0f6b2c1e-…": "needs a killed run",

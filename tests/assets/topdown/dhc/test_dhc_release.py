@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.gates.shared import all_gates
@@ -29,13 +30,14 @@ from assets.release.draw import Inputs
 from assets.release.microdata import CountedTable
 from assets.topdown import histograms
 from assets.topdown.declaration import TopDownDeclaration
-from assets.topdown.dhc import gates, levels
+from assets.topdown.dhc import gates, levels, regeneration
 from assets.topdown.dhc.declaration import DHCDeclaration
 from assets.topdown.dhc.intervals import read_told
 from assets.topdown.dhc.measurements import Batch, list_measured, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.published import published_tables
 from assets.topdown.dhc.recount import list_microdata
+from assets.topdown.dhc.regeneration import UnansweredError, regenerate
 from assets.topdown.dhc.release import DHCRelease
 from assets.topdown.dhc.statement import dhc_statement
 from assets.topdown.release import PLACES, SpineError
@@ -44,6 +46,8 @@ from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.quarters import GROUPS
+from orchestration import deployment
+from orchestration.cli import main
 from orchestration.components import DHC, Retabulation, TopDown
 from orchestration.components.dataset import Dataset
 from resources.project import PROJECT
@@ -210,6 +214,48 @@ def draw_completely(batch: Batch, query: str, key: bytes) -> np.ndarray:
 def count_cells(batch: Batch, query: str) -> int:
     """The cells of a query in all places of a level."""
     return len(batch.level.runs) * batch.schema.marginal(query).size
+
+
+def test_a_custodian_makes_any_part_of_the_complete_draw(published: DHCDeployment, tmp_path: Path) -> None:
+    """Told apart from: a new draw, which could be averaged with the one that was published; zeros for what the
+    estimation did not read; and answers of a place of which no noise was drawn."""
+    method, ledger, charged = published.context.method, published.context.ledger, published.ledger
+    file = published.release.folder / "noisy_measurements.parquet"
+    with published.opened() as connection:
+        own = connection.execute(
+            "SELECT * FROM read_parquet($file) JOIN spine USING (level, number) "
+            "WHERE histogram = 'households' AND level = 'Block' AND len(cells) > 0 ORDER BY number",
+            {"file": str(file)},
+        ).df()
+    unread = 0
+    for row in own.groupby("query").head(1).itertuples():
+        made = regenerate(method, ledger, "households", "Block", row.query, [row.geoid]).to_pandas()
+        assert made["answer"][row.cells].to_list() == row.answers.tolist()
+        assert made["cell"].to_list() == list(range(SCHEMAS["households"].marginal(row.query).size))
+        unread += int((made["answer"].drop(row.cells) != 0).sum())
+    assert unread > 100, "what was not read has noise too"
+    assert published.ledger == charged
+    component = DHC(published.release.declaration)
+    deployed = SimpleNamespace(releases=lambda _: [component], find_method=lambda _: method, ledger=ledger)
+    given = ["regenerate", "town/dhc", "households", "Block", row.query, row.geoid, "--to", str(tmp_path / "part.csv")]
+    with patch.object(deployment, "Deployment", return_value=deployed):
+        printed = CliRunner().invoke(main, given, catch_exceptions=False)
+    assert printed.output == f"{len(made):,} answers written to {tmp_path / 'part.csv'}\n"
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "part.csv", dtype={"geoid": str}), made)
+    blocks = own["geoid"].unique()[:2].tolist()
+    county = blocks[0][:5]
+    for asked, refusal in {
+        ("households", "Block", "detailed", "1"): r"1 unknown places, such as '1'",
+        ("households", "Block", "age", blocks[0]): r"query: 'age' is none of",
+        ("households", "Tract", "detailed", blocks[0]): r"level: 'Tract' is none of",
+        ("people", "Block", "detailed", blocks[0]): r"histogram: 'people' is none of persons, units, households",
+        ("households", "County", "detailed", county): r"1 of the places are the only ones in the next larger place",
+    }.items():
+        *what, place = asked
+        with pytest.raises(UnansweredError, match=refusal):
+            regenerate(method, ledger, *what, [place])  # type: ignore[arg-type]
+    with patch.object(regeneration, "MOST_ANSWERS", 100), pytest.raises(UnansweredError, match="at most 100 at a time"):
+        regenerate(method, ledger, "households", "Block", "detailed", blocks)
 
 
 MANY_CELLS = 1_000_000
