@@ -2,11 +2,13 @@
 
 from collections import Counter
 from fractions import Fraction
-from math import floor
+from math import floor, sqrt
 
 import numpy as np
 import pytest
 
+from mechanisms.topdown.allocation import compute_variances
+from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, TYPES, UNITS
 from mechanisms.topdown.dhc.persons import PERSONS, REDISTRICTING
 from mechanisms.topdown.dhc.tables import (
@@ -17,7 +19,7 @@ from mechanisms.topdown.dhc.tables import (
     find_median_ages,
 )
 from mechanisms.topdown.redistricting import REDISTRICTING as REDISTRICTING_TABLES
-from mechanisms.topdown.schema import Counts, Schema
+from mechanisms.topdown.schema import DETAILED, Counts, Schema
 from tests.mechanisms.topdown.dhc.country import count
 
 CELLS = {"P1": 1, "P3": 8, "P4": 3, "P5": 17, "P12": 49, "P14": 43, "P18": 63, "PCT12": 209, "PCT19": 195, "P15": 17,
@@ -178,3 +180,15 @@ def test_median_ages_lie_within_the_year_of_the_middle_person(ages: list[int], m
     assert both is not None
     if median is not None:
         assert both >= median
+
+
+@pytest.mark.parametrize(("name", "answers", "error"), [("P16_002N", 931_140, 1539), ("P12_009N", 4_914, 222)])
+def test_sums_of_detailed_answers_have_the_errors_that_the_page_names(name: str, answers: int, error: int) -> None:
+    """Told apart from: sums that include cells which no record can be in."""
+    table = DHC_TABLES[name.partition("_")[0]]
+    (cell,) = (position for position, cell in enumerate(table.cells) if cell.name == name)
+    possible = np.flatnonzero(table.schema.possible)
+    each = Counts(np.zeros_like(possible), possible, np.ones_like(possible))
+    assert table.count(each, 1)[0, cell] == answers
+    allocation = PERSON_ALLOCATION if table.schema is PERSONS else HOUSEHOLD_ALLOCATION
+    assert round(sqrt(answers * compute_variances(allocation, "State")[DETAILED])) == error
