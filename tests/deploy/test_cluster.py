@@ -101,7 +101,7 @@ def test_a_lost_run_that_the_daemon_overlooks_is_launched_again(tmp_path: Path) 
 
 
 @pytest.mark.fault
-def test_states_lose_a_run_and_both_servers_and_nobody_does_anything(tmp_path: Path) -> None:
+def test_states_lose_a_run_the_daemon_and_both_servers_and_nobody_does_anything(tmp_path: Path) -> None:
     """`tests.faults.rehearsal`, of four small states: bytes of one run without partitions, after one charge."""
     with running_cluster(tmp_path / "cluster", rehearsal.RELEASE, 400) as cluster:
         cluster.at_once = 2

@@ -3,10 +3,10 @@
 python -m tests.faults.rehearsal --workers 2 --states 4 --households 600
 
 The cluster is that of `tests.deploy.cluster`, whose queue has as many runs at once as there are workers. A run is
-killed while it draws a state, and another one while it makes the levels of a state. While these are made, the database
-restarts, and the S3 server is gone, once each. With `--undisturbed`, none of this happens. Nobody does anything about
-it. After one charge, the published files must be those of one run without partitions on files, which has fewer gates.
-The figures are printed as JSON; `docs/how-to/partitions.md` shows some.
+killed while it draws a state, and another one while it makes the levels of a state. While these are made, the daemon is
+killed and started again, the database restarts, and the S3 server is gone, once each. With `--undisturbed`, none of
+this happens. Nobody does anything about it. After one charge, the published files must be those of one run without
+partitions on files, which has fewer gates. The figures are printed as JSON; `docs/how-to/partitions.md` shows some.
 """
 
 import argparse
@@ -45,16 +45,27 @@ from tests.deploy.cluster import (
     running_cluster,
     start_all,
 )
-from tests.faults.cluster import FAULTS
+from tests.faults.cluster import FAULTS, GONE
 from tests.topdown_deployments import OF_STATES
 
 RELEASE = "two_states/redistricting"
 
 KILLED = "the run is killed"
 
+
+def _daemon_is_killed(cluster: Cluster, disk: Path, worker: int) -> None:
+    """It is started again as by the policy of its container."""
+    cluster.kill("daemon")
+    time.sleep(GONE)
+    cluster.start("daemon")
+
+
+_FAULTS = {**FAULTS, "the daemon is killed": _daemon_is_killed}
+
 CAUSED = (
     (KILLED, OF_MEASUREMENTS, MEASUREMENTS_OF_STATES),
     (KILLED, OF_LEVELS, ""),
+    ("the daemon is killed", OF_LEVELS, ""),
     ("the database restarts", OF_LEVELS, ""),
     ("the S3 server is gone", OF_LEVELS, ""),
 )
@@ -163,7 +174,7 @@ def rehearse(
                 run = eventually(lambda find=find: find() or launched.poll() is not None, PATIENCE)
                 assert launched.poll() is None, log_path.read_text()
                 worker = process_of(instance, run)
-            FAULTS[fault](cluster, cluster.root, worker)
+            _FAULTS[fault](cluster, cluster.root, worker)
             killed += [run] * (fault == KILLED)
         assert launched.wait(PATIENCE) == 0, log_path.read_text()
     seconds = time.monotonic() - began
