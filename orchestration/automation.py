@@ -29,7 +29,7 @@ _ROOT = "dagster/root_run_id"
 _RETRIED = ("dagster/is_resume_retry", "dagster/is_asset_resume_retry")
 """Dagster's tags of a run that repeats only the steps that the run before it has not done."""
 
-_RETRIES = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"}
+_RETRIES = {"dagster/max_retries": "4", "dagster/retry_on_asset_or_op_failure": "false"}
 """A run of a partition whose process or machine is lost is launched again; what was refused stays refused."""
 
 
