@@ -179,7 +179,7 @@ def _read(session: Session, context: Context, name: str = HYPERCUBE) -> pa.Table
 
 
 def _check_cells(session: Session, context: Context) -> list[str]:
-    """Every cell of every measured table is published once, and no structural zero is."""
+    """Every cell of every measured table is published once, and no structural zero is published."""
     release, rows, problems = context.release, _read(session, context), []
     for table in release.design.tables:
         name = table_name(table)
