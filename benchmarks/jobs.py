@@ -97,6 +97,7 @@ class Case:
         """The releases; of `slopes`, the last one is measured."""
         declared = _OF_NATION.get(self.kind) or [self._read_declaration(name) for name in RELEASES[self.kind]]
         described = {"title": "Synthetic census", "dataset": _DATASET}
+        described |= {"estimation": self.estimation} if self.estimation else {}
         return releases_of([kind(kind.declared_by.model_validate(described | fields)) for kind, fields in declared])
 
     def _read_declaration(self, name: str) -> tuple[Any, dict[str, Any]]:
@@ -109,7 +110,6 @@ class Case:
         fields |= {"publishes_unique_records": "accepted"} if "publishes_unique_records" in fields else {}
         kind = declaration["type"].rpartition(".")[2]
         fields |= _COARSE[kind]() if self.coarse else {}
-        fields |= {"estimation": self.estimation} if self.estimation else {}
         fields |= {"replicates": self.replicates} if "replicates" in fields or self.replicates else {}
         return getattr(components, kind), fields
 

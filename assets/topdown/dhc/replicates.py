@@ -106,7 +106,8 @@ class DHCReplication(Replication[DHCRelease]):
     def read_made_of(self, session: Session, custody: Custody) -> str:
         release = self.release
         tables = [release.public(name) for name in (SPINE, FACILITIES, REDISTRICTING, ESTIMATES)]
-        parts = [VERSION, release.design.as_record(), read_draw_id(session, release), session.content_version(tables)]
+        content = session.content_version(tables, custody.seal_key())
+        parts = [VERSION, release.design.as_record(), read_draw_id(session, release), content]
         return sha256(json.dumps([*parts, self.before.read_made_of(session, custody)]).encode()).hexdigest()
 
     def read_basis(self, session: Session, custody: Custody) -> Basis:
