@@ -29,6 +29,9 @@ WRITES = "stirred/writes"
 NO_CONFIG: dict[str, Any] = {}
 """The schema of a run's configuration that refuses every key. Without a schema, Dagster accepts and ignores any."""
 
+MADE_FOR, EACH_PART = "made_for", "each_part"
+"""The tag of assets that are made for each partition of a dataset, in a run of its own."""
+
 ZONE, STAGE_KIND, CROSSING = "zone", "stage_kind", "crossing"
 """Tag keys: the zone of an asset's data, its kind of stage, and the reason why its data may leave the confidential
 zone."""

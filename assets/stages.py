@@ -16,10 +16,13 @@ import dagster as dg
 from assets.conventions import (
     CROSSING,
     DRAW,
+    EACH_PART,
     INVARIANT,
     KEYED,
+    MADE_FOR,
     NO_CONFIG,
     OWNERS,
+    PARTITIONS_POOL,
     POOL,
     STAGE_KIND,
     ZONE,
@@ -70,6 +73,7 @@ def stage(
     kinds: AbstractSet[str] = frozenset({"duckdb", "sql"}),
     zone: Zone | None = None,
     crossing: str | None = None,
+    parts: Sequence[str] | None = None,
     **options: Any,
 ) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
     """A decorator that makes the asset of a stage from its function.
@@ -79,11 +83,15 @@ def stage(
 
     Args:
         code_version: increased when the same input would give another output.
+        parts: the keys of the dataset's partitions, if the stage is made for each of them in a run of its own.
         crossing: why the data may leave the confidential zone; by default, what the kind of stage gives as reason.
         options: further arguments of `dagster.asset`.
     """
     zone, crossing = zone or zone_of(kind), crossing or _CROSSINGS.get(kind)
     tags = {ZONE: zone.value, STAGE_KIND: kind.value} | ({CROSSING: crossing} if crossing else {})
+    if parts is not None:
+        tags |= {MADE_FOR: EACH_PART}
+        options |= {"partitions_def": dg.StaticPartitionsDefinition(parts), "pool": PARTITIONS_POOL}
     asset = dg.asset(
         key=key,
         deps=deps,

@@ -15,12 +15,12 @@ import dagster as dg
 from pydantic import BaseModel
 
 from assets.cef.readers import source_paths
-from assets.conventions import WRITES, escape_markdown
+from assets.conventions import EACH_PART, MADE_FOR, WRITES, escape_markdown
 from assets.release.dataset import CEF, CEF_OF_PARTS, DatasetDeclaration
 from assets.release.method import PLAN, PREFLIGHT, Method, Partitions, Round
 from assets.release.release import Release
 from assets.stages import conceal_faults
-from orchestration.following import BY_COMMAND, list_jobs
+from orchestration.following import BY_COMMAND, COUNTING, list_jobs
 from resources.custody import Custody
 
 _ROOT = "dagster/root_run_id"
@@ -51,8 +51,9 @@ def define_job(
 
 
 def select_upstream(selection: dg.AssetSelection) -> dg.AssetSelection:
-    """Assets with all that they are made of. The CEF reads those of its partitions itself that no run has read."""
-    return selection.upstream() - dg.AssetSelection.key_substring(f"/{CEF_OF_PARTS}")
+    """Assets with all that they are made of. Those that follow what is made for each partition of a dataset make it
+    themselves where no run has."""
+    return selection.upstream() - dg.AssetSelection.tag(MADE_FOR, EACH_PART)
 
 
 def part_jobs(dataset: DatasetDeclaration) -> dg.Definitions:
@@ -61,6 +62,17 @@ def part_jobs(dataset: DatasetDeclaration) -> dg.Definitions:
     words = f"{escape_markdown(dataset.title)}: the records of one partition, read and checked."
     job = define_job(f"{CEF}__{dataset.name}", own, words, writes=None, tags=_RETRIES)
     return dg.Definitions(jobs=[job])
+
+
+def counting_job(method: Method[Any, Any, Any]) -> list[Any]:
+    """The job `counts__<dataset>__<release>` of a release whose records are counted part by part, which reads and
+    counts one partition of the dataset; none of any other release."""
+    release = method.release
+    if not (counted := [key for asset in method.assets_of_parts() for key in asset.keys]):
+        return []
+    own = dg.AssetSelection.assets(*counted, dg.AssetKey([release.dataset.name, CEF_OF_PARTS]))
+    words = f"{escape_markdown(release.title)}: the records of one partition, read, checked and counted."
+    return [define_job(f"{COUNTING}__{release.schema}", own, words, writes=None, tags=_RETRIES)]
 
 
 def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
@@ -84,14 +96,15 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     )
     words = f"{about} to the publication, with every check."
     writes = release.dataset.name
-    by_partition = dg.Definitions()
+    by_partition = dg.Definitions(jobs=counting_job(method))
     if partitions:
-        by_partition = _partition_jobs(release, partitions, selected - others)
+        by_partition = dg.Definitions.merge(by_partition, _partition_jobs(release, partitions, selected - others))
         selected -= _select(release, partitions.rounds[0].stages).downstream()
         words = f"{about} to {partitions.keys_from}, with every check. "
         words += "While the UI's daemon runs, the runs of all partitions and the publication follow."
     if not release.declaration.charges:
-        return dg.Definitions(jobs=[define_job(release.schema, selected, words, writes=writes)])
+        job = define_job(release.schema, selected, words, writes=writes)
+        return dg.Definitions.merge(dg.Definitions(jobs=[job]), by_partition)
     preflight = dg.AssetSelection.assets(release.key(PREFLIGHT))
     job = define_job(release.schema, selected - preflight - others, words, writes=writes)
     # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.

@@ -16,6 +16,9 @@ from resources.faults import name_error
 WEBSERVER = "STIRRED_WEBSERVER"
 """The variable with the address of the webserver that puts jobs into the queue of a deployment."""
 
+COUNTING = "counts"
+"""The name of the job of a release that reads and counts one partition of its dataset begins with this."""
+
 BEFORE, PUBLICATION_OF = "before", "publication"
 """The names of jobs of a release with partitions begin with these: of what is made before a further round, and of what
 is made after all of them. Those of a round begin with its name."""

@@ -80,7 +80,8 @@ def define_stages(component: ReleaseComponent, method: Method[Any, Any, Any]) ->
     def plan(request: PlanRequest) -> PlannedDeclaration:
         return plan_declaration(component, method.release.dataset, method.release.published, request)
 
-    assets, checks = [build_plan(method, plan), *method.own_assets()], build_gates(method)
+    assets = [build_plan(method, plan), *method.assets_of_parts(), *method.own_assets()]
+    checks = build_gates(method)
     if charges:
         publication, files_check = build_publication(method)
         assets += [build_preflight(method), build_charge(method), build_draw(method), publication]

@@ -72,8 +72,18 @@ def changed(files: Files, **changes: Callable[[list[dict[str, str]]], object]) -
     return copies
 
 
+def deal_out(files: Files, parts: Sequence[str]) -> dict[str, Files]:
+    """The files in parts, each with every so-manieth unit and its persons."""
+
+    def place(row: Mapping[str, str]) -> str:
+        return parts[int(row["MAFID"]) // STEP % len(parts)]
+
+    return {part: {name: [row for row in rows if place(row) == part] for name, rows in files.items()} for part in parts}
+
+
 def census_dataset(root: Path, **changes: Any) -> CensusDeclaration:
     """The declaration of a census whose files are in a folder. It is not synthetic unless declared so."""
+    root = root / "{part}" if "partitions" in changes else root
     declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}, "charging": "automatic"}
     return CensusDeclaration(
         **(declared | changes),
@@ -101,9 +111,11 @@ def phsafe_deployment(
         beside: other releases of the same dataset.
         changes: to the release's declaration, which is the production one.
     """
-    root.mkdir(exist_ok=True)
-    for name, rows in (files or census()).items():
-        write_csv(root / f"{name}.csv", rows)
+    whole, parts = files or census(), (dataset or {}).get("partitions")
+    for part, own in (deal_out(whole, parts) if parts else {"": whole}).items():
+        (root / part).mkdir(exist_ok=True, parents=True)
+        for name, rows in own.items():
+            write_csv(root / part / f"{name}.csv", rows)
     return deploy(root, census_dataset(root, **(dataset or {})), PHSafe(_declaration(changes)), *beside)
 
 

@@ -1,5 +1,6 @@
 """Small deployments of releases by SafeTab-P and SafeTab-H, for tests: a town in SafeTab's files, and the toy lists."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ def safetab_deployment(
     dataset: dict[str, Any] | None = None,
     releases: str = "p",
     households: dict[str, Any] | None = None,
+    partitions: Sequence[str] = (),
 ) -> Deployment[Any]:
     """A deployment of a town whose files are written; nothing has run yet.
 
@@ -67,6 +69,7 @@ def safetab_deployment(
         releases: `p` for the release of persons alone; `ph` for both; `h` for both, with that of households as the
             release under test.
         households: changes to the declaration of the release of households.
+        partitions: the keys of the partitions, among which the blocks are dealt out; none by default.
     """
     root.mkdir(exist_ok=True)
     town = examples.town(seed, size, examples.toy_lists())
@@ -74,9 +77,13 @@ def safetab_deployment(
         town.households[0] = town.households[0]._replace(TEN="12"[guess])
     elif guess is not None:
         town.persons[0] = town.persons[0]._replace(QSEX="12"[guess], races=("1010",))
-    examples.write_input_files(root, town)
-    paths = [str(root / name) for name in ("GRF-C.txt", "person-records.txt", "household-records.txt")]
+    for part, own in (examples.deal_out(town, partitions) if partitions else {"": town}).items():
+        (root / part).mkdir(exist_ok=True)
+        examples.write_input_files(root / part, own)
+    folder = root / "{part}" if partitions else root
+    paths = [str(folder / name) for name in ("GRF-C.txt", "person-records.txt", "household-records.txt")]
     declared = {"title": "A town", "cap": {"rho": 60}, "charging": "automatic", "population": "town"}
+    declared |= {"partitions": list(partitions)} if partitions else {}
     data = detailed_files(*paths, name="town", **{**declared, **(dataset or {})})
     p, h = safetab_components(persons, households)
     return deploy(root, data, *{"p": [p], "ph": [p, h], "h": [h, p]}[releases])

@@ -23,7 +23,6 @@ from assets.cef.validation import (
 )
 from assets.conventions import (
     NO_CONFIG,
-    PARTITIONS_POOL,
     POOL,
     StageKind,
     check_result,
@@ -86,7 +85,6 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
 def _build_parts(declaration: DatasetDeclaration, root: Path) -> dg.AssetsDefinition:
     """The asset `[dataset, "cef_of_parts"]`, which reads the records of a partition. The CEF reads those itself that it
     has not read."""
-    keys = dg.StaticPartitionsDefinition(declaration.partitions or ())
 
     @stage(
         dg.AssetKey([declaration.name, CEF_OF_PARTS]),
@@ -95,8 +93,7 @@ def _build_parts(declaration: DatasetDeclaration, root: Path) -> dg.AssetsDefini
         "The records of one partition of the CEF, read from its files and checked. Nothing of one partition is public.",
         code_version=code_version(declaration),
         kinds={"duckdb", "pandera"},
-        partitions_def=keys,
-        pool=PARTITIONS_POOL,
+        parts=declaration.partitions or (),
     )
     def parts(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         part = declaration.parts[context.partition_key]

@@ -120,12 +120,13 @@ def keep_part_verdicts(
     """In the run that has made a part of a release: find which rules hold in it, and keep these verdicts for the run
     that joins all parts. That run finds the problems, if there are any.
 
-    Raises WarehouseError if a zone cannot be read.
+    Raises WarehouseError if a zone cannot be read. Nothing may have been written to the public zone yet.
     """
     if not method.keeps_verdicts:
         return
     verdicts = find_verdicts(method, custody)
-    with ReleaseContext(method, warehouse, custody, ledger, {}, verdicts).snapshot() as context:
+    with warehouse.snapshot([zone for zone in method.release.zones if warehouse.holds(zone)]) as held:
+        context = ReleaseContext(method, held, custody, ledger, {}, verdicts)
         for gate in all_gates(method):
             with suppress(RefusedError):
                 gate.holds_in(context, verdicts, part, set())

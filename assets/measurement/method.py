@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.conventions import StageKind
+from assets.measurement.parts import PartCounts, complete_parts
 from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, Method
@@ -71,6 +72,19 @@ class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
     counts_stage: ClassVar[str] = COUNTS
 
     @property
+    def part_counts(self) -> PartCounts[R] | None:
+        """How a stage of exact counts is made from those of the dataset's partitions; None if there are none, or counts
+        of this kind are not made so."""
+        return None
+
+    def assets_of_parts(self) -> Sequence[dg.AssetsDefinition]:
+        return [self.part_counts.build(self)] if self.part_counts else []
+
+    def find_part_counts(self, stage: str) -> PartCounts[R] | None:
+        """The same, if it is this stage that is made so."""
+        return self.part_counts if self.part_counts and self.part_counts.stage == stage else None
+
+    @property
     def counts_table(self) -> Table:
         return self.release.confidential(self.counts_stage)
 
@@ -122,7 +136,9 @@ class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
     def counts_gates(self) -> Sequence[Gate[R]]:
         """The gates on the exact counts."""
         words = "The stored counts are those of the current confidential records."
-        return [recipes_gate("counts_exact", self.counts_stage, words, self.counts_recipes, _BOTH)]
+        parts = self.find_part_counts(self.counts_stage)
+        by_part = parts.by_part() if parts else None
+        return [recipes_gate("counts_exact", self.counts_stage, words, self.counts_recipes, _BOTH, by_part)]
 
     @final
     def own_gates(self) -> Sequence[Gate[R]]:
@@ -332,15 +348,18 @@ def build_counts(
 
     The description says in Markdown what is counted. `reads` are the zones to read besides the confidential one.
     """
+    release, stage = method.release, method.counts_stage
+    parts = method.find_part_counts(stage)
     return build_stage(
-        method.release,
-        method.counts_stage,
+        release,
+        stage,
         StageKind.COUNTS,
         f"{description} Confidential: the charge lets out only a keyed version of the counts, which becomes part of "
         "the draw id.",
-        deps,
-        method.counts_recipes,
+        [*deps, *([parts.name] if parts else [])],
+        parts.recipes if parts else method.counts_recipes,
         columns,
+        prepare=lambda session, custody: complete_parts(session, custody, release, stage, parts),
         finish=method.require_countable,
         version=lambda session, tables, custody: method.counts_version(session, custody),
         publishes_version=True,

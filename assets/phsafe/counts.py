@@ -4,15 +4,17 @@ The join is Algorithm 3 of Sexton et al., written in `sql/phsafe/truncated_join.
 is that of the draw, follow from the declaration alone.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import StageKind, preview
+from assets.measurement.parts import PartCounts, complete_parts
 from assets.phsafe.release import PERSON_COLUMNS, UNIT_COLUMNS, PHSafeRelease
 from assets.release.dataset import CEF
-from assets.release.stage import build_stage
+from assets.release.stage import Recipes, build_stage
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.runs import RUNS, Iterated
 from resources.statements import SQL, Table, Zone
@@ -76,6 +78,12 @@ def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
     return "phsafe/joined_counts", states, names
 
 
+def added_recipe(counted: Mapping[str, Any]) -> Recipe:
+    """The recipe of the same from that of all partitions, named as in `assets.measurement.parts`. Whether a person
+    is in a run's join follows from the persons and units with the same key, which are in one partition."""
+    return SQL("phsafe/added_up", "{% include 'measurement/added_up.sql' %} ORDER BY ALL"), {}, counted
+
+
 def report_recipe(release: PHSafeRelease) -> Recipe:
     """The recipe of what truncation and join leave out, with a row for each run that joins and the columns:
 
@@ -100,15 +108,19 @@ def _names(release: PHSafeRelease) -> dict[str, Any]:
     return {"units": units, "persons": persons, "truncation": joining}
 
 
-def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
+def build_truncated_join(release: PHSafeRelease, parts: PartCounts[PHSafeRelease] | None) -> dg.AssetsDefinition:
+    def recipes(session: Session) -> Recipes:
+        return {release.confidential(JOINED): join_recipe(session, release)}
+
     return build_stage(
         release,
         JOINED,
         StageKind.COUNTS,
         _join_description(release),
-        [CEF],
-        lambda session: {release.confidential(JOINED): join_recipe(session, release)},
+        [CEF, *([parts.name] if parts else [])],
+        parts.recipes if parts else recipes,
         {},
+        prepare=lambda session, custody: complete_parts(session, custody, release, JOINED, parts),
         shown_if_synthetic=lambda session, _: _show_report(session, release.confidential(REPORT)),
         reads=[Zone.PUBLIC],
         finish=lambda session, _: write_report(session, release),

@@ -10,7 +10,15 @@ import pyarrow as pa
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, GridError, budget_facts, build_counts, plan_gate
-from assets.phsafe.counts import JOINED, build_truncated_join, counts_recipe, join_recipe, list_cells
+from assets.measurement.parts import PartCounts
+from assets.phsafe.counts import (
+    JOINED,
+    added_recipe,
+    build_truncated_join,
+    counts_recipe,
+    join_recipe,
+    list_cells,
+)
 from assets.phsafe.plan import parameter_tables, phsafe_plan, runs_with_budgets
 from assets.phsafe.published import published_tables
 from assets.phsafe.release import PHSafeRelease
@@ -70,13 +78,17 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:
         return runs_with_budgets(self.release.design, {}, factor)
 
+    @property
+    def part_counts(self) -> PartCounts[PHSafeRelease] | None:
+        return PartCounts.of(self.release, JOINED, join_recipe, added_recipe)
+
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
         counted = (
             "The exact counts of every released region, iteration and basis cell, zeros included. The cells follow "
             "from the declaration alone."
         )
-        before = [build_truncated_join(release), build_counts(self, [JOINED], counted, CELL_COLUMNS)]
+        before = [build_truncated_join(release, self.part_counts), build_counts(self, [JOINED], counted, CELL_COLUMNS)]
         if not self.release.declaration.charges:
             return [*before, build_exact_measurements(release)]
         return [*before, build_postprocessed(self), build_finished(release)]
@@ -96,7 +108,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return counts_recipe(session, self.release.confidential(JOINED), self.grid)
 
     def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:
-        release = self.release
+        release, parts = self.release, self.part_counts
         words, table = "The stored truncated join is that of the current CEF.", release.confidential(JOINED)
         joined = recipes_gate(
             "join_of_the_cef",
@@ -104,6 +116,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
             words,
             lambda session: {table: join_recipe(session, release)},
             [Zone.CONFIDENTIAL],
+            parts.by_part() if parts else None,
         )
         if not release.declaration.charges:
             return [joined]

@@ -297,13 +297,18 @@ def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclarat
 def _read_united(session: Session, custody: Custody, dataset: DatasetDeclaration) -> list["PartContents"]:
     """What is kept of each partition; nothing if the tables of the CEF are not the views that put the partitions
     together, or the records of one are not those that were read from its source."""
-    tables = dataset.cef_tables()
-    if not all(session.is_view_of(table, "warehouse/united", **list_united(dataset, table)) for table in tables):
+    if not is_united(session, dataset):
         return []
     try:
         return [read_part(session, custody, part) for part in dataset.parts.values()]
     except SealError:
         return []
+
+
+def is_united(session: Session, dataset: DatasetDeclaration) -> bool:
+    """Whether the tables of the CEF are the views that put the partitions together."""
+    tables = dataset.cef_tables()
+    return all(session.is_view_of(table, "warehouse/united", **list_united(dataset, table)) for table in tables)
 
 
 def hash_cef_of_parts(

@@ -274,8 +274,9 @@ class DatasetDeclaration(Declaration):
         None,
         description="The keys of the parts that the source is divided into, such as the codes of states: ASCII "
         "letters and digits. Each part has files of its own, whose paths have the part's key in place of {part}. "
-        "Persons must be in the same part as their unit. A run for each part reads and checks its records; several "
-        "machines can execute these runs at the same time. Draws and publications are the same as from a single file.",
+        "Persons must be in the same part as their unit. A run for each part reads and checks its records, and for "
+        "some kinds of release counts them; several machines can execute these runs at the same time. Draws and "
+        "publications are the same as from a single file.",
     )
 
     @field_validator("reader")

@@ -222,7 +222,9 @@ def _identify(context: ReleaseContext[Any], reads: Sequence[Read]) -> str:
     than most gates take."""
     content: list[Any] = []
     try:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        # Of a part, the first run may be before anything is public.
+        zones = {Zone(zone) for _, zone, *_ in (read for read in reads if read != _LEDGER)}
+        with context.warehouse.session(reads=zones) as session:
             if any(map(session.has_lists, reads)):
                 return ""
         for read in reads:
@@ -230,7 +232,7 @@ def _identify(context: ReleaseContext[Any], reads: Sequence[Read]) -> str:
                 content.append([context.reading.problems, [astuple(entry) for entry in context.reading.entries]])
                 continue
             # A session for each, so that what is computed of a table does not seem to follow from another one.
-            with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            with context.warehouse.session(reads=zones) as session:
                 content.append(session.identify(read))
     except (RefusedError, ValueError):
         return ""

@@ -203,6 +203,11 @@ class Method(ABC, Generic[R, I, O]):
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         """The assets of all stages except charge, draw and publication, which shared packages build."""
 
+    def assets_of_parts(self) -> Sequence[dg.AssetsDefinition]:
+        """The assets that each partition of the dataset has in a run of its own, after it was read; none by default.
+        The stages that follow them make what no run has made."""
+        return ()
+
     @abstractmethod
     def own_gates(self) -> Sequence[Gate[R]]:
         """The gates that this mechanism adds to the shared ones."""

@@ -76,6 +76,7 @@ def build_stage(
     *,
     metadata: Callable[[Session, Sequence[Table]], Mapping[str, Any]] | None = None,
     shown_if_synthetic: Callable[[Session, Sequence[Table]], Mapping[str, Any]] | None = None,
+    prepare: Callable[[Session, Custody], None] | None = None,
     finish: Callable[[Session, Custody], None] | None = None,
     version: Callable[[Session, Sequence[Table], Custody], str] | None = None,
     sealed: Sequence[Table] = (),
@@ -94,6 +95,7 @@ def build_stage(
             and the rows of the first.
         shown_if_synthetic: what the page shows besides of a synthetic dataset, above all exact numbers. Such a stage
             refuses records that are synthetic by declaration alone (`require_synthetic`). It reads the public zone.
+        prepare: called before the recipes are made, to make the tables that they read and that may be missing.
         finish: called in the transaction, after the tables were made: to check them, or to make others.
         version: the data version; by default the content hash of the tables, keyed if they are confidential.
         sealed: the public tables that the charge reads, which are sealed in the transaction.
@@ -122,6 +124,8 @@ def build_stage(
         with warehouse.session(reads=read, writes=written) as session:
             if show_values:
                 require_synthetic(session, context.resources.ledger, release.dataset)
+            if prepare:
+                prepare(session, custody)
             # DuckDB reads what a running transaction wrote on one core, so intermediate results are made before it.
             made, counted = recipes(session), {}
             if sealed or publishes_version:

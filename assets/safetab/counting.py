@@ -103,6 +103,17 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     return "safetab/counts", values, {"region_counts": region_counts}
 
 
+def added_recipe(release: SafeTabRelease, counted: Mapping[str, Any], groups: Table | None = None) -> Recipe:
+    """The recipe of the same from those of all partitions, named as in `assets.measurement.parts`.
+
+    A record counts by its own codes, in the regions of its unit; a household of the production layout by its housing
+    unit and the codes of its householder. All of these are in one partition. Partitions count all groups, because which
+    ones SafeTab-H counts may be published after they were counted.
+    """
+    region_types = [str(region_type) for region_type in _levels(release)]
+    return "safetab/added_up", {"region_types": region_types}, {**counted, "groups": groups}
+
+
 def regions_recipe(session: Session, release: SafeTabRelease) -> Recipe:
     """The recipe of the regions in which there is a unit, whether anyone lives there or not.
 

@@ -10,6 +10,7 @@ tenures, group by group.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from assets.conventions import StageKind, escape_markdown, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import MEASUREMENTS, Batch, GridError, build_counts, plan_gate
+from assets.measurement.parts import PartCounts
 from assets.publication.asset import open_current_publication
 from assets.publication.signature import VerificationError
 from assets.release.contents import read_basis
@@ -29,7 +31,13 @@ from assets.release.method import CHARGE, PLAN, PUBLICATION, release_hook
 from assets.release.release import Release
 from assets.release.seal import seal_stage
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
-from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_households_in_groups, stage_regions
+from assets.safetab.counting import (
+    COUNT_COLUMNS,
+    added_recipe,
+    counts_recipe,
+    require_households_in_groups,
+    stage_regions,
+)
 from assets.safetab.lists import ListsFileError, read_totals
 from assets.safetab.measurements import require_columns
 from assets.safetab.method import SafeTabMethod, SafeTabPMethod, find_farthest
@@ -110,6 +118,13 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
             ),
             build_household_tables(release),
         ]
+
+    @property
+    def part_counts(self) -> PartCounts[SafeTabHRelease] | None:
+        release = self.release
+        return PartCounts.of(
+            release, COUNTS, counts_recipe, partial(added_recipe, release, groups=release.public(GROUPS))
+        )
 
     def counts_recipe(self, session: Session) -> Recipe:
         return counts_recipe(session, self.release, self.release.public(GROUPS))

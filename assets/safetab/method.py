@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from math import log
 from typing import Any, ClassVar, TypeVar
 
@@ -11,6 +12,7 @@ import numpy as np
 from assets.conventions import preview
 from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, Batch, BatchedCounts, budget_facts, build_counts, plan_gate
+from assets.measurement.parts import PartCounts
 from assets.planning.lines import budgets_for_margins
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Inputs
@@ -19,6 +21,7 @@ from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.safetab import measurements
 from assets.safetab.counting import (
     COUNT_COLUMNS,
+    added_recipe,
     build_regions,
     counts_recipe,
     regions_recipe,
@@ -64,6 +67,10 @@ class SafeTabMethod(BatchedCounts[R, B]):
     plan_tables = release_hook(parameter_tables)
     counts_recipe = session_hook(counts_recipe)
     statement = statement_hook(safetab_statement)
+
+    @property
+    def part_counts(self) -> PartCounts[R] | None:
+        return PartCounts.of(self.release, COUNTS, counts_recipe, partial(added_recipe, self.release))
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
         budgets = budgets_for_margins(planned_lines(self.release), margins, LARGEST_BUDGET)

@@ -34,6 +34,7 @@ from mechanisms.refusal import RefusedError
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
 from orchestration.cli.releases import list_declared_names
 from orchestration.following import (
+    COUNTING,
     WEBSERVER,
     RunOutcome,
     Step,
@@ -387,12 +388,12 @@ def _run_jobs_queued(progress: "_Progress", queue: Queue, release: str, config: 
 
     All partitions are in the queue at the same time, so those after one that fails are made too.
     """
-    dataset, parts = release.partition("/")[0], list[str]()
-    with suppress(UnknownJobError):
-        # A source that is not in parts has no such job.
-        parts = progress.ask(queue.list_keys, dataset, CEF)
-    if not _follow_queued(progress, queue, dataset, job=CEF, keys=parts):
-        return
+    for job, of in ((COUNTING, release), (CEF, release.partition("/")[0])):
+        with suppress(UnknownJobError):
+            # Only a source in parts has these jobs, of which the first one reads too.
+            if not _follow_queued(progress, queue, of, job=job, keys=progress.ask(queue.list_keys, of, job)):
+                return
+            break
     if not _follow_queued(progress, queue, release, config=config) or progress.published:
         return
     for of_part, after in progress.ask(queue.list_following, release):

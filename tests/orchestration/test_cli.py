@@ -28,6 +28,7 @@ from orchestration import launch
 from orchestration.cli import main, releases, runs
 from orchestration.environment import deployment_resources
 from orchestration.following import WEBSERVER, Page, Run, RunOutcome, Step
+from orchestration.queue import UnknownJobError
 from resources.chain import Details
 from resources.custody import CustodyMode
 from resources.ledger import Ledger
@@ -193,10 +194,11 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
 
 
 class OfQueue:
-    """A queue whose runs all succeed but those of one name; `asked` has what was put into it, and what was followed."""
+    """A queue whose runs all succeed but those of one name; `asked` has what was put into it, and what was followed.
+    The source is in parts, which are read by a job of the release if it counts them too."""
 
-    def __init__(self, jobs: Sequence[tuple[str, str]], fails: str = "") -> None:
-        self.asked, self._jobs, self._fails = list[str](), jobs, fails
+    def __init__(self, jobs: Sequence[tuple[str, str]], fails: str = "", *, counts: bool = False) -> None:
+        self.asked, self._jobs, self._fails, self._counts = list[str](), jobs, fails, counts
         self._named = dict[str, str]()
 
     def launch(self, release: str, *, job: str, partition: str, config: Mapping[str, Any], name: str) -> None:
@@ -217,6 +219,8 @@ class OfQueue:
         return list(self._jobs)
 
     def list_keys(self, release: str, job: str) -> list[str]:
+        if job == "counts" and not self._counts:
+            raise UnknownJobError(release)
         return ["A", "B"]
 
     def show_run(self, run_id: str) -> str:
@@ -260,6 +264,14 @@ def test_all_partitions_are_in_the_queue_at_once_and_what_follows_after_them(
     runs._run_jobs_queued(progress, queue, "town/r", {})
     assert queue.asked == ["queued cef town A", "queued cef town B", *asked]
     assert progress.outcome.success == (not fails)
+
+
+def test_parts_that_a_release_counts_are_read_and_counted_by_one_run_each() -> None:
+    """Told apart from: parts that are counted by the job of the release alone, and runs that only read them before."""
+    queue: Any = OfQueue([], counts=True)
+    runs._run_jobs_queued(runs._Progress(quiet=True), queue, "town/r", {})
+    of_parts = ["counts town/r A", "counts town/r B"]
+    assert queue.asked == [*(f"queued {job}" for job in of_parts), *of_parts, "queued town/r", "town/r"]
 
 
 @pytest.mark.parametrize("rounds", [["states"], ["measurements", "states"]])

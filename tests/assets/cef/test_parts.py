@@ -1,6 +1,9 @@
 """Claims about a source in partitions: its CEF, and all that is made of it, is that of the same records in one file."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +15,21 @@ from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.cef.ingestion import ingest
 from assets.cef.parts import unite_parts
 from assets.cef.validation import SourceError
+from assets.confidentiality import find_leaks
+from assets.conventions import ZONE
+from assets.gates.shared import all_gates
+from assets.measurement.parts import PartCounts
 from assets.publication.withdrawal import withdraw
 from assets.release.contents import find_content_problems, read_contents, read_sketch_name
 from assets.release.dataset import DatasetDeclaration
+from assets.release.gate import find_verdicts
+from assets.release.method import PUBLICATION
 from assets.release.seal import SealError
 from orchestration.components import TopDown
 from orchestration.explorer.launcher import list_left_out
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse
 from tests.assets.cef.test_census import Census
 from tests.deployments import (
     PERSONS,
@@ -38,7 +47,9 @@ from tests.deployments import (
 )
 from tests.depth import deep_cases, quick_cases
 from tests.lake import make_lake
+from tests.phsafe_deployments import FEW, phsafe_deployment
 from tests.postgres import Server
+from tests.safetab_deployments import safetab_deployment
 from tests.templates import MASTER_KEY
 from tests.topdown_deployments import (
     census,
@@ -415,3 +426,204 @@ def test_no_file_of_a_partition_is_left_out_where_files_are_kept_from_others(tmp
 def test_partitions_that_cannot_be_are_refused(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
     with pytest.raises((ValidationError, ValueError), match=says):
         small_dataset(tmp_path, with_persons=True, **{**TABLES, "partitions": ["a", "b"], **changes})
+
+
+def safetab(root: Path, *parts: str, **changes: Any) -> Deployment[Any]:
+    return safetab_deployment(root, size=150, partitions=parts, **changes)
+
+
+def safetab_of_households(root: Path, *parts: str) -> Deployment[Any]:
+    """Those of the groups that a release of persons has published."""
+    safetab(root, *parts).run("cef", "plan", "regions", "counts", "charge", "noisy_measurements", "tables", PUBLICATION)
+    return safetab(root, *parts, releases="h")
+
+
+def phsafe(root: Path, *parts: str) -> Deployment[Any]:
+    """Some units have more persons than count."""
+    return phsafe_deployment(root, files=census(60), runs=FEW, dataset={"partitions": parts} if parts else {})
+
+
+COUNTED: dict[str, Callable[..., Deployment[Any]]] = {
+    "SafeTab-P": safetab,
+    "SafeTab-H": safetab_of_households,
+    "PHSafe": phsafe,
+}
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The partitions that are counted, by stages and by gates."""
+    found, count = list[str](), PartCounts._count
+
+    def note(counts: PartCounts[Any], session: Session, part: str) -> Any:
+        found.append(part)
+        return count(counts, session, part)
+
+    monkeypatch.setattr(PartCounts, "_count", note)
+    return found
+
+
+def count_one(deployment: Deployment[Any], key: str) -> None:
+    """The run that reads and counts one partition."""
+    job = deployment.definitions.get_repository_def().get_job(f"counts__{deployment.release.schema}")
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    assert job.execute_in_process(run_config=quiet, instance=deployment.instance, partition_key=key).success
+
+
+@quick_cases(1)
+@deep_cases(1)
+@pytest.mark.parametrize("kind", COUNTED)
+def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counted: list[str], kind: str) -> None:
+    """Of regions, groups and cells that are in both partitions. Told apart from: sums that depend on the order of
+    partitions or leave one out; truncation and households that see a unit in part; a stage or a gate that counts again
+    what a run has counted and checked; and a graph in which the counts of a partition are public, or are made by the
+    job of the release for one partition alone."""
+    whole, parted = COUNTED[kind](tmp_path / "whole"), COUNTED[kind](tmp_path / "parted", *KEYS)
+    counted.clear()
+    count_one(parted, "S")
+    assert counted == ["S", "S"], "by the stage, and for the verdict"
+    for deployment in (whole, parted):
+        deployment.run("cef", *deployment.context.method.stages, PUBLICATION)
+    # The publication has asked every gate.
+    assert counted == ["S", "S", "n", "n"]
+    assert data_files(parted) == data_files(whole) != {}
+    assert [entry.draw_id for entry in parted.ledger] == [entry.draw_id for entry in whole.ledger]
+    nodes, name = parted.context.nodes, f"{parted.context.method.part_counts.name}"
+    assert find_leaks(nodes, parted.key(PUBLICATION)) == []
+    assert nodes[parted.key(name).to_user_string()].tags[ZONE] == Zone.CONFIDENTIAL
+    job = parted.definitions.get_repository_def().get_job(parted.release.schema)
+    keys = {key.path[-1] for key in job.asset_layer.executable_asset_keys}
+    assert (job.partitions_def, keys & {name, "counts", "cef_of_parts"}) == (None, {"counts"})
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory, key: None) -> Path:
+    """A release by SafeTab-P in partitions, up to its counts, with kept verdicts."""
+    root = tmp_path_factory.mktemp("town") / "town"
+    deployment = safetab(root, *KEYS)
+    for part in KEYS:
+        count_one(deployment, part)
+    deployment.run("cef", "plan", "regions", "counts")
+    return root
+
+
+@pytest.fixture
+def of_town(town: Path, tmp_path: Path) -> Deployment[Any]:
+    shutil.copytree(town, tmp_path / "town")
+    return safetab(tmp_path / "town", *KEYS)
+
+
+def read_counts(deployment: Deployment[Any]) -> dict[str, list[tuple[Any, ...]]]:
+    """The tables of counts by name, in the order of their rows."""
+    with deployment.opened("confidential") as connection:
+        names = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'town__a'").fetchall()
+        return {name: connection.execute(f'FROM confidential.town__a."{name}"').fetchall() for (name,) in names}
+
+
+def ask_counts(deployment: Deployment[Any]) -> list[str]:
+    """The problems of the gate on the counts, with the verdicts that are kept."""
+    method, custody = deployment.context.method, deployment.context.custody
+    (gate,) = (gate for gate in all_gates(method) if gate.name == "counts_exact")
+    with deployment.context.snapshot() as held:
+        return gate.evaluate(replace(held, verdicts=find_verdicts(method, custody)))
+
+
+_S, _N = (f'confidential.town__a."counts__{key}' for key in ("S", "n"))
+_ADDED = "SET count = count + 1"
+OTHER_COUNTS: dict[str, Sequence[str]] = {
+    "altered": [f'UPDATE {_S}" {_ADDED}'],
+    "missing": [f'DROP TABLE {_S}"'],
+    "without an account": [f'DROP TABLE {_S}_made"'],
+    "without a seal": [f'UPDATE {_S}_seal" SET seal = reverse(seal)'],
+    "exchanged": [f'CREATE OR REPLACE TABLE {_S}{end}" AS FROM {_N}{end}"' for end in ("", "_made", "_seal")],
+    "of other records": [],
+    "of other rules": [],
+}
+
+
+@quick_cases(2)
+@pytest.mark.parametrize("what", OTHER_COUNTS)
+def test_counts_that_are_not_of_the_records_of_their_partition_are_never_added_up(
+    of_town: Deployment[Any], counted: list[str], what: str
+) -> None:
+    """They are made again. Told apart from: a stage that looks whether there are counts, or at the account alone; an
+    account that is not tied to its partition, to the records, or to what of the
+    declaration decides on counts."""
+    before = read_counts(of_town)
+    if what == "of other rules":
+        of_town = safetab(of_town.root, *KEYS, persons={"max_race_codes": 1})
+    if what == "of other records":
+        # As its own run reads it, which counts nothing.
+        safetab_deployment(of_town.root, size=150, seed=2, partitions=KEYS)
+        quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        job = of_town.definitions.get_repository_def().get_job("cef__town")
+        assert job.execute_in_process(run_config=quiet, instance=of_town.instance, partition_key="S").success
+    with of_town.opened("confidential") as connection:
+        for statement in OTHER_COUNTS[what]:
+            connection.execute(statement)
+    of_town.run("cef", "regions", "counts")
+    assert set(counted) == ({"S"} if OTHER_COUNTS[what] else {"S", "n"})
+    assert (read_counts(of_town) == before) == bool(OTHER_COUNTS[what])
+    assert ask_counts(of_town) == []
+    del counted[:]
+    of_town.run("counts")
+    assert counted == []
+
+
+FORGED: dict[str, Sequence[str]] = {
+    "the counts and those of a partition": [
+        f'UPDATE confidential.town__a."{table}" {_ADDED}' for table in ("counts", "counts__S")
+    ],
+    "the counts": [f"UPDATE confidential.town__a.counts {_ADDED}"],
+    "the counts of a partition that there is twice": [
+        f'UPDATE confidential.town__a."{table}" SET count = 2 * count' for table in ("counts", "counts__S", "counts__n")
+    ],
+}
+
+
+@quick_cases(1)
+@pytest.mark.parametrize("what", FORGED)
+def test_the_gate_on_counts_takes_those_of_no_partition_for_granted(of_town: Deployment[Any], what: str) -> None:
+    """They were altered with their sum. Told apart from: a gate that adds up partitions without counting them, or with
+    verdicts on other counts than those that are stored; and a charge that does not see altered counts."""
+    assert ask_counts(of_town) == []
+    of_town.run("charge")
+    with of_town.opened("confidential") as connection:
+        for statement in FORGED[what]:
+            connection.execute(statement)
+    (problem,) = ask_counts(of_town)
+    assert "differing rows" in problem
+    assert "the exact counts have changed since the charge" in of_town.refusal("noisy_measurements")
+
+
+def test_counts_of_partitions_that_are_declared_no_more_are_dropped(of_town: Deployment[Any]) -> None:
+    """Told apart from: tables that stay where nobody looks, and another draw."""
+    before, root = read_counts(of_town), of_town.root
+    other = safetab(root, "N", "other")
+    other.run("cef", "regions", "counts")
+    assert {name for name in read_counts(other) if not name.endswith(("_made", "_seal"))} == {
+        *("counts", "counts__N", "counts__other")
+    }
+    whole = safetab(root)
+    whole.run("cef", "regions", "counts")
+    assert read_counts(whole) == {"counts": before["counts"]}
+
+
+@pytest.mark.prove
+def test_counts_of_partitions_in_a_lake_are_those_on_files(
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch, counted: list[str]
+) -> None:
+    """Told apart from: counts and verdicts that depend on where tables are stored, so that all is counted again."""
+    lake = make_lake(postgres, tmp_path / "lake")
+    lake.name_services(monkeypatch)
+    versions = list[str]()
+    for name in ("files", "town"):
+        deployment = safetab(tmp_path / name, *KEYS)
+        for part in KEYS:
+            count_one(deployment, part)
+        deployment.run("cef", "regions", "counts")
+        versions.append(deployment.versions()["town/a/counts"])
+        assert ask_counts(deployment) == []
+        monkeypatch.setattr("tests.deployments.Warehouse", partial(Warehouse, lake=lake.data))
+    assert counted == ["n", "n", "S", "S"] * 2
+    assert versions[0] == versions[1]

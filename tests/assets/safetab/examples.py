@@ -283,6 +283,20 @@ def in_units(made: Town) -> tuple[list[Unit], list[CensusPerson]]:
     return units, people
 
 
+def deal_out(made: Town, parts: Sequence[str]) -> dict[str, Town]:
+    """The town in parts, each with every so-manieth block and all who live there, so that most regions are in several
+    parts."""
+    place = {block.key: parts[number % len(parts)] for number, block in enumerate(made.blocks)}
+    return {
+        part: Town(
+            [block for block in made.blocks if place[block.key] == part],
+            [person for person in made.persons if place[person.block] == part],
+            [home for home in made.households if place[home.block] == part],
+        )
+        for part in parts
+    }
+
+
 def write_input_files(folder: Path, made: Town) -> None:
     """Write person-records.txt, household-records.txt and GRF-C.txt, with a column in GRF-C that is ignored."""
     place = {block.key: block[:4] for block in made.blocks}

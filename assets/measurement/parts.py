@@ -1,0 +1,179 @@
+"""Exact counts of a dataset with partitions, of which each is counted in a run of its own. Ingestion reads partitions
+(`assets.cef.parts`), and TopDown's states are other ones (`assets.topdown.partitions`).
+
+A table of counts can be made so if it adds up: a record adds whole numbers to its rows that follow from the record, its
+unit and the other records of that unit. A unit is in one partition with all of its records: each partition has the unit
+of every record, and no unit's key is in two of them, which the CEF refuses. So what a record adds never depends on
+another partition, and the counts of all records are exactly the sums of those of the partitions.
+
+Of which records the counts of a partition are, and by which code, is in a sealed account beside them. The stage that
+adds them up first counts those partitions that no run has counted, or whose counts were altered or are of other
+records. So what it makes does not depend on the runs before it. Its gate counts all records again, except in partitions
+whose runs keep the verdict that their counts are those of their records.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Generic, Self, TypeVar
+
+import dagster as dg
+
+from assets.conventions import StageKind
+from assets.gates.shared import differing_table, keep_part_verdicts
+from assets.release.account import read_account, store_account
+from assets.release.contents import compute_basis, is_united, read_basis
+from assets.release.dataset import CEF_OF_PARTS
+from assets.release.gate import ByPart, ReleaseContext
+from assets.release.method import Method
+from assets.release.release import Release
+from assets.release.stage import Recipes, release_stage
+from assets.release.verdicts import hash_code
+from resources.chain import canonicalize
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import Table, Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+R = TypeVar("R", bound=Release)
+
+
+_BESIDE = ("_made", "_seal")
+"""What the names of the tables beside counts end with: their account, and its seal."""
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What the stored counts of a partition are: a digest of all that they follow from, and their keyed content."""
+
+    made_of: str
+    content: str
+
+
+@dataclass(frozen=True)
+class PartCounts(Generic[R]):
+    """How the table of a stage is made from the counts of partitions.
+
+    Attributes:
+        stage: the stage, and its confidential table.
+        count: the recipe of the counts of all records of a release's dataset, here a partition. It reads nothing else,
+            and follows from `Release.counted_with`.
+        add_up: the recipe of the table, from the identifiers of `sql/measurement/added_up.sql`.
+    """
+
+    release: R
+    stage: str
+    count: Callable[[Session, R], Recipe]
+    add_up: Callable[[Mapping[str, Any]], Recipe]
+
+    @classmethod
+    def of(
+        cls,
+        release: R,
+        stage: str,
+        count: Callable[[Session, R], Recipe],
+        add_up: Callable[[Mapping[str, Any]], Recipe],
+    ) -> Self | None:
+        """The same; None if the dataset has no partitions."""
+        return cls(release, stage, count, add_up) if release.dataset.partitions else None
+
+    @property
+    def name(self) -> str:
+        """The stage that makes the counts of a partition."""
+        return f"{self.stage}_of_parts"
+
+    def table(self, part: str) -> Table:
+        return self.release.confidential(f"{self.stage}__{part}")
+
+    def recipes(self, session: Session) -> Recipes:
+        return {self.release.confidential(self.stage): self._add_up(session)}
+
+    def is_current(self, session: Session, custody: Custody, part: str) -> bool:
+        """Whether the stored counts are, unaltered, those of the records that were read last. Raises SealError if none
+        were."""
+        table = self.table(part)
+        counted = read_account(session, custody, table, _Counted) if session.columns(table) else None
+        if counted is None or counted.content != self._hash(session, custody, table):
+            return False
+        return counted.made_of == self._describe(
+            read_basis(session, custody, self.release.dataset.parts[part], self.release.counted_with)
+        )
+
+    def update(self, session: Session, custody: Custody, part: str) -> None:
+        """Count the records of a partition, unless its counts are current. Raises SealError if none were read."""
+        if self.is_current(session, custody, part):
+            return
+        table, counted_with = self.table(part), self.release.counted_with
+        made_of = self._describe(compute_basis(session, custody, self.release.dataset.parts[part], counted_with))
+        source, values, names = self._count(session, part)
+        with session.transaction():
+            session.create(table, source, values, **names)
+            store_account(session, custody, table, _Counted(made_of, self._hash(session, custody, table)))
+
+    def build(self, method: Method[R, Any, Any]) -> dg.AssetsDefinition:
+        """The asset `[dataset, release, "<stage>_of_parts"]`, which counts a partition and keeps verdicts on it."""
+        release = self.release
+
+        @release_stage(
+            release,
+            self.name,
+            StageKind.COUNTS,
+            f"What the stage {self.stage} counts, of the records of one partition. Nothing of it is public.",
+            [dg.AssetKey([release.dataset.name, CEF_OF_PARTS])],
+            parts=release.dataset.partitions or (),
+        )
+        def counted(
+            context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
+        ) -> dg.MaterializeResult:
+            part, adapted = context.partition_key, release.adapt(warehouse)
+            with adapted.session(writes=Zone.CONFIDENTIAL) as session:
+                self.update(session, custody, part)
+            keep_part_verdicts(method, adapted, custody, ledger, part)
+            # Without a version, which would show whether the records of this partition have changed.
+            return dg.MaterializeResult()
+
+        return counted
+
+    def by_part(self) -> ByPart[R]:
+        """How the counts of all records are found to be right, if those of each partition are."""
+        return ByPart(lambda context: list(self.release.dataset.parts), self._is_counted, self._is_added_up)
+
+    def _is_counted(self, context: ReleaseContext[R], part: str) -> bool:
+        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            return not differing_table(session, self.table(part), self._count(session, part))
+
+    def _is_added_up(self, context: ReleaseContext[R]) -> bool:
+        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            if not is_united(session, self.release.dataset):
+                return False
+            return not any(differing_table(session, *made) for made in self.recipes(session).items())
+
+    def _count(self, session: Session, part: str) -> Recipe:
+        return self.count(session, replace(self.release, dataset=self.release.dataset.parts[part]))
+
+    def _add_up(self, session: Session) -> Recipe:
+        tables = list(map(self.table, self.release.dataset.parts))
+        columns = list(session.columns(tables[0]))
+        keys = [name for name in columns if name != "count"]
+        return self.add_up({"tables": tables, "columns": columns, "keys": keys})
+
+    def _hash(self, session: Session, custody: Custody, table: Table) -> str:
+        return session.ordered_version([table], self.release.version_key(custody))
+
+    def _describe(self, basis: Mapping[str, Any]) -> str:
+        return sha256(canonicalize({**basis, "code": hash_code(self.count.__module__)})).hexdigest()
+
+
+def complete_parts(
+    session: Session, custody: Custody, release: Release, stage: str, parts: PartCounts[Any] | None
+) -> None:
+    """Before a stage of exact counts adds up those of the partitions: count those whose counts are not current, and
+    drop those of an earlier declaration of the dataset."""
+    # DuckDB ignores upper and lower case.
+    due = {f"{stage}__{part}{end}".lower() for part in release.dataset.partitions or () for end in ("", *_BESIDE)}
+    for name in session.tables(Zone.CONFIDENTIAL, release.schema):
+        if name.startswith(f"{stage}__") and name.lower() not in due:
+            session.drop(release.confidential(name))
+    if parts:
+        for part in release.dataset.parts:
+            parts.update(session, custody, part)
