@@ -24,6 +24,7 @@ from orchestration.defs_files import require_unambiguous_text
 from orchestration.release_definitions import define_stages
 from resources.faults import name_error
 from resources.project import list_files
+from resources.regular import read_regular
 
 _WITH_CELLS = ("units", "persons", "recoded_units", "recoded_persons", "place_names")
 _NO_CELLS = frozenset({"path", "geography_path", "source", "pattern", "title", "description"})
@@ -153,7 +154,7 @@ def _read(path: Path, file: str, documents: list[_Document]) -> Iterator[Problem
     """The problems of one file; adds its documents to `documents`. Each is resolved by itself. The tree would load all
     files, and stop at the first that is broken."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode("utf-8")
         require_unambiguous_text(text, file)
     except (OSError, UnicodeError) as error:
         yield Problem(file, 1, f"it cannot be read as UTF-8 ({type(error).__name__})")

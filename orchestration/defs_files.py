@@ -15,6 +15,7 @@ from assets.release.release import DeclarationError
 from orchestration import components
 from orchestration.components.release import COMPONENTS
 from resources.project import list_files
+from resources.regular import read_regular
 
 _MERGE = "tag:yaml.org,2002:merge"
 _KEPT_AS_TEXT = {"tag:yaml.org,2002:timestamp", _MERGE}
@@ -45,7 +46,7 @@ def require_unambiguous(folder: Path) -> None:
                 "is below it; move one of them to a folder beside the other, or put both into one file"
             )
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_regular(path).decode("utf-8")
         except (OSError, UnicodeError) as error:
             raise DeclarationError(f"{path}: it cannot be read as UTF-8 ({type(error).__name__})") from None
         require_unambiguous_text(text, str(path))

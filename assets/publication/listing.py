@@ -7,9 +7,7 @@ alone. How publications are put into place is in `placement`.
 """
 
 import json
-import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -23,14 +21,13 @@ from assets.publication.record import format_recorded
 from assets.publication.signature import EDITIONS, PACKAGE, earlier_editions, name_edition
 from assets.release.prose import load_template
 from assets.texts import describe_public, show_line
+from resources.regular import read_regular
 
 LISTING, DCAT = "index.html", "dcat.jsonld"
 _CERTIFICATE = "certificate.html"
 
 _OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 """What the names of a dataset and a release are made of."""
-
-_LARGEST = 64 * 2**20
 
 _UNSIGNED = "This catalog is not signed. Each publication is, in its own folder."
 
@@ -157,7 +154,7 @@ def _as_json(value: Any) -> bytes:
 def _read_publication(published: Path, path: str) -> Listed:
     folder = published / path
     try:
-        listed = _describe(folder, path, json.loads(read_regular(folder / "certificate.json")))
+        listed = _describe(folder, path, json.loads(read_regular(folder / "certificate.json", through_links=False)))
         _as_json([listed.dcat, *listed.tables.values()])
         return listed
     except Exception:
@@ -166,7 +163,7 @@ def _read_publication(published: Path, path: str) -> Listed:
 
 
 def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
-    package, estimate = read_regular(folder / PACKAGE), record.get("estimate")
+    package, estimate = read_regular(folder / PACKAGE, through_links=False), record.get("estimate")
     ledger, publisher, edition = record["ledger"], record["publisher"], record["edition"]
     current = name_edition(int(edition["number"]), int(edition.get("revision", 0)))
     tables: dict[str, tuple[str, ...]] = {}
@@ -237,13 +234,3 @@ def _list_editions(
                 f"{place}{_CERTIFICATE}" if there else "",
                 fate,
             )
-
-
-def read_regular(path: Path) -> bytes:
-    """The content of a regular file. No link is followed, and nothing else is waited for: somebody may plant it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
-            raise ValueError(f"{path.name} is no file, or too large")
-        return file.read()

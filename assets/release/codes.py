@@ -7,6 +7,7 @@ from pathlib import Path
 from assets.release.dialect import SEPARATORS
 from assets.texts import find_unseen
 from mechanisms.refusal import RefusedError
+from resources.regular import read_regular
 
 HEADERS = ("geoid", "code", "block", "blockid", "place", "tabblk", "tract", "county", "state", "district")
 """Columns of codes, as they are called in files; digits may follow, as in `GEOID20`."""
@@ -30,14 +31,10 @@ def read_codes(path: Path, width: int) -> list[list[str]]:
     code that was taken for a header would silently be left out.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise CodesError(f"{path.name} is larger than {LARGEST // 2**20} MiB")
-        lines = StringIO(content.decode("utf-8-sig"), newline="")
+        lines = StringIO(read_regular(path, LARGEST).decode("utf-8-sig"), newline="")
         rows = [[cell.strip() for cell in row] for row in csv.reader(lines, strict=True) if any(map(str.strip, row))]
-    except OSError:
-        raise CodesError(f"{path.name} cannot be read") from None
+    except OSError as error:
+        raise CodesError(f"{path.name} cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise CodesError(f"{path.name} is not in UTF-8") from None
     except csv.Error:

@@ -25,6 +25,7 @@ from mechanisms.safetab.lists import (
     RegionType,
     format_count,
 )
+from resources.regular import read_regular
 
 PRODUCTION = Path(__file__).with_name("lists")
 """The folder of the lists of the 2020 Census."""
@@ -109,10 +110,8 @@ def _iteration(code: str, name: str, level: str, *flags: str) -> Iteration:
 def _read_rows(path: Path, fields: Mapping[str, tuple[str, str]]) -> list[list[str]]:
     """The rows of a file in order, without the header; every value keeps its rule."""
     file = path.name
-    if path.stat().st_size > LARGEST:
-        raise ListsError(f"{file}: the file has at most {LARGEST:,} bytes")
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_regular(path, LARGEST).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ListsError(f"{file}: the file is not UTF-8 text") from None
     if not text.strip():

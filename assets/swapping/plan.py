@@ -21,6 +21,7 @@ from mechanisms.swapping.design import SwappingDesign
 from mechanisms.swapping.loss import EXEMPT, odds, smallest_attainable, smallest_rate, theorem_1
 from mechanisms.swapping.response import loss_of_responses
 from mechanisms.swapping.uncertainty import LEAST_KEPT, laws, moments
+from resources.regular import read_regular
 
 SIZES = (100, 10_000, 1_000_000)
 """Values of b that are shown if none is known."""
@@ -112,7 +113,7 @@ def published_stratum(release: SwappingRelease) -> int | None:
     """b in the certificate of the published edition, if its strata, invariants and exempt records are those of this
     release; or None. Whoever relies on it verifies the publication."""
     try:
-        record = json.loads((release.folder / CERTIFICATE).read_text(encoding="utf-8"))
+        record = json.loads(read_regular(release.folder / CERTIFICATE))
         if tuple(record["invariants"]["as_charged"]) != release.design.invariants:
             return None
         parameters = {parameter["label"]: parameter["value"] for parameter in record["mechanism"]["parameters"]}

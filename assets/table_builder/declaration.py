@@ -48,6 +48,7 @@ from mechanisms.table_builder.p_table import PTable
 from mechanisms.table_builder.quantiles import Tree
 from mechanisms.table_builder.reading import PTableError, read_ons, read_sdctools
 from resources.project import PROJECT
+from resources.regular import read_regular
 
 Number = Annotated[
     Fraction,
@@ -185,9 +186,7 @@ class GivenPTable(Part):
 def load_p_table(path: Path, form: str) -> PTable:
     """The p-table in a file of one of the `FORMS`. Raises PTableFileError, which names file, line, field and rule."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise PTableFileError(f"{path}: the file of a p-table has at most {LARGEST_FILE:,} bytes")
-        return FORMS[form](path.read_text("utf-8-sig"))
+        return FORMS[form](read_regular(path, LARGEST_FILE).decode("utf-8-sig"))
     except OSError as error:
         raise PTableFileError(f"{path}: the p-table cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:

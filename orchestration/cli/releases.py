@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from resources.project import DECLARATIONS, list_files
+from resources.regular import read_regular
 
 
 class DeclaredName(click.ParamType):
@@ -34,7 +35,8 @@ def list_declared_names() -> Iterator[str]:
 
     for path in list_files(DECLARATIONS):
         try:
-            documents = list(yaml.load_all(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+            text = read_regular(path).decode("utf-8")
+            documents = list(yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         except (OSError, UnicodeError, yaml.YAMLError, ValueError):
             continue
         for document in documents:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from assets.publication.catalog import find_public
-from assets.publication.listing import read_regular
 from assets.publication.placement import publications
 from orchestration.explorer.reading import ask_files, find_published
 from orchestration.explorer.words import distinguish, join_levels
+from resources.regular import read_regular
 from resources.statements import SQL, Fragment, quote_literal, render
 
 _FIRST = SQL("explorer/first", "FROM {{ source }} LIMIT $most")
@@ -255,7 +255,7 @@ def _read_publication(release: str, dictionary: Path, changed: int) -> Publicati
     """A publication as of a change of its dictionary."""
     described: dict[str, list[dict[str, Any]]] = {}
     try:
-        package = json.loads(read_regular(dictionary))
+        package = json.loads(read_regular(dictionary, through_links=False))
         for resource in package["resources"]:
             described.setdefault(Path(resource["path"]).name.partition(".")[0], []).append(resource)
         if all(resource["path"] == Path(resource["path"]).name for resource in package["resources"]):

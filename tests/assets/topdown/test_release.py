@@ -210,7 +210,7 @@ def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path, monkeypatch: p
         (b"region\n01\n", "places.csv: its first line could be a header or a code; begin the file with a header"),
         (b"Nation\nA\nB\n", "its first line could be a header or a code"),
         (b"AB123\n1234\n12\n", "its first line could be a header or a code"),
-        (b"geoid\n01\n" + b" " * 60, "places.csv is larger than 0 MiB"),
+        (b"geoid\n01\n" + b" " * 60, "places.csv cannot be read .it has more than 64 bytes"),
         (b"", "places.csv is empty"),
         (b"\r\n \n,\n", "places.csv is empty"),
         (b"10;1\n11;2\n", "places.csv is separated by semicolons; write commas"),
