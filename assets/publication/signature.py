@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from assets.texts import show_line
 from resources.clock import TimeStamp
+from resources.regular import read_regular
 
 if TYPE_CHECKING:
     # Whoever only verifies, with this module, needs neither Dagster nor a database.
@@ -190,8 +191,7 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
         VerificationError: if the file cannot be read, or is not an Ed25519 public key in PEM.
     """
     try:
-        with path.open("rb") as file:
-            key = load_pem_public_key(file.read(_LARGEST))
+        key = load_pem_public_key(read_regular(path))
     except OSError as error:
         raise VerificationError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, UnsupportedAlgorithm):
@@ -359,10 +359,9 @@ def is_readable(folder: Path) -> bool:
 
 
 def _read_file(path: Path, most: int) -> bytes:
-    """Nothing of what is no file, or cannot be read, or has more bytes: a reader would wait for a named pipe for ever,
-    and for the end of a file that somebody made huge."""
+    """Nothing of what is no file, or cannot be read, or has more bytes."""
     with suppress(OSError):
-        return path.read_bytes() if path.is_file() and path.stat().st_size <= most else b""
+        return read_regular(path, most)
     return b""
 
 

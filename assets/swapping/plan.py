@@ -122,7 +122,7 @@ def published_stratum(release: SwappingRelease) -> int | None:
         if sorted(parameters[SWAP_KEY]) != sorted(words[name] for name in release.design.match):
             return None
         b = parameters[LARGEST_STRATUM]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return b if isinstance(b, int) and release.design.second_stir is None else None
 

@@ -471,9 +471,11 @@ def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[s
     The page is available until you interrupt the command. Only this machine can open it.
     """
     from assets.ledger.page import read_last_replays
+    from assets.publication.signature import fingerprint
     from orchestration.deployment import Deployment
     from orchestration.explorer import launcher
     from orchestration.launch import open_instance, prepare_instance
+    from resources.keyfiles import CustodyError
 
     prepare_instance()
     deployment = Deployment()
@@ -487,10 +489,22 @@ def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[s
     def announce(address: str) -> None:
         echo(f"The explorer is at {address}; end it with Ctrl+C.")
 
-    folders = deployment.home, deployment.published
+    known, custody = "", deployment.ledger.custody
+    # Without its custody, or before there is one, nothing is known of the deployment's key.
+    with suppress(CustodyError):
+        known = fingerprint(deployment.public_key) if custody.anchor() else ""
     with suppress(KeyboardInterrupt):
         launcher.explore(
-            *folders, datasets, read_replays, port, boundaries, announce, browser=not no_browser, hosts=hosts
+            deployment.home,
+            deployment.published,
+            datasets,
+            read_replays,
+            port,
+            boundaries,
+            announce,
+            browser=not no_browser,
+            hosts=hosts,
+            public_key=known,
         )
 
 

@@ -19,7 +19,6 @@ from assets.publication.signature import (
     SIGNATURE,
     VerificationError,
     fingerprint,
-    read_public_key,
 )
 from orchestration.explorer.display import show_table
 from orchestration.explorer.reading import (
@@ -28,6 +27,7 @@ from orchestration.explorer.reading import (
     find_published,
     find_warehouse,
     read_entries,
+    read_key,
     read_replays,
 )
 from orchestration.explorer.settings import read_settings
@@ -110,7 +110,7 @@ def _show_publications(intact: tuple[Entry, ...] | None) -> None:
         st.info("Nothing is published yet.")
         return
     try:
-        key = read_public_key(folder / PUBLIC_KEY)
+        key = read_key()
     except VerificationError as error:
         st.error(escape(f"No signature can be verified: {error}."))
         return

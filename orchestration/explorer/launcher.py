@@ -54,13 +54,15 @@ def explore(
     *,
     browser: bool,
     hosts: Sequence[str] = (),
+    public_key: str = "",
 ) -> None:
     """Serve the explorer until it is interrupted.
 
     The source files of the declared datasets are never opened. By draw id, `replays` says when it was last replayed and
     with which result; `announce` is called with the address once the page can be opened; `hosts` are names, besides
-    those of this machine, under which a proxy serves the page. Raises ExplorerError if a host has an impossible name,
-    the port is taken, the folder of publications contains what must not be opened, or the process ends.
+    those of this machine, under which a proxy serves the page; `public_key` is the fingerprint of the key that must
+    have signed the publications, if it is known. Raises ExplorerError if a host has an impossible name, the port is
+    taken, the folder of publications contains what must not be opened, or the process ends.
     """
     for host in hosts:
         if not _HOST.fullmatch(host):
@@ -85,6 +87,7 @@ def explore(
             left_out=tuple(map(str, left_out)),
             port=find_port(port),
             further_hosts=tuple(hosts),
+            public_key=public_key,
         )
         _write_replays(settings, replays)
         address = f"http://127.0.0.1:{settings.port}"

@@ -17,7 +17,7 @@ from typing import Any
 
 from assets.publication.catalog import find_public
 from assets.publication.placement import publications
-from orchestration.explorer.reading import ask_files, find_published
+from orchestration.explorer.reading import ask_files, find_change, find_published
 from orchestration.explorer.words import distinguish, join_levels
 from resources.regular import read_regular
 from resources.statements import SQL, Fragment, quote_literal, render
@@ -244,14 +244,14 @@ def list_publications() -> list[Publication]:
     folder = find_published()
     dictionaries = {f"{dataset}/{name}": folder / dataset / name / DICTIONARY for dataset, name in publications(folder)}
     return [
-        _read_publication(release, dictionary, dictionary.stat().st_mtime_ns)
+        _read_publication(release, dictionary, find_change(dictionary))
         for release, dictionary in dictionaries.items()
         if dictionary.is_file()
     ]
 
 
 @lru_cache(maxsize=64)
-def _read_publication(release: str, dictionary: Path, changed: int) -> Publication:
+def _read_publication(release: str, dictionary: Path, changed: tuple[int, int]) -> Publication:
     """A publication as of a change of its dictionary."""
     described: dict[str, list[dict[str, Any]]] = {}
     try:

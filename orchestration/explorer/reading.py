@@ -11,9 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from assets.ledger.population import Population, group_populations
 from assets.publication.asset import edition_problems
-from assets.publication.signature import PUBLIC_KEY, VerificationError, read_public_key
+from assets.publication.signature import PUBLIC_KEY, VerificationError, fingerprint, read_public_key
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Publisher
 from orchestration import declarations
@@ -61,15 +63,31 @@ def ask_files(question: Callable[[Session], Answer]) -> Answer:
 
 def find_file_problems(release: str) -> Sequence[str]:
     """Why the files of a release, `dataset/release`, are not those that were signed; empty if they are."""
-    files = sorted(path for path in (find_published() / release).rglob("*") if path.is_file())
-    stamps = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files)
-    return _find_file_problems(find_published(), release, stamps)
+    folder = find_published()
+    files = sorted(path for path in (folder / PUBLIC_KEY, *(folder / release).rglob("*")) if path.is_file())
+    return _find_file_problems(folder, release, tuple((str(path), *find_change(path)) for path in files))
+
+
+def find_change(path: Path) -> tuple[int, int]:
+    """The size of a file, and when it was last changed. Whoever writes it can set the time of its modification back,
+    and not this one."""
+    status = path.stat()
+    return status.st_size, status.st_ctime_ns
+
+
+def read_key() -> Ed25519PublicKey:
+    """The public key beside the publications. Raises VerificationError if there is none, or the launcher knows another
+    one of this deployment."""
+    key, known = read_public_key(find_published() / PUBLIC_KEY), read_settings().public_key
+    if known not in ("", fingerprint(key)):
+        raise VerificationError(f"{PUBLIC_KEY} is not this deployment's key")
+    return key
 
 
 @lru_cache(maxsize=64)
 def _find_file_problems(folder: Path, release: str, stamps: Sequence[tuple[str, int, int]]) -> Sequence[str]:
     try:
-        key = read_public_key(folder / PUBLIC_KEY)
+        key = read_key()
     except VerificationError as error:
         return (f"no signature can be verified: {error}",)
     dataset, name = release.split("/")

@@ -19,7 +19,9 @@ class Settings:
     `laboratory` can be opened; a temporary
     folder, the only one that it writes to; a folder with GeoJSON files, or ""; folders and files that must not be
     opened, even within others that are allowed; names, besides those of this machine, under which it is opened through
-    a proxy; and in words, once it holds, how the process is kept from other files."""
+    a proxy; in words, once it holds, how the process is kept from other files; and the fingerprint of the deployment's
+    public key, or "" if the launcher cannot read the custody. Whoever can write publications can also exchange the key
+    that lies beside them."""
 
     home: str
     published: str
@@ -29,6 +31,7 @@ class Settings:
     port: int
     further_hosts: tuple[str, ...] = ()
     confinement: str = ""
+    public_key: str = ""
 
     @property
     def hosts(self) -> tuple[str, ...]:

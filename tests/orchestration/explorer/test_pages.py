@@ -2,10 +2,12 @@
 
 import itertools
 import json
+import os
 import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from streamlit.testing.v1 import AppTest
 from assets.charge.assessment import predict_budget
 from assets.ledger.population import Population
 from assets.ledger.view import list_budgets
-from assets.publication.signature import PUBLIC_KEY, pem, public_key, sign
+from assets.publication.signature import PUBLIC_KEY, fingerprint, pem, public_key, sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.explorer import tables
@@ -480,7 +482,9 @@ def test_a_damaged_dictionary_hides_its_own_tables_only(published: Path, damage:
 
 
 @pytest.mark.deep
-def test_files_that_are_not_as_they_were_signed_are_not_shown_without_a_word(published: Path) -> None:
+def test_files_that_are_not_as_they_were_signed_are_not_shown_without_a_word(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def warned() -> list[str]:
         test = AppTest.from_function(page, default_timeout=600).run()
         assert not test.exception
@@ -496,11 +500,24 @@ def test_files_that_are_not_as_they_were_signed_are_not_shown_without_a_word(pub
     }
     (published / "certificate.json").write_text(json.dumps(identity))
     custody = Custody(folder=str(published.parents[2] / "custody"), variable="STIRRED_TEST_MASTER_KEY")
+    (file := published / "homes.csv").write_text("signed")
     sign(published, custody)
     (published.parents[1] / PUBLIC_KEY).write_bytes(pem(public_key(custody)))
     assert warned() == []
-    (published / "homes.csv").write_text("altered")
+    # As large as before, and with its time set back.
+    times = file.stat()
+    file.write_text("forged")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert "homes" in warned()[0]
+    file.write_text("signed")
+    # Signed with another key, which is put beside the publications.
+    known = replace(read_settings(), public_key=fingerprint(public_key(custody)))
+    monkeypatch.setenv(VARIABLE, known.as_text())
+    assert warned() == []
+    other = Custody(folder=str(published.parents[2] / "other"), variable="STIRRED_TEST_MASTER_KEY")
+    sign(published, other)
+    (published.parents[1] / PUBLIC_KEY).write_bytes(pem(public_key(other)))
+    assert "is not this deployment's key" in warned()[0]
 
 
 def test_numbers_that_are_not_finite_are_shown_as_none(published: Path) -> None:
