@@ -126,9 +126,10 @@ class Deployment:
         Args:
             where: by variable, the categories that count (None: records without a value).
             per: another release, whose counts or weights the sums are divided by.
-            median, quantile: a variable whose median is asked, or a variable and another share, such as 0.9.
+            median, quantile: a variable whose median is wanted; or a variable and another share, such as 0.9.
             summary: means, standard deviations and correlations of all variables of moments.
-            correlate: two variables of moments. `regress` is one of them, regressed on others, `on`.
+            correlate: two variables of moments. For a regression, `regress` is the outcome, and `on` lists the
+                predictors.
             kind: "pandas", "arrow" or "duckdb".
         """
         import pyarrow as pa
@@ -194,7 +195,7 @@ class Publication:
     from a source that you trust, or give that key to `verify`.
 
     Attributes:
-        release: what it was asked for as, `dataset/release`; "" for any release.
+        release: the requested release, as `dataset/release`; "" for any release.
     """
 
     folder: Path
@@ -210,8 +211,8 @@ class Publication:
 
     @property
     def specification(self) -> dict[str, str]:
-        """The five building blocks of the DP specification, in words; none of estimates from published measurements,
-        which keep the guarantee of these."""
+        """The five building blocks of the DP specification, in words. Estimates from published measurements have none
+        of their own: they keep the guarantee of the measurements."""
         return {row["block"]: row["answer"] for row in self.certificate.get("specification", ())}
 
     @property

@@ -148,8 +148,8 @@ def measure_persons(
 ) -> Estimated:
     """Measure persons, and estimate their histograms from the root down, within a redistricting file's counts.
 
-    One person's move may leave one householder alone and join another: the squared L2 distance of a query that tells
-    householders who live alone from others is up to 6 instead of 2, and its ρ counts three times.
+    After a person's move, one householder may live alone, and another no longer. So the squared L2 distance of a query
+    that distinguishes householders who live alone is up to 6 instead of 2, and its ρ counts three times.
 
     Args:
         tree: by level, from the root's to the finest, the position of each place's parent in the level above; `[0]` at
@@ -157,13 +157,15 @@ def measure_persons(
         persons: a row for each person, with the columns `block`, a position in the finest level, and `relgq`, `sex`,
             `age`, `hispanic` and `cenrace`, codes of `PERSONS`.
         redistricting: the published persons of each block by type of dwelling, voting age, Hispanic origin and race,
-            shape (blocks, 2016), in the order of `stirred.topdown.PERSONS`. Their counts hold in every place.
+            shape (blocks, 2016), in the order of `stirred.topdown.PERSONS`. The estimates of every place agree with
+            these counts.
         facilities: the exact number of facilities of each block by type of group quarters (`QUARTERS`), shape
             (blocks, 24). It is public.
         allocation: ρ of each level and query, whose levels are the tree's.
         passes: the queries of each pass of estimation, by default production's. The answers to the last query of a pass
-            add up to the answers to its other queries and to what is fixed before, and are fixed from then on. It needs
-            ρ at every level, and the others at some. The last pass ends with `detailed`.
+            add up to the answers to its other queries and to the answers fixed by earlier passes; from then on, they
+            are fixed too. The last query needs ρ at every level, the others at some level. The last pass ends with
+            `detailed`.
         estimation: "full" estimates a place from the answers at and below it, "own_levels" from its own level's.
 
     Raises QuartersError if the redistricting file has persons in a type of group quarters without a facility,
@@ -218,14 +220,14 @@ def measure_homes(
     """Measure units and households, and estimate their histograms from the root down, within a redistricting file's
     counts.
 
-    One person's move changes two units, of which one becomes vacant and the other occupied: the squared L2 distance of
-    a query is 4 instead of 2, and ρ of units counts twice. The two households may change alike, so that the distance,
-    and not its square, doubles: ρ of households counts four times.
+    After a person's move, one unit may be vacant and another occupied: the squared L2 distance of a query is 4 instead
+    of 2, and ρ of units counts twice. Both households may leave the same cell and enter the same cell. This doubles the
+    distance, so the ρ of households counts four times.
 
     Args:
         tree: as in `measure_persons`.
         units: a row for each housing unit and each facility of group quarters, with the columns `block` and
-            `tenvacgq`, a code of `UNITS`. How many of them are housing units, and the facilities by type, are public.
+            `tenvacgq`, a code of `UNITS`. The number of housing units and the facilities by type are public.
         households: a row for each occupied unit, with the column `block` and codes of `HOUSEHOLDS`.
         redistricting: the published occupied and vacant units of each block, shape (blocks, 2).
         unit_passes, household_passes, estimation: as in `measure_persons`. With `persons`, those of units are

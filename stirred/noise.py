@@ -45,7 +45,8 @@ class NoisyCounts(Draw):
 
     @property
     def margin(self) -> int:
-        """The least m such that the noise of a count is within ±m with a probability of 0.9 or more, exactly."""
+        """The margin of error: the least m such that the noise of a count is within ±m with a probability of at least
+        0.9, exactly."""
         return half_width(self.noise, 1, Fraction(9, 10))
 
     @property

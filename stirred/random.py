@@ -10,12 +10,12 @@ __all__ = ["Randomness", "from_key", "system"]
 
 
 class Randomness:
-    """A secret key of 32 bytes, of which every draw takes the next subkey. So no two draws share their noise, and the
+    """A secret key of 32 bytes. Every draw takes the next of its subkeys, so no two draws share their noise, and the
     same key gives the same draws if the same calls are made in the same order.
 
-    Anyone who knows the key can remove all noise. It is neither printed nor part of a result. Randomness is neither
-    copied nor pickled, and is of no use in another process, such as a fork of this one: the copy would draw the same
-    noise again.
+    Anyone who knows the key can remove all noise. It is neither printed nor part of a result. A copy would draw the
+    same noise again. So copying or pickling it raises TypeError, and drawing from it in another process, such as a
+    fork, RuntimeError.
     """
 
     def __init__(self, key: bytes, source: str) -> None:

@@ -56,7 +56,8 @@ def format_specification(specification: Specification) -> str:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TableDraw(Draw):
-    """A result with a table, which `table` gives in the kind of the data: Arrow, pandas, or a relation of DuckDB."""
+    """A result with a table. `table` is of the kind of the input data: an Arrow table, a pandas data frame or a DuckDB
+    relation."""
 
     arrow: pa.Table
     kind: str

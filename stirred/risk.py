@@ -66,8 +66,8 @@ class Reconstruction:
         return self._system.count_provable(*self._solutions)
 
     def measure_agreement(self, records: Frame) -> float:
-        """The share of the true records, one in each row, that the reconstruction has. Raises KeyError if they lack a
-        column of it."""
+        """The share of the true records, one in each row, that the reconstruction has. Raises KeyError if the records
+        lack one of its columns."""
         columns = [name for name in self.arrow.column_names if name != COUNT]
         found = Counter(dict(zip(_rows(self.arrow, columns), self.arrow[COUNT].to_pylist(), strict=True)))
         true = Counter(_rows(read_frame(records), columns))

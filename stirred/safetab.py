@@ -78,11 +78,12 @@ def measure_groups(
 
     Args:
         counts: the exact counts, shape (regions, iterations, 46): for each sex, in 23 age groups (`AGES[3]`).
-        thresholds: the minimum of the noisy total for details 1, 2 and 3, not decreasing.
+        thresholds: the least noisy totals for details 1, 2 and 3, in nondecreasing order.
         stability: Δ, the greatest number of groups that one person is in.
-        rho, epsilon: the budget for a person added or removed, of Gaussian or Laplace noise; one of them is given.
+        rho, epsilon: the budget for a person added or removed: ρ for Gaussian noise, or ε for Laplace noise. Give
+            exactly one.
         stage_1_share: γ, the part of the budget that determines the detail.
-        zero_suppression_chance: the least chance that the total of an empty group is left out.
+        zero_suppression_chance: the least probability with which the total of an empty group is left out.
         kind: "arrow", "pandas" or "duckdb", for the table.
 
     Raises DesignError for numbers that are out of range, ValueError for counts of another shape, and TypeError if they

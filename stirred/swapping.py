@@ -73,8 +73,8 @@ def swap(
     """Swap the records of a table.
 
     Each record of a stratum of two or more is selected with probability `rate`; if exactly one is, the selection is
-    repeated. A uniform permutation without fixed points exchanges the swap values of the selected records. The number
-    of records by all columns but the swap variables, and by match and swap variables, stays exact.
+    repeated. A uniform permutation without fixed points exchanges the swap values of the selected records. Two tables
+    of counts stay exact: by all columns except the swap variables, and by match and swap variables.
 
     Args:
         data: a row for each record. Missing values are values like any other.

@@ -64,7 +64,7 @@ class Measured(Draw):
         design: its tables with their noise.
         categories: by variable, the categories that a cell may have, in the order of the arrays.
         grid: the step of the numbers, and the bounds of a record's amount.
-        numbers: by table that answers questions, its noisy or fitted numbers in steps of the grid.
+        numbers: by table, the noisy or fitted numbers that answer questions, in steps of the grid.
     """
 
     design: Hypercube
@@ -79,11 +79,12 @@ class Measured(Draw):
         return f"Hypercube of {shape}, {len(self.design.tables)} measured tables"
 
     def ask(self, by: Sequence[str] = (), where: Mapping[str, Sequence[Any]] | None = None) -> Any:
-        """The sub-table by some variables, in the kind of the data, with the columns `estimate`, `standard_error`,
-        `lower` and `upper`, the ends of 90% intervals. It follows from the measurement, and costs nothing.
+        """The sub-table by some variables, of the kind of the input data, with the columns `estimate`,
+        `standard_error`, `lower` and `upper`, the ends of 90% intervals. It follows from the measurement, and costs
+        nothing.
 
-        `where` has, by variable, the categories that count; of other variables, all do. An estimate may be negative.
-        Raises QuestionError for a variable or category that the hypercube does not have.
+        `where` lists the categories to count, by variable; of variables that it does not name, all categories count. An
+        estimate may be negative. Raises QuestionError for a variable or category that the hypercube does not have.
         """
         answer = self.answer(by, where)
         arrays = answer.values, answer.standard_error, answer.lower, answer.upper
@@ -157,17 +158,19 @@ def measure(
         categories: by variable, all possible categories. Declare them; the categories that occur in the data would
             reveal facts about the records.
         epsilon, rho: the loss of the whole hypercube for a record added or removed: ε for discrete Laplace noise, or ρ
-            for discrete Gaussian noise. One of them is given. The specification has the loss for a record changed.
+            for discrete Gaussian noise. Give exactly one. The specification has the loss for a record changed.
         margins: "summed" (only the table by all variables is measured), "independent" (every margin too, with separate
-            noise) or "fitted" (as independent, and then the table that fits all measurements best).
+            noise) or "fitted" (measured as with "independent"; the result is the table that fits all measurements
+            best).
         cap: D, the greatest discrete Laplace noise; the loss is then (ε, δ).
         amount: the column that is added up, such as a weight; without one, records are counted.
         grid: the step to which an amount is rounded, and the bounds to which it is cut, which determine the noise;
             given if and only if there is an amount.
 
-    Raises ValueError if a record has another category (the message counts them), an amount is missing or not finite, a
-    category is declared twice, or not exactly one loss is given; TypeError for categories of another type than the data
-    and amounts that are not numbers; and HypercubeError for a hypercube that cannot be measured.
+    Raises ValueError if a record has a category that is not declared (the message has the number of records), an amount
+    is missing or not finite, a category is declared twice, or not exactly one loss is given; TypeError for categories
+    of another type than the data and amounts that are not numbers; and HypercubeError for a hypercube that cannot be
+    measured.
     """
     if (epsilon is None) == (rho is None):
         raise ValueError("give epsilon or rho")
@@ -211,8 +214,8 @@ def make_p_table(
     probability_to_stay: Number | None = None,
     monotone: bool | Sequence[bool] = True,
 ) -> MadeTable:
-    """The p-table of greatest entropy: changes up to D with a variance of at most V, no result from 1 to the threshold,
-    monotone in all rows or in those given. Raises ImpossibleTableError if there is none."""
+    """The p-table of greatest entropy: changes up to `largest_change`, at most the given variance, no result from 1 to
+    the threshold, and monotone in all rows or in those given. Raises ImpossibleTableError if there is none."""
     stays = Fraction(0) if probability_to_stay is None else positive_fraction(probability_to_stay)
     return make(
         Parameters(

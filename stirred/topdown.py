@@ -99,8 +99,8 @@ def estimate(
 
     Args:
         total_first: the levels at which a separate pass determines the totals.
-        types_first: a level above the finest. Every place is estimated from all measurements at and below it (full
-            information), and down to this level, the counts of groups before single cells.
+        types_first: a level above the finest. With it, every place is estimated from all measurements at and below the
+            place (full information), and counts of groups are estimated before single cells, down to this level.
         units: with `types_first`, for persons whose first group is households: the number of housing units of each of
             the finest places, toward which the estimates of persons in households lean.
 

@@ -49,13 +49,13 @@ _WIDEST = 2**60
 
 
 class PlacesError(RefusedError, ValueError):
-    """Places or measurements that a publication cannot be asked for. The message names the file or the code, and the
-    rule."""
+    """A request for places or measurements that a publication cannot answer. The message names the file or the code,
+    and the rule."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Noisy measurements of all places of a tree, whoever made them, and what is known exactly.
+    """Noisy measurements of all places of a tree, from any source, and the statistics known exactly.
 
     Attributes:
         schema: the attributes of a record.
@@ -74,7 +74,8 @@ class Measured:
 
 
 def read_published(folder: str | Path) -> dict[str, Measured]:
-    """As `read_measured`, from the folder of a publication, which is not verified."""
+    """The noisy measurements of persons and units in the folder of a redistricting publication, with its exact
+    statistics. The publication is not verified. Raises PlacesError if it is incomplete or cannot be read."""
     return read_measured(PublishedTables(Path(folder)))
 
 
@@ -289,14 +290,14 @@ def add_up_places(
     tables: Sequence[str] = (),
     measured: Mapping[str, Measured] | None = None,
 ) -> pa.Table:
-    """The sum of the places with some codes, of any levels: a row for each cell of some tables, by default of all that
-    are published.
+    """The sum of places of any levels, given by their codes: a row for each cell of the given tables, by default of all
+    published tables.
 
     `estimate` is the sum of the published counts. `linear_estimate` is the best linear unbiased estimate from all
-    measurements, with its standard error, and the ends of a 90% interval around it; it knows how the errors of all
-    places depend on each other. Raises PlacesError for a code that is unknown, given twice, or of a place within
-    another one; for a table that is not published; and if the noisy measurements are not published, unless they are
-    given: those that published estimates were made from.
+    measurements, with its standard error, and the ends of a 90% interval around it; the estimate accounts for the
+    dependence between the errors of places. Raises PlacesError for a code that is unknown, given twice, or of a place
+    within another one; for a table that is not published; and if the noisy measurements are not published, unless you
+    give those from which the published estimates were made (`measured`).
     """
     files = folder if isinstance(folder, PublishedTables) else PublishedTables(Path(folder))
     published = [name for name in REDISTRICTING if name.lower() in files]

@@ -45,13 +45,15 @@ class FilesError(RefusedError, ValueError):
 
 
 def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str, Measured]:
-    """The noisy measurements of persons and of units in a folder, of a nation or of one state, with all that is exact.
+    """The Census Bureau's noisy measurements of persons and units, of the nation or one state, with the exact
+    statistics.
 
-    Everything is in memory, 16 KB for each place and more, so that a state at a time suits a large machine.
+    Each place takes 16 KB of memory or more, so read one state at a time, even on a large machine.
 
     Args:
-        folder: with the folders of persons and units in it, and the levels from US or from State to the finest.
-        populations: by the two digits of every state, its number of persons, as the census published it.
+        folder: a folder that contains the folders of persons and units, with the levels from US or from State to the
+            finest.
+        populations: by the two-digit code of every state, its published number of persons.
 
     Raises FilesError if levels, places or queries are missing, or measurements of a level differ in their variance, and
     InfeasibleError if the populations contradict the bounds of the files.

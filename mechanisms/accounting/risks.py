@@ -37,7 +37,7 @@ PLOTTED = tuple(10 ** (-step / 10) for step in range(50, -1, -1))
 
 @dataclass(frozen=True)
 class Risk:
-    """Upper bounds, rounded up.
+    """The risk of a release, as upper bounds, rounded up.
 
     Attributes:
         epsilon: ε at `delta`, the lesser of the exact curve's and the conversion's.

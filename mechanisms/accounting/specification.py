@@ -133,7 +133,7 @@ class Specification:
 
     @property
     def charged_pairs(self) -> tuple[Pair, ...]:
-        """Pairs whose product dominates the change that `charge` is the loss of."""
+        """Pairs whose product dominates the change whose loss is `charge`."""
         pairs = self.find_pairs(PERSON if self.flavor.changes_per_person else self.flavor.unit)
         assert pairs is not None
         return pairs
@@ -195,10 +195,11 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
     """Total losses of one dataset's releases for a change of one unit, by unit and output premetric.
 
     In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. If a dataset
-    declares `copies`, there is one for contributors, where a guarantee for persons counts as such a group. Each output
-    premetric in which some release is stated has a total of the losses that imply one there, which lists what it leaves
-    out; next to one in zCDP is one in (ε, δ). The releases' own δs are added to the δ for the conversion. If a loss is
-    infinite, there is a total of ∞, which counts every release; no other total counts that loss.
+    declares `copies`, there is also a total for contributors, where a guarantee for persons counts as a group of
+    `copies` persons. Each output premetric in which some release is stated has a total of the losses that imply one
+    there, which lists what it leaves out; next to one in zCDP is one in (ε, δ). The releases' own δs are added to the δ
+    for the conversion. If a loss is infinite, there is a total of ∞, which counts every release; no other total counts
+    that loss.
     """
     composed = list(specifications)
     units = {specification.flavor.unit for specification in composed}

@@ -63,10 +63,11 @@ def estimate_averages(
 
     Args:
         numerator: noisy counts of persons, or sums of them.
-        numerator_variance: of their noise; for a sum of basis cells, the sum of their variances.
+        numerator_variance: the variance of their noise; for a sum of basis cells, the sum of their variances.
         denominator: noisy counts of households or families, or sums of them, with independent noise.
-        least: the least plausible average, in whole hundredths: 1 person per household, 2 per family, 0 of an age.
-        most: the greatest plausible average, likewise.
+        least: the least plausible average, in whole hundredths, such as 1 person per household, 2 per family, or 0
+            persons of an age.
+        most: the greatest plausible average, in whole hundredths.
         noise: the distribution of the basis cells' noise.
 
     Returns:

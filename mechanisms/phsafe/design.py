@@ -151,7 +151,8 @@ class PHSafeDesign(LinesDesign):
         return run.stability(self.truncation(run))
 
     def noise_of(self, run: Run, level: Level) -> Uncapped:
-        """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε. A KeyError if it is not released."""
+        """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε. Raises KeyError if it is not
+        released."""
         return noise_of_count(self.noise, self.stability(run), self._budgets[run.name, level.name])
 
     @cached_property
@@ -180,7 +181,8 @@ class PHSafeDesign(LinesDesign):
 
     @property
     def changes_by_line(self) -> tuple[tuple[Uncapped, int], ...]:
-        """At most 2τ records leave cells and 2τ enter others, of units two and two."""
+        """If one person changes, at most 2τ records leave cells and 2τ enter others. In runs that count units, two
+        leave and two enter."""
         return tuple((self.noise_of(run, level), 2 * self.stability(run)) for run, level, _ in self.released)
 
     def domain(self, dataset: str) -> str:
@@ -219,9 +221,9 @@ def margin_of_error(noise: Noise, stability: int, budget: Fraction) -> float:
 
 
 def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fraction:
-    """The budget that a 90% margin of error requires, in millionths: ρ = (z²/2)·Δ²/m², to the nearest millionth (half
-    to even), which reproduces every row of the production table, or the least ε for which the exact margin is not above
-    m. Raises ValueError if the margin is not positive, or ρ would round to 0."""
+    """The budget that a 90% margin of error m requires, in millionths. For Gaussian noise, ρ = (z²/2)·Δ²/m², rounded
+    (half to even), which reproduces every row of the production table; for Laplace noise, the least ε whose exact
+    margin is at most m. Raises ValueError if the margin is not positive, or ρ would round to 0."""
     if margin <= 0:
         raise ValueError("a margin of error must be greater than 0")
     if noise is Noise.LAPLACE:

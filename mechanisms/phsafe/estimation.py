@@ -41,7 +41,8 @@ class Interval(StrEnum):
     SHORTEST = "shortest"
     """The shortest interval with that probability. Ties go to the likeliest, and then to the higher one."""
     EQUAL_TAILED = "equal_tailed"
-    """At most 5% on either side. It contains 0 only if 0 alone has 5%, so it rarely covers a true count of 0."""
+    """At most 5% of the probability is on either side. The interval contains 0 only if the probability of 0 is at least
+    5%, so it rarely covers a true count of 0."""
 
 
 CREDIBILITY = {Interval.SHORTEST: 0.902, Interval.EQUAL_TAILED: 0.9}

@@ -287,7 +287,7 @@ class _Design(LinesDesign, Generic[L]):
 class SafeTabPDesign(_Design[Measured]):
     """Which population groups SafeTab-P measures, in which detail, with which noise. γ, the `stage_1_share`, is the
     part of a budget that chooses the detail, strictly between 0 and 1. Below the state, the total of an empty group of
-    detail 0 is suppressed with at least `zero_suppression_chance`; 0 suppresses nothing."""
+    detail 0 is suppressed with a probability of at least `zero_suppression_chance`; 0 suppresses nothing."""
 
     stage_1_share: Fraction = Fraction(1, 10)
     zero_suppression_chance: Fraction = Fraction(0)
@@ -321,7 +321,7 @@ class SafeTabPDesign(_Design[Measured]):
 @dataclass(frozen=True, kw_only=True)
 class SafeTabHDesign(_Design[MeasuredTable]):
     """Which tables of households SafeTab-H measures for the groups that SafeTab-P has published, with which noise.
-    Thresholds are totals of T1."""
+    Thresholds apply to SafeTab-P's totals of groups (T1)."""
 
     unit = "household"
     changes_per_unit = 1

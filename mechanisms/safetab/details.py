@@ -33,7 +33,7 @@ AGES: Mapping[int, tuple[tuple[int, int], ...]] = {
 """By detail, the first and last age of each age group."""
 
 FINEST = len(SEXES) * len(AGES[3])
-"""The number of the finest cells of SafeTab-P: (QSEX − 1) · 23 + the age group's place."""
+"""The number of the finest cells of SafeTab-P: a cell's place is (QSEX − 1) · 23 + the age group's place."""
 
 
 def cells(detail: int) -> int:
@@ -59,7 +59,7 @@ def fold(detail: int, counts: Counts) -> Counts:
 HOUSEHOLD_TYPES = 5
 TENURES = 4
 HOUSEHOLD_CELLS = HOUSEHOLD_TYPES * TENURES
-"""The number of the finest cells of SafeTab-H: (HOUSEHOLD_TYPE − 1) · 4 + TEN − 1."""
+"""The number of the finest cells of SafeTab-H: a cell's place is (HOUSEHOLD_TYPE − 1) · 4 + TEN − 1."""
 
 
 @dataclass(frozen=True)

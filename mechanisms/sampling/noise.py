@@ -42,8 +42,8 @@ def _require_positive(parameter: str, value: Fraction) -> None:
 @dataclass(frozen=True)
 class DiscreteGaussian:
     """P(x) = exp(−x² / 2σ²) / Z with Z = Σ_y exp(−y² / 2σ²), for all integers x: N_Z(0, σ²) of Canonne, Kamath and
-    Steinke, "The Discrete Gaussian for Differential Privacy" (2020). `variance` is the parameter σ² > 0, exact; that of
-    the draws, `exact_variance`, is slightly less."""
+    Steinke, "The Discrete Gaussian for Differential Privacy" (2020). `variance` is the parameter σ² > 0, exact. The
+    variance of the draws, `exact_variance`, is slightly less."""
 
     variance: Fraction
 
@@ -182,8 +182,8 @@ class CappedLaplace:
         return inversion.sample(self, count, stream)
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
-        """Bounds of F(0), F(1), … at `precision` binary places, 64 or more; from F(D) = 1 on, the lower one is below 1.
-        F(x) = 1 − (q^(x + 1) − q^(D + 1)) / (1 + q − 2q^(D + 1)) for 0 <= x <= D."""
+        """Bounds of F(0), F(1), … at `precision` binary places, 64 or more. From x = D on, F(x) = 1 and its lower bound
+        is just below 1. F(x) = 1 − (q^(x + 1) − q^(D + 1)) / (1 + q − 2q^(D + 1)) for 0 <= x <= D."""
         one = 1 << precision
         low, high = q_low, q_high = exponential(1 / self.scale, precision)
         last_low, last_high = exponential((self.cap + 1) / self.scale, precision)
@@ -211,8 +211,8 @@ class CappedLaplace:
 
     def greatest(self, values: int) -> Fraction:
         """P(x > D − m), the probability of the m greatest values, rounded up to six significant digits or 10^−300;
-        q^D / Z for m = 1. If noise is added to counts that differ by m, these are the noises whose sums are possible
-        for the greater count alone."""
+        q^D / Z for m = 1. If two counts differ by m, these are the noises that lift the greater count beyond every
+        result of the other."""
         if values > 2 * self.cap:
             return Fraction(1)
         if values == 0:

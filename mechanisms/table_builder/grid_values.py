@@ -30,7 +30,7 @@ class GridError(ValueError):
 @dataclass(frozen=True)
 class Grid:
     """A grid of steps g > 0, exact, with bounds of a record's number, multiples of g. Numbers beyond are moved to the
-    nearer bound. `least` and `most` are these in steps; a ten-thousandth is `multiplier` / `divisor` steps."""
+    nearer bound. `least` and `most` are the bounds in steps; a ten-thousandth is `multiplier` / `divisor` steps."""
 
     step: Fraction
     lower: Fraction

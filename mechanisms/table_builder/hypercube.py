@@ -105,8 +105,9 @@ class Hypercube:
 
     Attributes:
         sizes: by variable, how many categories it has, in the order of the inner table's dimensions.
-        budget: exact ε or ρ of all tables together, for adding or removing one record. It may be 0 for p-tables, of
-            which no finite loss is then claimed, and is 0 with cell consistency.
+        budget: exact ε or ρ of all tables together, for adding or removing one record. It may be 0 for p-tables, which
+            then have no finite loss. It is 0 with cell consistency, where the same records have the same noise in every
+            table.
         shares: by table, its exact share of the budget; together 1, equal by default. Tables that are left out are not
             measured. If margins are summed, the inner table has the whole budget.
         cap: D, the greatest discrete Laplace noise in steps of the grid; None for no cap.
@@ -228,8 +229,8 @@ class Hypercube:
         return prod(self.shape(table))
 
     def margin(self, inner: NDArray[Any], table: Table) -> NDArray[Any]:
-        """The margin of an inner table by the variables of a table, shape `shape(table)`. Numbers are added up. A cell
-        of a mask is True if any of its inner cells is."""
+        """The marginal table of an inner table by the variables of `table`, shape `shape(table)`. Numbers are added up.
+        A cell of a mask is True if any of its inner cells is."""
         others = tuple(place for place, name in enumerate(self.sizes) if name not in table)
         return np.asarray(inner.any(axis=others) if inner.dtype == np.bool_ else inner.sum(axis=others))
 
@@ -240,7 +241,7 @@ class Hypercube:
 
     @property
     def largest_of_table(self) -> int:
-        """The largest ε or ρ of a table."""
+        """The upper bound of the ε or ρ that a table may have."""
         rate = LARGEST_RATE * self.sensitivity ** (2 if self.noise is NoiseFamily.GAUSSIAN else 1)
         return min(rate, LARGEST_BUDGET)
 
@@ -290,12 +291,12 @@ class Hypercube:
 
     @property
     def bounded_delta(self) -> Fraction | None:
-        """The least δ of all tables together at the ε of `bounded`, by the exact hockey-stick divergence; None without
-        a cap or the δ of a p-table.
+        """The least δ of all tables together at the ε of `bounded`, by the exact hockey-stick divergence; None if the
+        hypercube has neither a cap nor a p-table with a finite loss.
 
         With a cap, δ is the probability that some noise leads to a sum that is possible under one neighbor alone: 1 − Π
-        (1 − δ_T)² over the tables, where δ_T is that of one cell. For several tables of p-tables or of magnitudes of
-        either sign it is an upper bound, as no change is the worst one for every table.
+        (1 − δ_T)² over the tables, where δ_T is this probability for one cell of table T. For several tables of
+        p-tables or of magnitudes of either sign, δ is an upper bound, as no change is the worst one for every table.
         """
         if self.p_table is not None and self.is_bounded:
             deltas = [judge(self.p_table, PureLoss(self.budget_of(table))).changed_exactly for table in self.tables]
@@ -306,7 +307,7 @@ class Hypercube:
         return 1 - prod((1 - delta for delta in deltas), start=Fraction(1))
 
     def as_record(self) -> dict[str, Any]:
-        """Exact plain values, equal for hypercubes with the same draws."""
+        """The design as exact plain values, which are equal for hypercubes with the same draws."""
         return {
             "sizes": dict(self.sizes),
             "noise": self.noise.value,

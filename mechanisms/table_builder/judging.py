@@ -66,7 +66,7 @@ class _Pair:
 class Judgment:
     """The loss of a p-table at a given ε, in one table: the least δ for adding or removing one record, exact or rounded
     up in its 38th digit; and the least δ that holds with 2ε for changing one record, the hockey-stick divergence of the
-    product of both cells. By basic composition, it is at most 2δ."""
+    product of both cells. By basic composition, the second δ is at most twice the first."""
 
     epsilon: PureLoss
     delta: Fraction

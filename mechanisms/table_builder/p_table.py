@@ -34,8 +34,8 @@ _MOST_KEYS = 1 << 32
 
 @dataclass(frozen=True)
 class Row:
-    """The changes that a count may undergo, in the order of their intervals; a change may have several. The probability
-    of an interval is its weight, a positive whole number, over the sum of weights."""
+    """The changes that a count may undergo, in the order of their intervals; a change may have several intervals. The
+    probability of an interval is its weight, a positive whole number, over the sum of weights."""
 
     changes: tuple[int, ...]
     weights: tuple[int, ...]
@@ -75,8 +75,8 @@ class Row:
 
 @dataclass(frozen=True)
 class PTable:
-    """Probabilities P(a → b) that the count a is published as b: a row for each of the counts 0, 1, 2, … All greater
-    counts use the last `cycle` rows in turn, again and again."""
+    """Probabilities P(a → b) that the count a is published as b: a row for each of the counts 0, 1, 2, … Greater counts
+    use the last `cycle` rows in rotation."""
 
     rows: tuple[Row, ...]
     cycle: int = 1
@@ -132,12 +132,12 @@ class PTable:
 
     @cached_property
     def greatest_bias(self) -> Fraction:
-        """The greatest size of a row's mean change."""
+        """The greatest absolute mean change of a row."""
         return max(abs(row.mean) for row in self.rows)
 
     @cached_property
     def version(self) -> str:
-        """The SHA-256 of all intervals, 64 hexadecimal digits."""
+        """The SHA-256 of the intervals of all rows, 64 hexadecimal digits."""
         digest = Hash(SHA256())
         digest.update(f"cycle {self.cycle}".encode())
         for row in self.rows:
@@ -146,9 +146,9 @@ class PTable:
         return digest.finalize().hex()
 
     def draw(self, counts: NDArray[np.int64], source: WordSource, word_bits: int = WORD_BITS) -> NDArray[np.int64]:
-        """A result for each count, all independent, with exactly the stated probabilities. Words, 0 .. 2^word_bits − 1
-        and equally likely, are used in order, one for each count, and further ones while a draw is undecided. No word
-        is read after the last draw."""
+        """A result for each count, all independent, with exactly the stated probabilities. Words are uniform on 0 ..
+        2^word_bits − 1 and used in order: one for each count, and more while a draw is undecided. No word is read after
+        the last draw."""
         numbers, reader = self.row_numbers(counts), WordReader(source)
         changes = np.empty(len(counts), dtype=np.int64)
         done = 0
@@ -176,9 +176,10 @@ class PTable:
         return counts + changes
 
     def look_up(self, counts: NDArray[np.int64], key_sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The results as the Office for National Statistics looks them up: a cell key is a row's interval of length 1.
-        The cell key is the sum of the record keys in a cell, modulo the number of keys, which is the sum of each row's
-        weights. Raises ValueError if these sums differ or exceed 2^32, but for rows with one interval."""
+        """The results as the Office for National Statistics looks them up: each cell key stands for an interval of
+        length 1 in a row. The cell key is the sum of the record keys in a cell, modulo the number of keys, which is the
+        sum of each row's weights. Raises ValueError if these sums of rows with several intervals differ or exceed
+        2^32."""
         from mechanisms.sampling.kernels import find_changes
 
         keys, ends = self._keys_and_ends

@@ -35,8 +35,8 @@ class PTableError(ValueError):
 
 def read_sdctools(text: str) -> PTable:
     """The p-table that `pt_export` of sdcTools' `ptable` wrote for counts: columns i, j, p, v, p_int_ub, separated by
-    semicolons. Further ones are ignored: `p_int_lb` follows from the interval before. A row's intervals keep their
-    order, which `modify_cnt_ptable` shuffles. Counts beyond the last share its row."""
+    semicolons. Further columns are ignored, such as `p_int_lb`, the upper end of the interval before. A row's intervals
+    keep the order of the file, which `modify_cnt_ptable` shuffles. Counts beyond the last share its row."""
     rows = []
     by_count = groupby(_fields(text, ";", _SDCTOOLS), key=lambda line: _whole(line, "i"))
     for expected, (before, group) in enumerate(by_count):
@@ -49,7 +49,7 @@ def read_sdctools(text: str) -> PTable:
 
 def read_ons(text: str) -> PTable:
     """The p-table of the Office for National Statistics: columns pcv (the count), ckey (the cell key) and pvalue (the
-    change), separated by commas. A count of 0 stays 0, as in the package, which finds no row for it."""
+    change), separated by commas. A count of 0 stays 0, as in the Office's package, which has no row for 0."""
     changes: dict[tuple[int, int], int] = {}
     for line in _fields(text, ",", _ONS):
         place = _whole(line, "pcv"), _whole(line, "ckey")

@@ -23,9 +23,9 @@ class Allocation:
     """ρ, divided over geographic levels, the widest first, and within each level over queries.
 
     All measurements are independent given the data, so their losses add up. The part of a (level, query) pair is ρ, the
-    loss for a change of one record, times the level's share times the query's share. By query, `involved` has the
-    attributes that define its cells, as they are or recoded; none for a total. Only a change of one of these can change
-    its counts.
+    loss for a change of one record, times the level's share times the query's share. `involved` lists, by query, the
+    attributes that define its cells, as they are or recoded; a total has none. Only a change of one of these attributes
+    can change the query's counts.
     """
 
     loss: ConcentratedLoss

@@ -35,8 +35,8 @@ _PARTS = {
 @dataclass(frozen=True)
 class HouseholdType:
     """Size; whether three generations live together; the couple of the householder; whether relatives live in the
-    household; the householder's own children under 18; all children under 18 but householder, spouse and partner; and
-    whether anybody is under 18."""
+    household; the householder's own children under 18; all children under 18 except householder, spouse and partner;
+    and whether anybody is under 18."""
 
     size: int
     multigenerational: bool
@@ -194,7 +194,7 @@ UNITS = Schema(
         Recode("tenure_vacant_and_gq_types", "tenvacgq", (0, 1, 2, 2, *[3] * 7, *range(4, 28))),
     ),
 )
-"""Units by tenure (with a mortgage, free and clear, rented, no payment), by why they are vacant (for rent; rented, not
+"""Units by tenure (with a mortgage, free and clear, rented, no payment), by kind of vacancy (for rent; rented, not
 occupied; for sale; sold, not occupied; seasonal; migrant workers; other), and group quarters by type."""
 
 OCCUPANCY = "occupancy_and_gq_types"

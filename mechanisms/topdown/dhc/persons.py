@@ -33,7 +33,7 @@ HOUSEHOLD_CODES = len(RELATIONSHIPS)
 
 QUARTERS = (101, 102, 103, 104, 105, 106, 201, 202, 203, 301, 401, 402, 403, 404, 405, 501, 601, 602, 701, 801, 802,
             900, 901, 997)  # fmt: skip
-"""The types of group quarters, by their census codes; 997 has the types 702, 704, 706, 903 and 904."""
+"""The types of group quarters, by their census codes; 997 combines the types 702, 704, 706, 903 and 904."""
 
 _MAJOR = (6, 3, 1, 5, 1, 2, 6)
 """How many of these types there are of each major type, in the order of the redistricting data's `hhgq` from 1."""

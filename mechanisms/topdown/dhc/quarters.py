@@ -29,7 +29,8 @@ _MAJOR_OF_GROUP = np.arange(GROUPS) // (GROUPS // 8)
 
 
 class QuartersError(RefusedError, ValueError):
-    """Persons in group quarters of a block without a facility of the type. The message has their number of blocks."""
+    """Persons in group quarters of a block without a facility of the type. The message has the number of such
+    blocks."""
 
 
 @dataclass(frozen=True)

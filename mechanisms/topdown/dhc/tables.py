@@ -697,4 +697,4 @@ def _list_tables() -> Iterator[Table]:
 
 
 DHC_TABLES: Mapping[str, Table] = {table.name: table for table in _list_tables()}
-"""By name, all but P8 to P11 and the median ages of P13."""
+"""The tables by name, all except P8 to P11 and the median ages of P13."""
