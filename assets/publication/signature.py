@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from assets.texts import show_line
 from resources.clock import TimeStamp
-from resources.regular import read_regular
+from resources.regular import open_regular, read_regular
 
 if TYPE_CHECKING:
     # Whoever only verifies, with this module, needs neither Dagster nor a database.
@@ -191,7 +191,8 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
         VerificationError: if the file cannot be read, or is not an Ed25519 public key in PEM.
     """
     try:
-        key = load_pem_public_key(read_regular(path))
+        with open_regular(path) as file:
+            key = load_pem_public_key(file.read(_LARGEST))
     except OSError as error:
         raise VerificationError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, UnsupportedAlgorithm):

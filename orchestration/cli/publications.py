@@ -338,7 +338,7 @@ def regenerate(release: str, histogram: str, level: str, query: str, places: tup
         to.write_bytes(written.getvalue())
         echo(f"{len(answers):,} answers written to {to}")
     else:
-        click.echo(written.getvalue(), nl=False)
+        echo(written.getvalue().decode(), nl=False)
 
 
 @click.group()
