@@ -350,6 +350,12 @@ def build_counts(
     """
     release, stage = method.release, method.counts_stage
     parts = method.find_part_counts(stage)
+
+    def finish(session: Session, custody: Custody) -> None:
+        if parts:
+            parts.require_current(session, custody)
+        method.require_countable(session, custody)
+
     return build_stage(
         release,
         stage,
@@ -360,7 +366,7 @@ def build_counts(
         parts.recipes if parts else method.counts_recipes,
         columns,
         prepare=lambda session, custody: complete_parts(session, custody, release, stage, parts),
-        finish=method.require_countable,
+        finish=finish,
         version=lambda session, tables, custody: method.counts_version(session, custody),
         publishes_version=True,
         reads=reads,

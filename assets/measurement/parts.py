@@ -15,6 +15,7 @@ whose runs keep the verdict that their counts are those of their records.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from secrets import token_hex
 from typing import Any, Generic, Self, TypeVar
 
 import dagster as dg
@@ -27,6 +28,7 @@ from assets.release.dataset import CEF_OF_PARTS
 from assets.release.gate import ByPart, ReleaseContext
 from assets.release.method import Method
 from assets.release.release import Release
+from assets.release.seal import SealError
 from assets.release.stage import Recipes, release_stage
 from assets.release.verdicts import hash_code
 from resources.chain import canonicalize
@@ -40,6 +42,9 @@ R = TypeVar("R", bound=Release)
 
 _BESIDE = ("_made", "_seal")
 """What the names of the tables beside counts end with: their account, and its seal."""
+
+_THIS_PROCESS = token_hex()
+"""Stands for code that changed after the process had started. No other process takes over what it counted."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +105,33 @@ class PartCounts(Generic[R]):
         )
 
     def update(self, session: Session, custody: Custody, part: str) -> None:
-        """Count the records of a partition, unless its counts are current. Raises SealError if none were read."""
+        """Count the records of a partition, unless its counts are current. Raises SealError if none were read, or
+        others were read meanwhile."""
         if self.is_current(session, custody, part):
             return
-        table, counted_with = self.table(part), self.release.counted_with
-        made_of = self._describe(compute_basis(session, custody, self.release.dataset.parts[part], counted_with))
+        table, dataset, counted_with = self.table(part), self.release.dataset.parts[part], self.release.counted_with
+        before = read_basis(session, custody, dataset, counted_with)
         source, values, names = self._count(session, part)
         with session.transaction():
             session.create(table, source, values, **names)
-            store_account(session, custody, table, _Counted(made_of, self._hash(session, custody, table)))
+            # In a lake, another run may have read the partition again since.
+            if compute_basis(session, custody, dataset, counted_with) != before:
+                raise SealError(
+                    f"{dataset.name}: the records were read again while they were counted, or are not those that were "
+                    "read from the source; launch the release again"
+                )
+            counted = _Counted(self._describe(before), self._hash(session, custody, table))
+            store_account(session, custody, table, counted)
+
+    def require_current(self, session: Session, custody: Custody) -> None:
+        """Raise SealError unless the counts of all partitions are those of the records that were read last. In the
+        transaction that adds them up, because in a lake another run may have replaced them since."""
+        for part in self.release.dataset.parts:
+            if not self.is_current(session, custody, part):
+                raise SealError(
+                    f"{self.release.schema}: a partition was read or counted again while {self.stage} was made; "
+                    "launch the release again"
+                )
 
     def build(self, method: Method[R, Any, Any]) -> dg.AssetsDefinition:
         """The asset `[dataset, release, "<stage>_of_parts"]`, which counts a partition and keeps verdicts on it."""
@@ -161,7 +184,7 @@ class PartCounts(Generic[R]):
         return session.ordered_version([table], self.release.version_key(custody))
 
     def _describe(self, basis: Mapping[str, Any]) -> str:
-        return sha256(canonicalize({**basis, "code": hash_code(self.count.__module__)})).hexdigest()
+        return sha256(canonicalize({**basis, "code": hash_code(self.count.__module__) or _THIS_PROCESS})).hexdigest()
 
 
 def complete_parts(

@@ -17,6 +17,7 @@ from assets.release.dataset import CEF
 from assets.release.stage import Recipes, build_stage
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.runs import RUNS, Iterated
+from resources.custody import Custody
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Recipe, Session
 
@@ -112,6 +113,11 @@ def build_truncated_join(release: PHSafeRelease, parts: PartCounts[PHSafeRelease
     def recipes(session: Session) -> Recipes:
         return {release.confidential(JOINED): join_recipe(session, release)}
 
+    def finish(session: Session, custody: Custody) -> None:
+        if parts:
+            parts.require_current(session, custody)
+        write_report(session, release)
+
     return build_stage(
         release,
         JOINED,
@@ -123,7 +129,7 @@ def build_truncated_join(release: PHSafeRelease, parts: PartCounts[PHSafeRelease
         prepare=lambda session, custody: complete_parts(session, custody, release, JOINED, parts),
         shown_if_synthetic=lambda session, _: _show_report(session, release.confidential(REPORT)),
         reads=[Zone.PUBLIC],
-        finish=lambda session, _: write_report(session, release),
+        finish=finish,
     )
 
 

@@ -128,8 +128,6 @@ def build_stage(
                 prepare(session, custody)
             # DuckDB reads what a running transaction wrote on one core, so intermediate results are made before it.
             made, counted = recipes(session), {}
-            if sealed or publishes_version:
-                counted = compute_basis(session, custody, release.dataset, release.counted_with)
             if apart := isinstance(made, LazyRecipes):
                 for table, recipe in made.items():
                     with session.transaction():
@@ -139,6 +137,9 @@ def build_stage(
                     create_tables(session, made)
                 if finish:
                     finish(session, custody)
+                if sealed or publishes_version:
+                    # In a lake, of the state in which the transaction read what it made the tables of.
+                    counted = compute_basis(session, custody, release.dataset, release.counted_with)
                 if sealed:
                     seal_stage(session, custody, release.schema, name, sealed, counted)
             tables = list(made)

@@ -18,7 +18,9 @@ from assets.cef.validation import SourceError
 from assets.confidentiality import find_leaks
 from assets.conventions import ZONE
 from assets.gates.shared import all_gates
-from assets.measurement.parts import PartCounts
+from assets.measurement import method as measuring
+from assets.measurement import parts as counting
+from assets.measurement.parts import PartCounts, complete_parts
 from assets.publication.withdrawal import withdraw
 from assets.release.contents import find_content_problems, read_contents, read_sketch_name
 from assets.release.dataset import DatasetDeclaration
@@ -568,6 +570,52 @@ def test_counts_that_are_not_of_the_records_of_their_partition_are_never_added_u
     del counted[:]
     of_town.run("counts")
     assert counted == []
+
+
+def test_counts_by_code_that_cannot_be_told_are_taken_over_by_no_other_process(
+    of_town: Deployment[Any], counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: two processes whose files changed after they had started, and which take each other's code for
+    the same."""
+    monkeypatch.setattr(counting, "hash_code", lambda *_: None)
+    for process in ("first", "second"):
+        monkeypatch.setattr(counting, "_THIS_PROCESS", process, raising=False)
+        of_town.run("counts")
+    assert counted == ["n", "S"] * 2
+
+
+def test_a_partition_that_is_read_again_meanwhile_is_not_added_up(
+    of_town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another run of a lake can read it. Told apart from: a sum that is sealed as of the records read last, though
+    it is of those before."""
+    schema, warehouse = f"{of_town.release.dataset.name}__parts__S", of_town.context.warehouse
+
+    def copy_records() -> dict[str, Any]:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            names = session.tables(Zone.CONFIDENTIAL, schema)
+            return {
+                name: session.arrow("warehouse/all", source=Table(Zone.CONFIDENTIAL, schema, name)) for name in names
+            }
+
+    def put(session: Session, records: Mapping[str, Any]) -> None:
+        for name, rows in records.items():
+            source = session.register("copied", rows)
+            session.create(Table(Zone.CONFIDENTIAL, schema, name), "warehouse/all", source=source)
+
+    before = copy_records()
+    safetab_deployment(of_town.root, size=150, seed=2, partitions=KEYS)
+    count_one(of_town, "S")
+    after = copy_records()
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        put(session, before)
+
+    def complete(session: Session, *given: Any) -> None:
+        complete_parts(session, *given)
+        put(session, after)
+
+    monkeypatch.setattr(measuring, "complete_parts", complete)
+    assert "read or counted again while counts was made" in of_town.refusal("counts")
 
 
 FORGED: dict[str, Sequence[str]] = {
