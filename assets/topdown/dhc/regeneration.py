@@ -56,8 +56,8 @@ def regenerate(
         tree = read_tree(session, release)
         whole = plan_histograms(release, tree)[histogram][release.levels.index(level)]
         _require_one_of(f"{release.schema}: {histogram} {level}: query", query, list(whole.variances))
-        rows = session.rows(_NUMBERS, {"level": level, "geoids": list(geoids)}, spine=release.public(SPINE))
-        numbers = dict(rows)
+        asked = {"level": level, "geoids": list(geoids)}
+        numbers = dict(session.rows(_NUMBERS, asked, spine=release.public(SPINE)))
         if unknown := sorted(set(geoids) - numbers.keys()):
             raise UnansweredError(f"{release.schema}: {level}: {len(unknown)} unknown places, such as {unknown[0]!r}")
         if only := [geoid for geoid, number in numbers.items() if whole.runs[number] < 0]:
@@ -67,17 +67,17 @@ def regenerate(
             )
         schema = SCHEMAS[histogram]
         cells = np.arange(schema.marginal(query).size)
-        if len(numbers) * len(cells) > MOST_ANSWERS:
+        size = len(numbers) * len(cells)
+        if size > MOST_ANSWERS:
             raise UnansweredError(
-                f"{release.schema}: {len(numbers)} places have {len(numbers) * len(cells):,} answers to {query}; ask "
-                f"for at most {MOST_ANSWERS:,} at a time"
+                f"{release.schema}: {len(numbers)} places have {size:,} answers to {query}; ask for at most "
+                f"{MOST_ANSWERS:,} at a time"
             )
         drawing, answers = make_output(method, session, draw, custody, ledger), []
         for number in numbers.values():
             place = whole.take(number, number + 1)
             exact = read_exact(session, release, tree, histogram, place)
             answers.append(Measuring(schema, place, exact, drawing.key).read(query, 0, 1, cells)[0])
-    size = len(numbers) * len(cells)
     return pa.table(
         {
             "histogram": pa.repeat(histogram, size),
