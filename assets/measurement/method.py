@@ -17,14 +17,13 @@ import dagster as dg
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.conventions import StageKind
-from assets.measurement.parts import PartCounts, complete_parts
+from assets.measurement.parts import PartCounts, build_counted
 from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, Method
 from assets.release.release import Release
 from assets.release.seal import SealError
-from assets.release.stage import Dependency, Recipes, build_stage, store_tables
+from assets.release.stage import Dependency, Recipes, store_tables
 from assets.tabulation.asset import recipes_gate
 from mechanisms.refusal import RefusedError
 from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
@@ -348,25 +347,16 @@ def build_counts(
 
     The description says in Markdown what is counted. `reads` are the zones to read besides the confidential one.
     """
-    release, stage = method.release, method.counts_stage
-    parts = method.find_part_counts(stage)
-
-    def finish(session: Session, custody: Custody) -> None:
-        if parts:
-            parts.require_current(session, custody)
-        method.require_countable(session, custody)
-
-    return build_stage(
-        release,
-        stage,
-        StageKind.COUNTS,
+    return build_counted(
+        method.release,
+        method.counts_stage,
         f"{description} Confidential: the charge lets out only a keyed version of the counts, which becomes part of "
         "the draw id.",
-        [*deps, *([parts.name] if parts else [])],
-        parts.recipes if parts else method.counts_recipes,
+        deps,
+        method.counts_recipes,
         columns,
-        prepare=lambda session, custody: complete_parts(session, custody, release, stage, parts),
-        finish=finish,
+        method.find_part_counts(method.counts_stage),
+        finish=method.require_countable,
         version=lambda session, tables, custody: method.counts_version(session, custody),
         publishes_version=True,
         reads=reads,

@@ -12,7 +12,7 @@ records. So what it makes does not depend on the runs before it. Its gate counts
 whose runs keep the verdict that their counts are those of their records.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from secrets import token_hex
@@ -29,7 +29,7 @@ from assets.release.gate import ByPart, ReleaseContext
 from assets.release.method import Method
 from assets.release.release import Release
 from assets.release.seal import SealError
-from assets.release.stage import Recipes, release_stage
+from assets.release.stage import Dependency, Recipes, build_stage, release_stage
 from assets.release.verdicts import hash_code
 from resources.chain import canonicalize
 from resources.custody import Custody
@@ -200,3 +200,36 @@ def complete_parts(
     if parts:
         for part in release.dataset.parts:
             parts.update(session, custody, part)
+
+
+def build_counted(
+    release: Release,
+    stage: str,
+    description: str,
+    deps: Sequence[Dependency],
+    recipes: Callable[[Session], Recipes],
+    columns: Mapping[str, str],
+    parts: PartCounts[Any] | None,
+    *,
+    finish: Callable[[Session, Custody], None],
+    **options: Any,
+) -> dg.AssetsDefinition:
+    """The stage of exact counts, as `assets.release.stage.build_stage`: by recipes, or added up from `parts`."""
+
+    def finish_current(session: Session, custody: Custody) -> None:
+        if parts:
+            parts.require_current(session, custody)
+        finish(session, custody)
+
+    return build_stage(
+        release,
+        stage,
+        StageKind.COUNTS,
+        description,
+        [*deps, *([parts.name] if parts else [])],
+        parts.recipes if parts else recipes,
+        columns,
+        prepare=lambda session, custody: complete_parts(session, custody, release, stage, parts),
+        finish=finish_current,
+        **options,
+    )

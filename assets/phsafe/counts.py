@@ -10,14 +10,13 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import StageKind, preview
-from assets.measurement.parts import PartCounts, complete_parts
+from assets.conventions import preview
+from assets.measurement.parts import PartCounts, build_counted
 from assets.phsafe.release import PERSON_COLUMNS, UNIT_COLUMNS, PHSafeRelease
 from assets.release.dataset import CEF
-from assets.release.stage import Recipes, build_stage
+from assets.release.stage import Recipes
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.runs import RUNS, Iterated
-from resources.custody import Custody
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Recipe, Session
 
@@ -113,23 +112,17 @@ def build_truncated_join(release: PHSafeRelease, parts: PartCounts[PHSafeRelease
     def recipes(session: Session) -> Recipes:
         return {release.confidential(JOINED): join_recipe(session, release)}
 
-    def finish(session: Session, custody: Custody) -> None:
-        if parts:
-            parts.require_current(session, custody)
-        write_report(session, release)
-
-    return build_stage(
+    return build_counted(
         release,
         JOINED,
-        StageKind.COUNTS,
         _join_description(release),
-        [CEF, *([parts.name] if parts else [])],
-        parts.recipes if parts else recipes,
+        [CEF],
+        recipes,
         {},
-        prepare=lambda session, custody: complete_parts(session, custody, release, JOINED, parts),
+        parts,
         shown_if_synthetic=lambda session, _: _show_report(session, release.confidential(REPORT)),
         reads=[Zone.PUBLIC],
-        finish=finish,
+        finish=lambda session, _: write_report(session, release),
     )
 
 

@@ -18,7 +18,6 @@ from assets.cef.validation import SourceError
 from assets.confidentiality import find_leaks
 from assets.conventions import ZONE
 from assets.gates.shared import all_gates
-from assets.measurement import method as measuring
 from assets.measurement import parts as counting
 from assets.measurement.parts import PartCounts, complete_parts
 from assets.publication.withdrawal import withdraw
@@ -614,7 +613,7 @@ def test_a_partition_that_is_read_again_meanwhile_is_not_added_up(
         complete_parts(session, *given)
         put(session, after)
 
-    monkeypatch.setattr(measuring, "complete_parts", complete)
+    monkeypatch.setattr(counting, "complete_parts", complete)
     assert "read or counted again while counts was made" in of_town.refusal("counts")
 
 
