@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 from dagster.components.component.app_managed_state import AppManagedComponentEntry, write_app_managed_component_entry
 from dagster.components.testing import create_defs_folder_sandbox
 from dagster_shared.error import SerializableErrorInfo
@@ -512,9 +513,11 @@ def test_the_storage_of_dagster_declares_nothing(tmp_path: Path) -> None:
         entry = AppManagedComponentEntry(component_type="published.of_an_outsider.Component", attributes="")
         for location in (LOCATION, CODE.name):
             write_app_managed_component_entry(instance.defs_state_storage, location, "id", entry)
-        for use in (load_declarations, dg.ComponentTree.build_defs):
-            with pytest.raises(DeclarationError, match="declarations of its own"):
-                use(component_tree())
+        # As a code location that starts: a run in this process before leaves what it had pinned.
+        with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)):
+            for use in (load_declarations, dg.ComponentTree.build_defs):
+                with pytest.raises(DeclarationError, match="declarations of its own"):
+                    use(component_tree())
 
 
 # Confidential values -------------------------------------------------------------------------------------------
