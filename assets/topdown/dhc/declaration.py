@@ -146,10 +146,10 @@ class DHCDeclaration(TreeDeclaration):
     passes: Passes = Field(
         "production",
         description="The queries of each pass of estimation: production, or a mapping from persons, units or "
-        "households to a list of passes, each a list of queries, which are then the queries of that histogram. The "
-        "answers to the last query of a pass add up to the answers to its other queries, and to what is "
-        "fixed before; its estimates are fixed from then on. The last pass ends with `detailed`. The last query of a "
-        "pass needs a share at every level, and another query at some level.",
+        "households to a list of passes. Each pass is a list of queries, and a histogram then has only these queries. "
+        "The answers to the last query of a pass add up to the answers to its other queries and to the answers fixed "
+        "by earlier passes; from then on, they are fixed too. The last query needs a share at every level, the others "
+        "at some level. The last pass ends with `detailed`.",
     )
     estimation: Literal["full", "own_levels"] = Field(
         "full",
