@@ -74,8 +74,8 @@ class Measured:
 
 
 def read_published(folder: str | Path) -> dict[str, Measured]:
-    """The noisy measurements of persons and units in the folder of a redistricting publication, with its exact
-    statistics. The publication is not verified. Raises PlacesError if it is incomplete or cannot be read."""
+    """The noisy measurements of persons and of units in the folder of a redistricting publication, with its exact
+    statistics. The signature is not verified. Raises PlacesError if a file is missing or cannot be read."""
     return read_measured(PublishedTables(Path(folder)))
 
 

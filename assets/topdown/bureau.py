@@ -45,18 +45,18 @@ class FilesError(RefusedError, ValueError):
 
 
 def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str, Measured]:
-    """The Census Bureau's noisy measurements of persons and units, of the nation or one state, with the exact
+    """The Census Bureau's noisy measurements of persons and of units in the nation or in one state, with the exact
     statistics.
 
     Each place takes 16 KB of memory or more, so read one state at a time, even on a large machine.
 
     Args:
-        folder: a folder that contains the folders of persons and units, with the levels from US or from State to the
-            finest.
-        populations: by the two-digit code of every state, its published number of persons.
+        folder: the folder that contains the folders of persons and of units, each with all levels from US or from State
+            down to the finest.
+        populations: the published number of persons of every state, by its two-digit code.
 
-    Raises FilesError if levels, places or queries are missing, or measurements of a level differ in their variance, and
-    InfeasibleError if the populations contradict the bounds of the files.
+    Raises FilesError if levels, places or queries are missing, or if the measurements of a level differ in their
+    variance, and InfeasibleError if the populations contradict the bounds in the files.
     """
     found = {}
     for name in SCHEMAS:

@@ -192,14 +192,16 @@ class Total:
 
 
 def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) -> tuple[Total, ...]:
-    """Total losses of one dataset's releases for a change of one unit, by unit and output premetric.
+    """The total losses of one dataset's releases for a change of one unit, by unit and output premetric.
 
-    In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. If a dataset
-    declares `copies`, there is also a total for contributors, where a guarantee for persons counts as a group of
-    `copies` persons. Each output premetric in which some release is stated has a total of the losses that imply one
-    there, which lists what it leaves out; next to one in zCDP is one in (ε, δ). The releases' own δs are added to the δ
-    for the conversion. If a loss is infinite, there is a total of ∞, which counts every release; no other total counts
-    that loss.
+    In a total for persons, a guarantee for another unit counts as one for a group of `changes_per_person` units. If a
+    dataset declares `copies`, there is also a total for contributors, in which a guarantee for persons counts as one
+    for a group of `copies` persons.
+
+    Each output premetric in which some release states its loss has a total. It adds up the losses from which a loss in
+    this premetric follows, and lists the releases that it leaves out. Beside a total in zCDP, there is one in (ε, δ),
+    whose δ is `delta` plus the releases' own δs. If a loss is infinite, there is also a total of ∞, which counts every
+    release; no other total counts that loss.
     """
     composed = list(specifications)
     units = {specification.flavor.unit for specification in composed}
