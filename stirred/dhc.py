@@ -28,7 +28,7 @@ from mechanisms.topdown.dhc.allocation import (
     count_times,
     divide,
 )
-from mechanisms.topdown.dhc.design import check_queries
+from mechanisms.topdown.dhc.design import check_plan
 from mechanisms.topdown.dhc.householders import Householders, HouseholdersError, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
 from mechanisms.topdown.dhc.levels import Estimated as EstimatedLevel
@@ -169,11 +169,12 @@ def measure_persons(
         estimation: "full" estimates a place from the answers at and below it, "own_levels" from its own level's.
 
     Raises QuartersError if the redistricting file has persons in a type of group quarters without a facility,
-    AllocationError for levels that are not the tree's, passes that cannot be estimated or queries without ρ, and
-    ValueError for codes, shapes or trees that do not fit, or another kind of estimation.
+    AllocationError for levels that are not the tree's, passes that cannot be estimated, queries without ρ, or queries
+    with over 1,000 times the ρ of others in the same pass, and ValueError for codes, shapes or trees that do not fit,
+    or another kind of estimation.
     """
-    plan = _plan(PERSON_PLAN, passes)
-    parents = _read_tree(tree, allocation, plan)
+    plan, full = _plan(PERSON_PLAN, passes), _is_full(estimation)
+    parents = _read_tree(tree, allocation, plan, full)
     blocks = len(parents[-1])
     exact = _count(PERSONS, read_frame(persons), blocks)
     held, types = _read_array(redistricting, blocks, GROUPS), _read_array(facilities, blocks, len(QUARTERS))
@@ -184,7 +185,7 @@ def measure_persons(
             f"redistricting: {wrong:,} blocks have impossible persons, such as minors in nursing facilities"
         )
     quarters = climb(count_quarters(held, types), parents, Quarters.add_up)
-    readings = measure_tree(PERSONS, allocation, parents, exact, randomness.next_key(), _is_full(estimation))
+    readings = measure_tree(PERSONS, allocation, parents, exact, randomness.next_key(), full)
     found = estimate_tree(plan, readings, climb(held, parents, add_answers), parents, quarters)
     filled = fill_facilities(found[-1].counts, types)
     counts = climb(filled, parents, add_counts)
@@ -246,8 +247,9 @@ def measure_homes(
         name: _plan(plan, {UNITS.name: unit_passes, HOUSEHOLDS.name: household_passes}.get(name))
         for name, plan in (PLANS if persons is None else PLANS_WITHIN_PERSONS).items()
     }
-    parents = _read_tree(tree, unit_allocation, plans[UNITS.name])
-    _read_tree(tree, household_allocation, plans[HOUSEHOLDS.name])
+    full = _is_full(estimation)
+    parents = _read_tree(tree, unit_allocation, plans[UNITS.name], full)
+    _read_tree(tree, household_allocation, plans[HOUSEHOLDS.name], full, unit_allocation)
     blocks = len(parents[-1])
     exact = [_count(schema, read_frame(each), blocks) for schema, each in ((UNITS, units), (HOUSEHOLDS, households))]
     held = exact[0].answer(UNITS.marginal(OCCUPANCY), 0, blocks)
@@ -255,7 +257,7 @@ def measure_homes(
     if differing := np.count_nonzero(published.sum(axis=1) != held[:, :2].sum(axis=1)):
         raise ValueError(f"redistricting: {differing:,} blocks have another number of housing units")
     held[:, :2] = published
-    key, full = randomness.next_key(), _is_full(estimation)
+    key = randomness.next_key()
     readings = measure_tree(UNITS, unit_allocation, parents, exact[0], key, full)
     of_households = measure_tree(HOUSEHOLDS, household_allocation, parents, exact[1], key, full)
     householders = None
@@ -310,13 +312,15 @@ def _plan(plan: Plan, passes: _Passes | None) -> Plan:
         raise AllocationError(f"passes: {plan.schema.name}: {error}") from None
 
 
-def _read_tree(tree: _Tree, allocation: Allocation, plan: Plan) -> list[NDArray[np.int64]]:
+def _read_tree(
+    tree: _Tree, allocation: Allocation, plan: Plan, full: bool, units: Allocation | None = None
+) -> list[NDArray[np.int64]]:
     if list(tree) != list(allocation.levels):
         raise AllocationError(
             f"the allocation's levels are {', '.join(allocation.levels)}, the tree's {', '.join(tree)}"
         )
     try:
-        check_queries(plan, allocation)
+        check_plan(plan, allocation, full, units)
     except DesignError as error:
         raise AllocationError(str(error)) from None
     parents = [read_counts(places) for places in tree.values()]

@@ -111,6 +111,9 @@ def _parts() -> dict[str, list[int]]:
         ({"tree": {"State": [0], "Block": [0, 0]}}, "the allocation's levels are"),
         ({"allocation": dhc.divide(dhc.PERSONS, ["detailed"], dict.fromkeys(TREE, (1,)))},
          r"persons: State: the query relgq \* .* has no share"),
+        ({"allocation": dhc.divide(dhc.PERSONS, [*dhc.PERSON_ALLOCATION.queries["Block"]],
+                                   dict.fromkeys(TREE, (1001, *[1] * 9)))},
+         "persons: State: one query has over 1,000 times the share of another"),
         ({"passes": [["sex", "detailed"], ["detailed"]]}, "passes: persons: the query detailed is named twice"),
         ({"redistricting": np.eye(5, REDISTRICTING.size, 3 * 252, dtype=np.int64)}, "5 blocks have impossible persons"),
         ({"redistricting": -summarize(PEOPLE)}, "not negative"),
@@ -135,6 +138,17 @@ def test_upper_levels_add_up_the_filled_blocks(monkeypatch: pytest.MonkeyPatch) 
 def test_a_level_without_a_budget_is_refused() -> None:
     with pytest.raises(dhc.AllocationError, match="the level County has no ρ"):
         dhc.divide(dhc.UNITS, ["detailed"], {"State": [1], "County": [0]})
+
+
+def test_answers_about_units_are_not_over_a_thousand_times_as_precise_as_those_beside_them() -> None:
+    """Told apart from: a check of the queries of households alone."""
+    nothing = pd.DataFrame({"block": []})
+    with pytest.raises(dhc.AllocationError, match="households: State: one query has over 1,000 times the share"):
+        dhc.measure_homes(
+            TREE, nothing, nothing, [], persons=[], randomness=stirred.random.from_key(KEY),
+            unit_allocation=dhc.divide(dhc.UNITS, ["detailed"], dict.fromkeys(TREE, (10**6,))),
+            household_allocation=divide(dhc.HOUSEHOLDS, dhc.HOUSEHOLD_ALLOCATION),
+        )  # fmt: skip
 
 
 def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple
 
 from mechanisms.accounting.losses import ConcentratedLoss
@@ -27,7 +28,6 @@ from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.passes import (
     PLANS,
     PLANS_WITHIN_PERSONS,
-    Pass,
     PassesError,
     Plan,
     divide_queries,
@@ -112,31 +112,13 @@ class DHCDesign:
                 raise DesignError(
                     f"{histogram}: rho lies above 0 and up to {LARGEST_BUDGET}, not at {float(allocation.loss.rho):g}"
                 )
-            check_queries(self.plans[histogram], allocation)
-            for level in self.levels:
-                for step in self.plans[histogram].passes:
-                    # Those are of units, which were checked before households.
-                    beside = [self.allocations[UNITS.name].part(level, DETAILED).rho for _ in step.beside]
-                    self._check_pass(histogram, level, step, beside)
+            # Units are checked before households, whose estimation may read answers about them.
+            check_plan(self.plans[histogram], allocation, self.full, self.allocations[UNITS.name])
         for query in self.measured:
             if query.variance.numerator > LARGEST_DENOMINATOR**3:
                 raise DesignError(f"{query.label}: shares and rho are fractions with denominators up to a trillion")
             if query.variance > LARGEST_TABULATED_VARIANCE:
                 raise DesignError(f"{query.label}: σ² = {float(query.variance):.3g} drowns any count; give it more")
-
-    def _check_pass(self, histogram: str, level: str, step: Pass, beside: Sequence[Fraction]) -> None:
-        allocation = self.allocations[histogram]
-        of_pass = [*beside]
-        for query in step.queries:
-            of_levels = [allocation.part(below, query).rho for below in self.levels[self.levels.index(level) :]]
-            # With full estimation, a query that is not asked at this level is answered by those below.
-            rho = of_levels[0] or (max(of_levels) if self.full else Fraction())
-            of_pass += [rho] if rho else []
-        if max(of_pass) > MOST_RATIO * min(of_pass):
-            raise DesignError(
-                f"{histogram}: {level}: one query has over {MOST_RATIO:,} times the share of another, so that "
-                "estimation could not be relied on to end"
-            )
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
@@ -226,9 +208,14 @@ def _name_line(query: Measured) -> str:
     return query.label if query.times == 1 else f"{query.label} (counted {query.times} times)"
 
 
-def check_queries(plan: Plan, allocation: Allocation) -> None:
-    """Raise DesignError unless every query with a share is in a pass, and the last query of every pass has a share at
-    every level."""
+def check_plan(plan: Plan, allocation: Allocation, full: bool, units: Allocation | None = None) -> None:
+    """Raise DesignError unless every query with a share is in a pass, the last query of every pass has a share at every
+    level, and no query of a pass has over `MOST_RATIO` times the share of another.
+
+    Args:
+        full: whether a place is estimated from the answers at and below it, or from its own level's.
+        units: the allocation of units, whose answers the passes of households may read `beside`.
+    """
     histogram, queries = plan.schema.name, list_queries(plan)
     for level, shares in allocation.queries.items():
         if surplus := [query for query, share in shares.items() if share and query not in queries]:
@@ -242,3 +229,15 @@ def check_queries(plan: Plan, allocation: Allocation) -> None:
             )
     if unasked := [query for query in queries if not allocation.of_query(query).rho]:
         raise DesignError(f"{histogram}: the query {unasked[0]} is in a pass, and no level has a share for it")
+    levels = list(allocation.levels)
+    for depth, step in product(range(len(levels)), plan.passes):
+        of_pass = [units.part(levels[depth], DETAILED).rho for _ in step.beside] if units else []
+        for query in step.queries:
+            rho, *below = (allocation.part(level, query).rho for level in levels[depth:])
+            # With full estimation, a query that is not asked at this level is answered by those below.
+            of_pass.append(rho or max(below, default=rho) if full else rho)
+        if max(of_pass) > MOST_RATIO * min(filter(None, of_pass)):
+            raise DesignError(
+                f"{histogram}: {levels[depth]}: one query has over {MOST_RATIO:,} times the share of another, so that "
+                "estimation could not be relied on to end"
+            )
