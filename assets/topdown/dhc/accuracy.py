@@ -23,14 +23,13 @@ from assets.topdown.accuracy import (
     draw_figures,
     format_value,
 )
-from assets.topdown.dhc.levels import list_parents, read_exact
+from assets.topdown.dhc.levels import plan_histograms, read_exact
 from assets.topdown.dhc.measurements import Stored
 from assets.topdown.dhc.products import describe_table, list_runs, read_estimates, table_names
 from assets.topdown.dhc.release import ESTIMATES, HISTOGRAMS, TEXTS, DHCRelease
 from assets.topdown.spine import read_tree
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
-from mechanisms.topdown.dhc.levels import plan_levels
 from mechanisms.topdown.dhc.linear import list_complete
 from mechanisms.topdown.dhc.tables import MEDIAN_AGES, list_figures
 from mechanisms.topdown.schema import DETAILED, Counts
@@ -96,8 +95,7 @@ def _compared(release: DHCRelease) -> list[str]:
 def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
     tree, runs = read_tree(session, release), list_runs(session, release, 2)
     compared = _list_queries(release.design)
-    for histogram, schema in SCHEMAS.items():
-        planned = plan_levels(schema, release.design.allocations[histogram], list_parents(tree))
+    for histogram, planned in plan_histograms(release, tree).items():
         tables = [name for name in _compared(release) if describe_table(name)[3] == histogram]
         queries = {metric: each.query for metric, each in compared.items() if each.histogram == histogram}
         for level in planned:

@@ -19,14 +19,14 @@ from assets.release.stage import LazyRecipes, Recipes
 from assets.tabulation.asset import build_tables
 from assets.topdown.asking import stack_lists
 from assets.topdown.dhc.given import read_units
+from assets.topdown.dhc.levels import list_parents, plan_histograms
 from assets.topdown.dhc.products import cell_names
 from assets.topdown.dhc.release import LINEAR, REDISTRICTING, TEXTS, DHCRelease
 from assets.topdown.intervals import DIGITS, name_cells, name_error
 from assets.topdown.release import INTERVALS
 from assets.topdown.spine import read_codes, read_tree
-from mechanisms.topdown.dhc.design import SCHEMAS, DHCDesign
+from mechanisms.topdown.dhc.design import DHCDesign
 from mechanisms.topdown.dhc.households import UNITS
-from mechanisms.topdown.dhc.levels import plan_levels
 from mechanisms.topdown.dhc.linear import (
     Answers,
     Model,
@@ -177,9 +177,8 @@ def _estimate(session: Session, release: DHCRelease, model: Model, histogram: st
 
 def read_answers(session: Session, release: DHCRelease, model: Model) -> list[Answers]:
     """The stored answers to a model's queries, by level from the root's. Raises GridError unless they are complete."""
-    tree, design = read_tree(session, release), release.design
-    parents = [np.zeros(1, dtype=np.int64), *tree.parents]
-    planned = {name: plan_levels(schema, design.allocations[name], parents) for name, schema in SCHEMAS.items()}
+    tree = read_tree(session, release)
+    parents, planned = list_parents(tree), plan_histograms(release, tree)
     homes = read_units(session, release, tree.places(release.finest))[:, :2].sum(axis=1, keepdims=True)
     levels = []
     for depth, units in enumerate(climb(homes[:, : model.known], parents, add_answers)):
