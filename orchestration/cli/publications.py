@@ -312,7 +312,7 @@ def estimate(
 @click.argument("level")
 @click.argument("query")
 @click.argument("places", nargs=-1, required=True)
-@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="The file; by default, it is printed.")
+@click.option("--to", type=click.Path(path_type=Path), help="A new file; by default, it is printed.")
 def regenerate(release: str, histogram: str, level: str, query: str, places: tuple[str, ...], to: Path | None) -> None:
     """Make all noisy answers of a DHC's draw to QUERY about HISTOGRAM in PLACES of LEVEL again, as CSV.
 
@@ -321,7 +321,7 @@ def regenerate(release: str, histogram: str, level: str, query: str, places: tup
     """
     import io
 
-    import pyarrow.csv
+    from pyarrow.csv import write_csv
 
     from orchestration.components import DHC
     from orchestration.deployment import Deployment, require_single
@@ -331,14 +331,20 @@ def regenerate(release: str, histogram: str, level: str, query: str, places: tup
     if not isinstance(component, DHC):
         raise click.UsageError(f"{release} is no DHC; its noisy measurements are complete")
     method = deployment.find_method(component)
-    answers = component.regenerate(method, deployment.ledger, histogram, level, query, places)
-    written = io.BytesIO()
-    pyarrow.csv.write_csv(answers, written)
     if to:
-        to.write_bytes(written.getvalue())
-        echo(f"{len(answers):,} answers written to {to}")
-    else:
+        to.touch(0o600, exist_ok=False)
+    try:
+        answers = component.regenerate(method, deployment.ledger, histogram, level, query, places)
+        written = to or io.BytesIO()
+        write_csv(answers, written)
+    except BaseException:
+        if to:
+            to.unlink()
+        raise
+    if isinstance(written, io.BytesIO):
         echo(written.getvalue().decode(), nl=False)
+    else:
+        echo(f"{len(answers):,} answers written to {to}")
 
 
 @click.group()

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, product
@@ -43,6 +43,7 @@ from assets.topdown.dhc.statement import dhc_statement
 from assets.topdown.release import PLACES, SpineError
 from assets.topdown.spine import read_tree
 from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.refusal import RefusedError
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.quarters import GROUPS
@@ -65,19 +66,20 @@ from tests.dhc_deployments import (
     DHCDeployment,
     dhc_deployment,
 )
-from tests.gates import executes, failing, keep, put_back
+from tests.gates import executes, failing, in_confidence, keep, put_back
 
 pytestmark = pytest.mark.deep
 
 
 @dataclass(frozen=True)
 class Killed:
-    """What a run left that was killed after the root: its level; what the next level said after somebody altered it;
-    what the draw said after the county was altered; how many levels were estimated again then; and the log of the
-    county and the blocks."""
+    """What a run left that was killed after the root: its level; the refusal to make answers again before all levels
+    are estimated; what the next level said after somebody altered the root; what the draw said after the county was
+    altered; how many levels were estimated again then; and the log of the county and the blocks."""
 
     deployment: DHCDeployment
     level: list[tuple[Any, ...]]
+    unsettled: str
     refusal: str
     undrawn: str
     again: int
@@ -91,6 +93,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     with deployment.opened() as connection:
         level = connection.execute("FROM level_state ORDER BY ALL").fetchall()
         connection.execute("UPDATE level_state SET count = count + 1 WHERE histogram = 'units'")
+    with pytest.raises(UnansweredError) as unsettled:
+        regenerate_units(deployment)
     refusal = deployment.refusal("level_county")
     with deployment.opened() as connection:
         connection.execute("UPDATE level_state SET count = count - 1 WHERE histogram = 'units'")
@@ -106,7 +110,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     with counting as estimate, patch.object(histograms, "CELLS_AT_A_TIME", 1000):
         deployment.run(*TO_PUBLICATION[:-1])
     deployment.run("publication")
-    return Killed(deployment, level, refusal, undrawn, estimate.call_count, log)
+    return Killed(deployment, level, str(unsettled.value), refusal, undrawn, estimate.call_count, log)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +126,12 @@ def altered(published: DHCDeployment) -> Iterator[DHCDeployment]:
     """The published release, which a test may alter."""
     yield published
     put_back(published)
+
+
+def regenerate_units(deployment: DHCDeployment) -> pd.DataFrame:
+    """All answers about the units of the state."""
+    context = deployment.context
+    return regenerate(context.method, context.ledger, "units", "State", "detailed", ["State"]).to_pandas()
 
 
 def read(deployment: DHCDeployment, name: str, release: str = "dhc", sep: str = ",") -> pd.DataFrame:
@@ -237,11 +247,18 @@ def test_a_custodian_makes_any_part_of_the_complete_draw(published: DHCDeploymen
     assert published.ledger == charged
     component = DHC(published.release.declaration)
     deployed = SimpleNamespace(releases=lambda _: [component], find_method=lambda _: method, ledger=ledger)
-    given = ["regenerate", "town/dhc", "households", "Block", row.query, row.geoid, "--to", str(tmp_path / "part.csv")]
+    file = tmp_path / "part.csv"
+    given = ["regenerate", "town/dhc", "households", "Block", row.query]
     with patch.object(deployment, "Deployment", return_value=deployed):
-        printed = CliRunner().invoke(main, given, catch_exceptions=False)
-    assert printed.output == f"{len(made):,} answers written to {tmp_path / 'part.csv'}\n"
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "part.csv", dtype={"geoid": str}), made)
+        refused, printed, second = (
+            CliRunner().invoke(main, [*given, place, "--to", str(file)]) for place in ("1", row.geoid, row.geoid)
+        )
+    assert "1 unknown places" in str(refused.output)
+    assert printed.output == f"{len(made):,} answers written to {file}\n"
+    assert second.output == f"Error: {file}: File exists\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    as_written = pd.read_csv(file, dtype={"geoid": str})
+    pd.testing.assert_frame_equal(as_written, made, check_dtype=False, check_categorical=False)
     blocks = own["geoid"].unique()[:2].tolist()
     county = blocks[0][:5]
     for asked, refusal in {
@@ -256,6 +273,46 @@ def test_a_custodian_makes_any_part_of_the_complete_draw(published: DHCDeploymen
             regenerate(method, ledger, *what, [place])  # type: ignore[arg-type]
     with patch.object(regeneration, "MOST_ANSWERS", 100), pytest.raises(UnansweredError, match="at most 100 at a time"):
         regenerate(method, ledger, "households", "Block", "detailed", blocks)
+
+
+def withdraws_all(deployment: DHCDeployment) -> None:
+    withdraw(deployment.context.ledger, deployment.release.published, "town", "dhc", "Ann")
+
+
+UNMADE: dict[str, tuple[Callable[[DHCDeployment], Any], str]] = {
+    "withdrawn in the ledger": (
+        lambda deployment: deployment.context.ledger.withdraw("town", "dhc", "Ann"),
+        r"the release was withdrawn in ledger entry \d+; its draw is never made again",
+    ),
+    "withdrawn with its tables": (withdraws_all, r"the release was withdrawn in ledger entry \d+"),
+    "of other counts": (in_confidence("UPDATE town__dhc.histograms SET count = count + 1"), "the exact counts have"),
+    "within other facilities": (executes("UPDATE facilities SET count = count + 1"), "facilities"),
+    "under a lost key": (lambda deployment: (deployment.root / "custody" / "master.key").unlink(), "key"),
+    "with another answer": (
+        executes("UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1)"),
+        "units State detailed: answers that are stored are made otherwise now",
+    ),
+}
+"""What is altered of a settled draw, and how its answers are refused then."""
+
+
+@pytest.mark.parametrize("name", UNMADE)
+def test_answers_are_made_again_only_of_a_settled_draw_as_it_was(altered: DHCDeployment, name: str) -> None:
+    """Told apart from: the noise of a draw on other counts, and other noise on the same counts. The difference of both
+    answers would be that of the counts, or the mean of both more exact than what was charged."""
+    alter, words = UNMADE[name]
+    alter(altered)
+    with pytest.raises(RefusedError, match=words):
+        regenerate_units(altered)
+
+
+def test_a_declaration_that_was_not_drawn_answers_nothing(altered: DHCDeployment, killed: Killed) -> None:
+    (charge, _) = killed.deployment.ledger
+    assert killed.unsettled == f"town__dhc: draw {charge.draw_id} is not settled; launch the release first"
+    persons = BUDGETS["persons"] | {"rho": 2}
+    for changes, words in (({"persons": persons}, "holds no charge"), ({"custody": "ephemeral"}, "was ephemeral")):
+        with pytest.raises(RefusedError, match=words):
+            regenerate_units(dhc_deployment(altered.root, **changes))
 
 
 MANY_CELLS = 1_000_000
