@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 from dagster.components.component.app_managed_state import AppManagedComponentEntry, write_app_managed_component_entry
 from dagster.components.testing import create_defs_folder_sandbox
 from dagster_shared.error import SerializableErrorInfo
@@ -504,20 +503,20 @@ def test_a_declaration_runs_no_code_of_others(declared: str, tmp_path: Path) -> 
     assert not problem.warning
 
 
-def test_the_storage_of_dagster_declares_nothing(tmp_path: Path) -> None:
+def test_the_storage_of_dagster_declares_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Told apart from: Dagster, which loads components from its storage too, and imports the module that each names.
     With write access to the storage and to the publications, which can be imported in a checkout, an outsider had the
     code location read the master key."""
+    # As in a code location that starts. A run in this process before leaves what it had pinned.
+    monkeypatch.setattr("dagster._core.definitions.definitions_load_context.DefinitionsLoadContext._instance", None)
     component_tree().find_root_decl()
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         entry = AppManagedComponentEntry(component_type="published.of_an_outsider.Component", attributes="")
         for location in (LOCATION, CODE.name):
             write_app_managed_component_entry(instance.defs_state_storage, location, "id", entry)
-        # As a code location that starts: a run in this process before leaves what it had pinned.
-        with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)):
-            for use in (load_declarations, dg.ComponentTree.build_defs):
-                with pytest.raises(DeclarationError, match="declarations of its own"):
-                    use(component_tree())
+        for use in (load_declarations, dg.ComponentTree.build_defs):
+            with pytest.raises(DeclarationError, match="declarations of its own"):
+                use(component_tree())
 
 
 # Confidential values -------------------------------------------------------------------------------------------
