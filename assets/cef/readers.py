@@ -57,6 +57,9 @@ PIPED = Dialect.model_construct(separator="|")
 
 _SPLIT = "BYTE_STREAM_SPLIT"
 
+_BUFFER_BYTES = 1 << 16
+"""The bytes of a column that are read at once for a look at its beginning."""
+
 UNNAMED = "it has no name; R and pandas write row names so. Give it one if it is needed"
 
 KINDS = {
@@ -441,6 +444,7 @@ def _open_parquet(
     path: Path, columns: Mapping[str, Column], sources: Mapping[str, str]
 ) -> tuple[Fragment, Fragment, int]:
     """The relation of a Parquet file, that of all its columns that can be declared, and its number of records."""
+    _require_decrypted(path)
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
     findings = []
@@ -476,6 +480,18 @@ def _open_parquet(
     relation = "FROM read_parquet($path, hive_partitioning = false, union_by_name = false)"
     whole = dict(zip(every, every, strict=True))
     return _relate(sources, relation), _relate(whole, relation), metadata.num_rows
+
+
+def _require_decrypted(path: Path) -> None:
+    """Raise OSError if a column is encrypted. Where Arrow is asked for its metadata, it ends the process."""
+    with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES) as file:
+        for column in map(file.schema.column, range(len(file.schema)) if file.num_row_groups else ()):
+            try:
+                next(file.iter_batches(1, row_groups=[0], columns=[column.path]), None)
+            except (OSError, pa.ArrowException) as error:
+                # What else is wrong with a column matters only if it is declared.
+                if "decrypt" in str(error):
+                    raise
 
 
 def _is_floating(stored: pa.DataType) -> bool:

@@ -6,6 +6,7 @@ The oracles are Python's csv module and pyarrow. `bad_files` generates the bad f
 import csv
 import io
 import re
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow.parquet import encryption
 
 from assets.cef.ingestion import ingest
 from assets.cef.text_files import LONGEST_ROW
@@ -33,6 +36,7 @@ from tests.assets.cef.bad_files import (
     Files,
     as_csv,
     as_parquet,
+    as_table,
     bad_files,
     declaration,
     good_files,
@@ -116,6 +120,25 @@ def outcomes(session: Session, folders: Iterator[Path], bad: Sequence[BadFile]) 
         found.setdefault(became, []).append(one.name)
     assert versions(session) == before, "nothing was written"
     return found
+
+
+class _NoKeys(encryption.KmsClient):
+    """Wraps keys by leaving them as they are."""
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        return b64encode(key_bytes)
+
+
+def test_a_parquet_file_with_an_encrypted_column_is_refused(session: Session, folders: Iterator[Path]) -> None:
+    """Where Arrow is asked for the metadata of that column, it ends the process, and with it a run or the UI's code."""
+    factory = encryption.CryptoFactory(lambda _: _NoKeys())
+    columns = encryption.EncryptionConfiguration("footer", column_keys={"column": ["tenure"]}, plaintext_footer=True)
+    keys = factory.file_encryption_properties(encryption.KmsConnectionConfig(), columns)
+    folder, table = write(next(folders), good_files("town", "parquet")), as_table(rows_of("town", "households"))
+    with pq.ParquetWriter(folder / "households.parquet", table.schema, encryption_properties=keys) as writer:
+        writer.write_table(table)
+    said = lines_of(session, declaration("town", "parquet"), folder)
+    assert said == ["households.parquet: not a readable Parquet file"]
 
 
 @pytest.mark.fault
