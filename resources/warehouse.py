@@ -431,6 +431,11 @@ class Session:
         self.run(DETACH, alias=alias)
         flush_file(path)
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether nothing changes what the session sees, so that `compute_once` runs each function once."""
+        return self._results is not None
+
     def compute_once(self, name: Hashable, compute: Callable[[], T]) -> T:
         """The result of a function, which must follow from the stored tables alone.
 

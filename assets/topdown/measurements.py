@@ -12,7 +12,7 @@ and `measured` that of one state.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -230,8 +230,7 @@ def store_measurements(session: Session, release: TopDownRelease, parts: Sequenc
     above = release.public(f"{MEASUREMENTS}_{ABOVE}")
     store_parts(session, above, parts)
     session.drop(table)
-    of_states = [measurements_table(release, each) for each in read_states(session, release)]
-    session.create_view(table, "warehouse/united", tables=[above, *of_states], columns=list(COLUMNS))
+    session.create_view(table, "warehouse/united", **_list_united(session, release))
 
 
 def read_answers(
@@ -251,9 +250,10 @@ def read_answers(
     Raises GridError unless each of these places is stored exactly once for each query, with an answer for every cell, a
     32-bit integer, and the rows always come in one order.
     """
-    values = {"histogram": measured[0].histogram, "level": measured[0].level, "first": first, "last": last}
+    histogram, level = measured[0].histogram, measured[0].level
+    values = {"histogram": histogram, "level": level, "first": first, "last": last}
     values |= {} if strict else {"queries": [query.query for query in measured]}
-    table = measurements_table(release, state)
+    table = measurements_table(release, state) if state else _find_table(session, release, level, first, last)
     # In a statement, lists of smaller integers would become these.
     if session.columns(table).get("answers") != "INTEGER[]":
         raise GridError(f"{table}: answers: they are not lists of 32-bit integers")
@@ -261,7 +261,7 @@ def read_answers(
     if not session.compute_once(("keeps order", table), lambda: session.keeps_order(table)):
         raise GridError(f"{table}: its rows can come in another order each time that they are read")
     names = {"measurements": table, "strict": strict}
-    rows, where = session.arrow("topdown/measured", values, **names), f"{measured[0].histogram} {measured[0].level}"
+    rows, where = session.arrow("topdown/measured", values, **names), f"{histogram} {level}"
     # Forged statistics of the table could make DuckDB leave out this part's rows, and let others through.
     if any(
         not pc.all(pc.equal(rows[name], values[name]).fill_null(False), min_count=0).as_py()
@@ -290,6 +290,46 @@ def read_answers(
             raise GridError(f"{release.schema}: {query.label}: not every place is measured exactly once")
         answers[query] = _take_lists(lists, begins[own][np.argsort(places)], query.marginal.size)
     return answers
+
+
+def _find_table(session: Session, release: TopDownRelease, level: str, first: int, last: int) -> Table:
+    """The table from which the measurements in some places are read: with partitions, that of their state. A view over
+    those of all states would take time for each of them, however few rows are read."""
+    if release.partitioned and session.only_reads:
+        tables = session.compute_once(("partitions", release.schema), lambda: _find_tables(session, release))
+        for begin, end, table in tables.get(level, ()):
+            if begin <= first and last <= end:
+                return table
+    return measurements_table(release)
+
+
+def _find_tables(session: Session, release: TopDownRelease) -> Mapping[str, Sequence[tuple[int, int, Table]]]:
+    """By level, the places whose measurements each table of a partition has; nothing if the view over all tables is not
+    the one that was stored, or a table has other rows, such as measurements in places of another state."""
+    places, due = (
+        defaultdict[str | None, dict[str, tuple[int, int]]](dict),
+        defaultdict[str | None, Counter[str]](Counter),
+    )
+    for stream in read_streams(session, release):
+        level = stream.measured.level
+        places[stream.state][level] = stream.first, stream.last
+        due[stream.state][level] += stream.last - stream.first
+    united = _list_united(session, release)
+    tables = dict(zip([None, *read_states(session, release)], united["tables"], strict=True))
+    if not all(map(session.columns, united["tables"])):
+        return {}
+    if not session.is_view_of(measurements_table(release), "warehouse/united", **united):
+        return {}
+    if any(dict(session.rows("topdown/rows_by_level", measurements=tables[state])) != due[state] for state in tables):
+        return {}
+    levels = {level for own in places.values() for level in own}
+    return {level: [(*own[level], tables[state]) for state, own in places.items() if level in own] for level in levels}
+
+
+def _list_united(session: Session, release: TopDownRelease) -> dict[str, Any]:
+    """What the view over the measurements of all partitions is made of."""
+    of_states = [measurements_table(release, state) for state in read_states(session, release)]
+    return {"tables": [release.public(f"{MEASUREMENTS}_{ABOVE}"), *of_states], "columns": list(COLUMNS)}
 
 
 def _take_lists(numbers: pa.ChunkedArray, begins: NDArray[np.int64], size: int) -> NDArray[np.int32]:

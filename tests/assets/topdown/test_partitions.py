@@ -14,6 +14,7 @@ import pytest
 
 from assets.confidentiality import find_leaks
 from assets.gates.shared import all_gates
+from assets.measurement.method import GridError
 from assets.release.draw import StaleInputError
 from assets.release.gate import find_verdicts
 from assets.release.release import DeclarationError
@@ -21,7 +22,7 @@ from assets.release.verdicts import VERDICTS
 from assets.topdown import gates
 from assets.topdown.drawing import Drawing
 from assets.topdown.estimation import estimate_level, unite_states
-from assets.topdown.measurements import Stream
+from assets.topdown.measurements import Stream, compute_stored_version
 from assets.topdown.reading import list_scopes
 from assets.topdown.records import store_records, unite_records
 from assets.topdown.release import TopDownRelease
@@ -349,6 +350,15 @@ def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> No
             connection.execute(f'ALTER TABLE "{name}__{first}" ALTER "{column}" TYPE SMALLINT')
     strange = [problem for gate in of_states for problem in gate.evaluate(deployment.context)]
     assert sum("other columns than all states have" in problem for problem in strange) == len(strange) - 2 == 2
+    with deployment.opened() as connection:
+        # Other measurements of a place, in the table of another state than its own, from which the place is read.
+        second = '* REPLACE (list_transform(answers, x -> x + 1) AS answers) FROM "noisy_measurements__'
+        connection.execute(f'INSERT INTO "noisy_measurements__{first}" SELECT {second}{other}" LIMIT 1')
+    with (
+        deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session,
+        pytest.raises(GridError, match="not every place is measured exactly once"),
+    ):
+        compute_stored_version(session, deployment.release)
     with deployment.opened() as connection:
         connection.execute(f'UPDATE "records__{parted.first}_made" SET made_of = reverse(made_of)')
         connection.execute(f"UPDATE \"p1__{parted.first}\" SET level = '0' WHERE level = 'State'")
