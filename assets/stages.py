@@ -40,8 +40,8 @@ _BEFORE_CHARGE = {StageKind.CEF, StageKind.INVARIANTS, StageKind.COUNTS, StageKi
 _CONSEQUENCES = {
     StageKind.CHARGE: "Nothing was drawn or published. If the ledger shows the charge, it stays, and a new run adds "
     "none.",
-    StageKind.DRAW: "Nothing was published. The charge stays in the ledger and counts; a new run makes the same draw "
-    "and charges nothing more.",
+    StageKind.DRAW: "Nothing was published. If the ledger shows the charge, it stays and counts, and a new run makes "
+    "the same draw and charges nothing more.",
     StageKind.LEDGER: "Nothing is charged, drawn or published until this is resolved.",
     StageKind.COMPOSITION: "Nothing is charged, drawn or published until this is resolved.",
 }
