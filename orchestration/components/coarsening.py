@@ -9,8 +9,8 @@ from orchestration.components.release import ReleaseComponent
 
 @dataclass
 class Coarsening(ReleaseComponent):
-    """Records changed, without noise, until every place, and every combination of place and key, has enough records.
-    The loss is infinite."""
+    """Records changed, without noise, until every place has enough records, and so has every combination of identifying
+    values in a place. The loss is infinite."""
 
     declared_by = CoarseningDeclaration
     release_type = CoarseningRelease
