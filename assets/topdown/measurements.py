@@ -383,6 +383,9 @@ def _hash_stored(
                 digests.add(answers)
         return digests.by_label()
 
+    if streams and not state:
+        # Once, before threads ask for it side by side.
+        _find_table(session, release, streams[0].measured.level, 0, 0)
     with closing(in_threads(digest_part, order_parts(streams), release.processes)) as parts:
         return {label: digest for part in parts for label, digest in part.items()}
 

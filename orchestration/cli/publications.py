@@ -1,9 +1,10 @@
 """The commands on releases: `table`, `estimate`, `regenerate`, `verify`, `audit`, `export`, `explore`, `withdraw`."""
 
 import json
+import os
 import re
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -331,15 +332,16 @@ def regenerate(release: str, histogram: str, level: str, query: str, places: tup
     if not isinstance(component, DHC):
         raise click.UsageError(f"{release} is no DHC; its noisy measurements are complete")
     method = deployment.find_method(component)
-    if to:
-        to.touch(0o600, exist_ok=False)
+    # The file is new, and the one that is written, whatever has its name meanwhile.
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    opened = os.fdopen(os.open(to, new, 0o600), "wb") if to else nullcontext(io.BytesIO())
     try:
-        answers = component.regenerate(method, deployment.ledger, histogram, level, query, places)
-        written = to or io.BytesIO()
-        write_csv(answers, written)
+        with opened as written:
+            answers = component.regenerate(method, deployment.ledger, histogram, level, query, places)
+            write_csv(answers, written)
     except BaseException:
         if to:
-            to.unlink()
+            to.unlink(missing_ok=True)
         raise
     if isinstance(written, io.BytesIO):
         echo(written.getvalue().decode(), nl=False)

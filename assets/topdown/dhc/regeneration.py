@@ -41,8 +41,8 @@ def regenerate(
     """All answers to a query in some places: their exact counts plus the noise of the draw. Nothing is charged, because
     the charge is for the answers to all queries in all measured places.
 
-    Other noise than that of the draw would tell more than was charged, so that every answer that the release stores
-    must be the same.
+    Other noise than that of the draw would tell more than was charged, so that those of the answers that the release
+    stores must be the same.
 
     Returns:
         A row for each place and marginal cell, in their order: `histogram`, `level`, `query`, `geoid`, `cell`,
