@@ -16,7 +16,7 @@ from orchestration.components.release import DeclaresReleases, ReleaseComponent,
 from orchestration.components.scaffolding import JobComponent
 from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_resources
-from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
+from resources.chain import RESERVE, SETTLE, Entry, find_last_withdrawal
 from resources.custody import CustodyError
 from resources.ledger import Ledger, Reading
 from resources.project import deployment_folders
@@ -97,7 +97,7 @@ class Deployment:
                     "draws": sum(entry.kind == SETTLE for entry in own),
                     "charges": [format_charge(entry) for entry in own if entry.kind == RESERVE],
                     **self._describe_published(dataset, release, own),
-                    "withdrawn": bool(own) and own[-1].kind == WITHDRAW,
+                    "withdrawn": find_last_withdrawal(own, dataset, release) is not None,
                     **_describe_last(runs),
                 }
             )

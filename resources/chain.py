@@ -182,6 +182,12 @@ def settled_draws(chain: Sequence[Entry], dataset: str, release: str) -> tuple[E
     )
 
 
+def find_last_withdrawal(chain: Sequence[Entry], dataset: str, release: str) -> Entry | None:
+    """The withdrawal of a release, if nothing was charged for it since; None otherwise."""
+    own = [entry for entry in chain if (entry.dataset, entry.release) == (dataset, release)]
+    return own[-1] if own and own[-1].kind == WITHDRAW else None
+
+
 def find_breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
     """The problems of a chain, each a sentence that names the sequence number; empty if the chain is intact.
 

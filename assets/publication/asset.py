@@ -54,7 +54,16 @@ from assets.release.statement import Parameter
 from assets.remedies import explain_failure
 from assets.stages import stage_check
 from mechanisms.accounting.losses import PureLoss, format_number
-from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, RESERVE, WITHDRAW, Entry, find, settled_draws
+from resources.chain import (
+    DIFFERENT_PEOPLE,
+    NOT_CHARGED,
+    RESERVE,
+    WITHDRAW,
+    Entry,
+    find,
+    find_last_withdrawal,
+    settled_draws,
+)
 from resources.clock import TimeStamp
 from resources.custody import Custody
 from resources.ledger import Ledger, of_population
@@ -236,9 +245,8 @@ def open_current_publication(
     name = f"{release.dataset.name}/{release.name}"
     launch = f"launch the job {release.schema}, and then this one again"
     if not release.folder.exists():
-        own = [entry for entry in ledger.entries() if f"{entry.dataset}/{entry.release}" == name]
-        if own and own[-1].kind == WITHDRAW:
-            fate = f"was withdrawn in ledger entry {own[-1].sequence}, so nothing is published within its counts"
+        if withdrawn := find_last_withdrawal(ledger.entries(), release.dataset.name, release.name):
+            fate = f"was withdrawn in ledger entry {withdrawn.sequence}, so nothing is published within its counts"
             raise VerificationError(f"{name} {fate}")
         raise VerificationError(f"{name} is not published yet; {launch}")
     try:

@@ -17,7 +17,7 @@ from assets.topdown.spine import read_tree
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.levels import Level, Measuring
-from resources.chain import WITHDRAW
+from resources.chain import find_last_withdrawal
 from resources.ledger import Ledger
 from resources.statements import SQL, Zone
 from resources.warehouse import Session
@@ -50,8 +50,7 @@ def regenerate(
 
     Raises:
         UnansweredError: for a histogram, level, query or place that the draw does not measure, for more than
-            `MOST_ANSWERS`, for a draw that is not settled or was withdrawn, and for one with an ephemeral
-            key.
+            `MOST_ANSWERS`, for a draw that is not settled or was withdrawn, and for one with an ephemeral key.
         UnchargedDrawError, CustodyError, StaleInputError: as `assets.charge.drawing.make_output`.
         LedgerError: if the ledger is not intact.
         ReplayError: if a stored answer is another one.
@@ -59,12 +58,11 @@ def regenerate(
     release, custody = method.release, ledger.custody
     if not release.can_replay:
         raise UnansweredError(f"{release.schema}: the key of its draw was ephemeral, so no answer is made again")
-    reading, named = ledger.read(), (release.dataset.name, release.name)
-    entries = [entry for entry in reading.require_intact() if (entry.dataset, entry.release) == named]
-    if entries and entries[-1].kind == WITHDRAW:
+    reading = ledger.read()
+    if withdrawn := find_last_withdrawal(reading.require_intact(), release.dataset.name, release.name):
         # Its tables are gone, so that its draw cannot be described.
         raise UnansweredError(
-            f"{release.schema}: the release was withdrawn in ledger entry {entries[-1].sequence}; its draw is never "
+            f"{release.schema}: the release was withdrawn in ledger entry {withdrawn.sequence}; its draw is never "
             "made again"
         )
     with ledger.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
