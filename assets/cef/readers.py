@@ -485,9 +485,9 @@ def _open_parquet(
 def _require_decrypted(path: Path) -> None:
     """Raise OSError if a column is encrypted. Where Arrow is asked for its metadata, it ends the process."""
     with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES) as file:
-        for column in map(file.schema.column, range(len(file.schema)) if file.num_row_groups else ()):
+        for number in range(len(file.schema) if file.num_row_groups else 0):
             try:
-                next(file.iter_batches(1, row_groups=[0], columns=[column.path]), None)
+                next(file.iter_batches(1, row_groups=[0], columns=[file.schema.column(number).path]), None)
             except (OSError, pa.ArrowException) as error:
                 # What else is wrong with a column matters only if it is declared.
                 if "decrypt" in str(error):

@@ -295,35 +295,40 @@ def read_answers(
 def _find_table(session: Session, release: TopDownRelease, level: str, first: int, last: int) -> Table:
     """The table from which the measurements in some places are read: with partitions, that of their state. A view over
     those of all states would take time for each of them, however few rows are read."""
-    if release.partitioned and session.only_reads:
-        tables = session.compute_once(("partitions", release.schema), lambda: _find_tables(session, release))
-        for begin, end, table in tables.get(level, ()):
-            if begin <= first and last <= end:
-                return table
+    for begin, end, table in _list_partitions(session, release).get(level, ()):
+        if begin <= first and last <= end:
+            return table
     return measurements_table(release)
 
 
-def _find_tables(session: Session, release: TopDownRelease) -> Mapping[str, Sequence[tuple[int, int, Table]]]:
-    """By level, the places whose measurements each table of a partition has; nothing if the view over all tables is not
-    the one that was stored, or a table has other rows, such as measurements in places of another state."""
-    places, due = (
-        defaultdict[str | None, dict[str, tuple[int, int]]](dict),
-        defaultdict[str | None, Counter[str]](Counter),
-    )
-    for stream in read_streams(session, release):
-        level = stream.measured.level
-        places[stream.state][level] = stream.first, stream.last
-        due[stream.state][level] += stream.last - stream.first
+def _list_partitions(session: Session, release: TopDownRelease) -> Mapping[str, Sequence[tuple[int, int, Table]]]:
+    """By level, the places whose measurements each table of a partition has. Nothing if a session writes, in which this
+    is not computed only once; if the view over all tables is not the one that was stored; or if a table has other rows,
+    such as measurements in places of another state."""
+    if not (release.partitioned and session.only_reads):
+        return {}
+    return session.compute_once(("partitions", release.schema), lambda: _read_partitions(session, release))
+
+
+def _read_partitions(session: Session, release: TopDownRelease) -> Mapping[str, Sequence[tuple[int, int, Table]]]:
     united = _list_united(session, release)
-    tables = dict(zip([None, *read_states(session, release)], united["tables"], strict=True))
     if not all(map(session.columns, united["tables"])):
         return {}
     if not session.is_view_of(measurements_table(release), "warehouse/united", **united):
         return {}
-    if any(dict(session.rows("topdown/rows_by_level", measurements=tables[state])) != due[state] for state in tables):
-        return {}
-    levels = {level for own in places.values() for level in own}
-    return {level: [(*own[level], tables[state]) for state, own in places.items() if level in own] for level in levels}
+    of_states = defaultdict[str | None, list[Stream]](list)
+    places = defaultdict[str, list[tuple[int, int, Table]]](list)
+    for stream in read_streams(session, release):
+        of_states[stream.state].append(stream)
+    for state, table in zip([None, *read_states(session, release)], united["tables"], strict=True):
+        due = Counter[str]()
+        for stream in of_states[state]:
+            due[stream.measured.level] += stream.last - stream.first
+        if Counter(dict(session.rows("topdown/rows_by_level", measurements=table))) != due:
+            return {}
+        for level, first, last in {(each.measured.level, each.first, each.last) for each in of_states[state]}:
+            places[level].append((first, last, table))
+    return places
 
 
 def _list_united(session: Session, release: TopDownRelease) -> dict[str, Any]:
@@ -383,9 +388,9 @@ def _hash_stored(
                 digests.add(answers)
         return digests.by_label()
 
-    if streams and not state:
+    if not state:
         # Once, before threads ask for it side by side.
-        _find_table(session, release, streams[0].measured.level, 0, 0)
+        _list_partitions(session, release)
     with closing(in_threads(digest_part, order_parts(streams), release.processes)) as parts:
         return {label: digest for part in parts for label, digest in part.items()}
 
