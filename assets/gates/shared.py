@@ -15,8 +15,9 @@ from assets.cef.validation import cef_problems, structure_findings, structure_of
 from assets.charge.asset import charge_facts, charge_recipe
 from assets.charge.drawing import open_charged_key
 from assets.confidentiality import find_leaks, list_deployed_nodes
-from assets.conventions import NO_CONFIG, POOL, check_result
+from assets.conventions import DRAW_ID, NO_CONFIG, POOL, check_result, group_digits, write_count
 from assets.ledger.asset import find_cap_problems
+from assets.ledger.page import REPLAY
 from assets.release.contents import find_content_problems, is_checked
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.gate import Gate, ReleaseContext, find_verdicts
@@ -69,7 +70,7 @@ def _cef_gates(dataset: DatasetDeclaration) -> list[Gate[Any]]:
 def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
     stage, output = method.draw_stage, method.drawn_words
     if method.release.can_replay:
-        replay = Gate("replay", stage, f"Repeating the draw gives the same {output}.", _replay)
+        replay = Gate(REPLAY, stage, f"Repeating the draw gives the same {output}.", _replay)
     else:
         replay = Gate("key_gone", stage, "The draw's key no longer exists, so the draw cannot be replayed.", _key_gone)
     return [
@@ -169,11 +170,21 @@ def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.Asse
                     # The other gates are evaluated all the same.
                     faults.append(fault)
                 else:
-                    yield check_result(gate.name, problems)
+                    of_draw = _name_draw(release_context) if gate.name == REPLAY else {}
+                    yield check_result(gate.name, problems, {"problems": write_count(len(problems))} | of_draw)
             if faults:
                 raise faults[0]
 
     return checks
+
+
+def _name_draw(context: ReleaseContext[Any]) -> dict[str, str]:
+    """Which draw is repeated, for the ledger's page; nothing if its inputs cannot be read."""
+    try:
+        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return {DRAW_ID: group_digits(context.method.describe(session, context.custody).draw_id)}
+    except RefusedError:
+        return {}
 
 
 def count_differences(session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str]) -> int:
@@ -312,7 +323,10 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
             again = method.repeat(session, draw, key, context.custody, verdicts, entry.commitment)
             if verdicts:
                 verdicts.keep("replay", draw.draw_id, entry.commitment, again)
-        return [] if again == method.stored_version(session, draw) else ["the repeated draw gives another output"]
+        if again == method.stored_version(session, draw):
+            return []
+        # What is stored is of an earlier draw until this one is made.
+        return ["the repeated draw gives another output" if settled else f"draw {draw.draw_id} was not made yet"]
 
 
 def _key_gone(context: ReleaseContext[Any]) -> list[str]:

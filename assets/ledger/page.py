@@ -5,7 +5,7 @@ more than four columns does not fit on a page, so that a row's facts are in seve
 the release, connects them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from resources.chain import Entry
 
 REPLAY = "replay"
 LATEST = 40
+_AT_ONCE = 20
 
 _BUDGET = {
     "of": "Population; a population with several datasets has a row for each of them too",
@@ -50,7 +51,7 @@ _CHARGES = {
     | {
         "authorized by": "Who authorized the charge; automatic if the dataset is declared so",
         "settled": "The entry with the output of the draw, and when it was made (UTC)",
-        "last replay": "When the draw was last repeated (UTC), and whether it gave the same output",
+        "last replay": "When the draw was last repeated (UTC), and whether it gave the same output; failed: not so",
     },
 }
 _TOTALS = {
@@ -187,25 +188,29 @@ def _describe_charge(charge: Charge) -> str:
 
 
 def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> dict[str, str]:
-    """By draw id, when the draw was last replayed and with which result, as Dagster recorded it."""
+    """By draw id, when the draw was last replayed and with which result, as Dagster recorded it.
+
+    An evaluation says itself which draw it repeated. Reports by hand are left out, which everybody who can launch can
+    make, of the check and of the draw: they are no replays, and would hide one that failed.
+    """
     replays: dict[str, str] = {}
     for key in draws:
-        record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, REPLAY))
-        event = record.event if record else None
-        # While a run goes on that is about to replay the draw, the latest record says only that.
-        if not event or event.get_dagster_event().event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-            continue
-        evaluation = event.get_dagster_event().asset_check_evaluation_data
-        target = evaluation.target_materialization_data
-        if target is None:
-            continue
-        events = instance.fetch_materializations(
-            dg.AssetRecordsFilter(asset_key=key, storage_ids=[target.storage_id]), limit=1
-        ).records
-        materialization = events[0].asset_materialization if events else None
-        at = datetime.fromtimestamp(event.timestamp, UTC)
-        if materialization and DRAW_ID in materialization.metadata:
-            replays[join_digits(str(materialization.metadata[DRAW_ID].value))] = (
-                f"{view.format_minute(at.isoformat())}, {'same output' if evaluation.passed else 'not the same output'}"
-            )
+        for event in _list_evaluations(instance, dg.AssetCheckKey(key, REPLAY)):
+            evaluation = event.get_dagster_event().asset_check_evaluation_data
+            if event.run_id and DRAW_ID in evaluation.metadata:
+                at = view.format_minute(datetime.fromtimestamp(event.timestamp, UTC).isoformat())
+                draw_id = join_digits(str(evaluation.metadata[DRAW_ID].value))
+                replays[draw_id] = f"{at}, {'same output' if evaluation.passed else 'failed'}"
+                break
     return replays
+
+
+def _list_evaluations(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> Iterator[dg.EventLogEntry]:
+    """The evaluations of a check, the latest first, without those that a run is only about to make."""
+    cursor = None
+    while records := instance.event_log_storage.get_asset_check_execution_history(check, _AT_ONCE, cursor):
+        cursor = records[-1].id
+        for record in records:
+            made = record.event and record.event.dagster_event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
+            if record.event and made:
+                yield record.event

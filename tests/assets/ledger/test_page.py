@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.conventions import group_digits
+from assets.conventions import DRAW_ID, group_digits
 from assets.ledger.page import LATEST, REPLAY, describe_ledger, read_last_replays
 from assets.ledger.population import Population
 from assets.ledger.view import draw_share
@@ -173,20 +173,35 @@ def test_a_charge_is_shown_with_its_delta() -> None:
     assert [row[2] for row in rows(shown, "charges")] == ["ε = 2.5000 at δ = 0.666667"]
 
 
-def test_a_replay_that_a_run_is_about_to_make_is_none_yet() -> None:
-    """Another run may be in the middle of the release when the ledger is shown."""
+def test_the_last_replay_is_the_last_that_a_run_made() -> None:
+    """Whoever can launch can report a check and a materialization by hand. A page that believes the latest report shows
+    a replay that nobody made, or forgets one that failed; one that asks which draw was stored takes the failure for
+    that of another draw. Another run may be in the middle of the release when the ledger is shown."""
+    passes = {"own": True}
 
-    @dg.asset
-    def drawn() -> None: ...
+    @dg.asset(name="drawn")
+    def drawn() -> dg.MaterializeResult:
+        return dg.MaterializeResult(metadata={DRAW_ID: group_digits("a" * 64)})
 
     @dg.asset_check(asset=drawn, name=REPLAY)
     def replayed() -> dg.AssetCheckResult:
-        return dg.AssetCheckResult(passed=True)
+        return dg.AssetCheckResult(passed=passes["own"], metadata={DRAW_ID: group_digits("b" * 64)})
 
     job = dg.define_asset_job("release")
     made = dg.Definitions(assets=[drawn], asset_checks=[replayed], jobs=[job]).resolve_job_def("release")
     with dg.DagsterInstance.ephemeral() as instance:
         instance.create_run_for_job(made)
-        (record,) = [instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(drawn.key, REPLAY))]
-        assert record is not None
         assert read_last_replays(instance, [drawn.key]) == {}
+        for result, words in ((True, "same output"), (False, "failed")):
+            passes["own"] = result
+            made.execute_in_process(instance=instance)
+            for _ in range(25):
+                by_hand = dg.AssetCheckEvaluation(
+                    drawn.key, REPLAY, not result, metadata={DRAW_ID: group_digits("c" * 64)}
+                )
+                instance.report_runless_asset_event(by_hand)
+            forged = dg.AssetMaterialization(drawn.key, metadata={DRAW_ID: group_digits("c" * 64)})
+            instance.report_runless_asset_event(forged)
+            instance.create_run_for_job(made)
+            ((draw_id, shown),) = read_last_replays(instance, [drawn.key]).items()
+            assert (draw_id, shown.rpartition(", ")[2]) == ("b" * 64, words)
