@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 OF_ANY_OTHER = (
-    "Launch the release again: the same records and declaration give the same tables, at no charge. "
-    "If the check fails again, publish nothing, and run stirred audit."
+    "Launch the release again: if records and declaration are those of its charge, it gives the same tables, at no "
+    "charge. If the check fails again, publish nothing, and run stirred audit."
 )
 _SOURCE = (
     "Launch the release again, which reads the source anew. If the check fails again, correct the source file, or its "
@@ -21,6 +21,8 @@ _LEDGER = (
 )
 
 OF_CHECKS = {
+    "charge_present": "Launch the release again: if the ledger has no entry for the draw, the draw is new, and is "
+    "charged. A withdrawn draw is never made again. If the check fails again, publish nothing, and run stirred audit.",
     "schema_and_keys": _SOURCE,
     "structure": _SOURCE,
     "no_impossible_records": _SOURCE,

@@ -13,7 +13,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.conventions import group_digits
 from assets.gates.shared import all_gates
+from assets.ledger.page import REPLAY, read_last_replays
 from assets.publication import asset, placement
 from assets.publication.asset import publication_problems, publish, require_gates
 from assets.publication.audit import audit
@@ -262,18 +264,49 @@ def test_a_signed_folder_in_the_wrong_place_is_found(
     assert any(says in problem for problem in problems(published))
 
 
-def test_a_materialization_that_somebody_reported_does_not_hide_an_earlier_state(published: Deployment[Any]) -> None:
-    """Told apart from: a check that ends with a KeyError, or one that compares nothing then."""
-    key = published.release.key("publication")
-    published.instance.report_runless_asset_event(dg.AssetMaterialization(key))
-    check = dg.AssetCheckKey(key, "files_as_published")
-    repository = published.definitions.get_repository_def()
+def evaluate(deployment: Deployment[Any], stage: str, name: str) -> dg.AssetCheckEvaluation:
+    """Launch a check alone."""
+    check = dg.AssetCheckKey(deployment.release.key(stage), name)
+    repository = deployment.definitions.get_repository_def()
     job = repository.get_job("checks").get_subset(asset_selection=set(), asset_check_selection={check})
     with known(repository):
-        run = job.execute_in_process(instance=published.instance, raise_on_error=False)
+        run = job.execute_in_process(instance=deployment.instance, raise_on_error=False)
     (evaluation,) = run.get_asset_check_evaluations()
+    return evaluation
+
+
+@pytest.mark.parametrize("with_checksums", [False, True])
+def test_a_materialization_that_somebody_reported_does_not_hide_an_earlier_state(
+    published: Deployment[Any], with_checksums: bool
+) -> None:
+    """Told apart from: a check that ends with a KeyError, one that compares nothing then, or one that believes the
+    checksums of whoever can launch."""
+    sums = group_digits(file_sha256(published.release.folder / "SHA256SUMS"))
+    metadata = {"SHA256SUMS": sums} if with_checksums else {}
+    key = published.release.key("publication")
+    published.instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
+    evaluation = evaluate(published, "publication", "files_as_published")
     assert not evaluation.passed
-    assert "has no checksums" in str(evaluation.description)
+    assert "made by no run of a job" in str(evaluation.description)
+
+
+def test_a_replay_says_which_draw_it_repeated(published: Deployment[Any]) -> None:
+    """The ledger's page would otherwise show no replay at all, or that of another draw."""
+    draw_stage = published.context.method.draw_stage
+    assert evaluate(published, draw_stage, REPLAY).passed
+    shown = read_last_replays(published.instance, [published.release.key(draw_stage)])
+    assert [(draw, words[-11:]) for draw, words in shown.items()] == [(published.ledger[0].draw_id, "same output")]
+
+
+def test_the_remedy_of_a_missing_charge_says_that_a_launch_charges(
+    published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed declaration is launched on this advice. As of all other checks, it was promised to cost nothing."""
+    monkeypatch.setattr(Reading, "find_reservation", lambda *_: None)
+    with pytest.raises(dg.Failure, match="charge_present: no ledger entry for draw") as refused:
+        require_gates(published.context)
+    assert "the draw is new, and is charged" in str(refused.value.description)
+    assert "at no charge" not in str(refused.value.description)
 
 
 def test_an_earlier_state_that_was_put_back_is_found_by_what_dagster_recorded(published: Deployment[Any]) -> None:
