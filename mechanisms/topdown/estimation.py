@@ -11,6 +11,7 @@ among the group's cells.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.informed import build_cells, build_groups, build_parts, hold_groups
 from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, Solution, solve
 from mechanisms.topdown.rounding import Bounds, NotRoundedError, round_children
-from mechanisms.topdown.schema import TOTAL, Schema, add_up
+from mechanisms.topdown.schema import TOTAL, Number, Schema, add_up
 from mechanisms.topdown.sets import nearest_counts, satisfies_sets
 
 
@@ -137,12 +138,14 @@ def estimate_families(families: Families) -> Children:
         except (NotSolvedError, NotRoundedError) as error:
             raise type(error)(f"{family.schema.name} of {parent}: {error}") from None
     histograms = np.concatenate([siblings.histograms for siblings in estimates])
-    children, cells = np.nonzero(histograms)
+    # Of millions of cells, nearly all zero, this takes a fifth of the time of `nonzero`.
+    nonzero = np.flatnonzero(histograms != 0)
+    children, cells = np.divmod(nonzero, histograms.shape[1])
     solutions = [solution for siblings in estimates for solution in siblings.solutions]
     return Children(
         children,
         cells,
-        histograms[children, cells],
+        histograms.ravel()[nonzero],
         sum(bool(siblings.solutions) for siblings in estimates),
         max((0.0, *(solution.gap / max(solution.objective, 1.0) for solution in solutions))),
         max((0.0, *(solution.violation for solution in solutions))),
@@ -197,7 +200,7 @@ class _Family:
     parent: NDArray[np.int64] | None
     support: NDArray[np.intp]
 
-    @property
+    @cached_property
     def groups(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The groups that are present, and the position of each cell's group among them."""
         return _renumber(self.schema.groups.cells[self.support])
@@ -207,8 +210,8 @@ class _Family:
         """The parent's counts of all groups, shape (groups,)."""
         return None if self.parent is None else self.schema.groups.answer(self.parent[None])[0]
 
-    def add_up(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The children's real-valued counts of all groups."""
+    def add_up(self, x: NDArray[Number]) -> NDArray[Number]:
+        """The children's counts of all groups, of those by cell of the support."""
         return add_up(x, self.schema.groups.cells[self.support], self.schema.groups.size)
 
     def constrain(self) -> Constraints:
@@ -227,7 +230,7 @@ def _within_sets(family: _Family, estimate_within: Callable[[_Family], Estimate]
     """Histograms that also satisfy the limits of sets: if they break one, the nearest counts that do not are fixed."""
     first = estimate_within(family)
     limits = family.limits
-    if satisfies_sets(limits.sets, family.schema.groups.answer(first.histograms)):
+    if limits.sets is None or satisfies_sets(limits.sets, family.add_up(first.histograms[:, family.support])):
         return first
     counts = nearest_counts(family.add_up(first.solutions[-1].x), limits, family.counts)
     again = estimate_within(family.fix(counts))
