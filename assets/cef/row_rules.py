@@ -1,28 +1,30 @@
-"""The rules of rows, as a pandera schema, and the number of rows in a batch that violate them.
+"""The rules of rows, as a pandera schema, and the number of rows that violate them.
 
 Only the process that validates a source imports this module: pandas and pandera take most of a second to import.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pandera.pandas as pandera
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pandera.errors import SchemaErrorReason, SchemaErrors
 
 from assets.cef.validation import NULL, describe_domain_rule
-from assets.release.columns import ARROW, Column, RecordTable, whole
+from assets.release.columns import ARROW, Column, whole
 
 
-def row_schema(records: RecordTable) -> pandera.DataFrameSchema:
-    """The rules that every row of a table must satisfy by itself, as a pandera schema over Arrow-backed columns."""
+def row_schema(columns: Mapping[str, Column]) -> pandera.DataFrameSchema:
+    """The rules that every row must satisfy by itself, as a pandera schema over Arrow-backed columns."""
     return pandera.DataFrameSchema(
         {
             name: pandera.Column(pd.ArrowDtype(ARROW[column.type]), _domain_checks(column), nullable=column.nullable)
-            for name, column in records.stored.items()
+            for name, column in columns.items()
         },
         strict=True,
         ordered=True,
@@ -50,18 +52,25 @@ def _match(pattern: str) -> Callable[[pd.Series], pd.Series]:
     return matches
 
 
-def count_offenders(schema: pandera.DataFrameSchema, batch: pa.RecordBatch) -> Counter[tuple[str, str]]:
-    """By column and violated rule, the number of rows of a batch."""
+def count_offenders(
+    schema: pandera.DataFrameSchema, batch: pa.RecordBatch, times: NDArray[np.int64] | None = None
+) -> Counter[tuple[str, str]]:
+    """By column and violated rule, the number of rows of a batch, each of which stands for as many as `times` says, by
+    default for itself."""
     frame = batch.to_pandas(types_mapper=pd.ArrowDtype)
+    rows = pd.Series(1 if times is None else times, index=frame.index)
     offenders: Counter[tuple[str, str]] = Counter()
     try:
         schema.validate(frame, lazy=True, inplace=True)
     except SchemaErrors as errors:
         for error in errors.schema_errors:
             if error.reason_code is SchemaErrorReason.SERIES_CONTAINS_NULLS:
-                offenders[error.schema.name, NULL] += len(error.failure_cases)
+                offenders[error.schema.name, NULL] += int(rows[frame[error.schema.name].isna()].sum())
             elif error.reason_code is SchemaErrorReason.DATAFRAME_CHECK:
-                offenders[error.schema.name, error.check.error] += int((~error.check_output).sum())
+                # Without the nulls, which the check leaves out.
+                outside = error.check_output.index[~error.check_output]
+                offenders[error.schema.name, error.check.error] += int(rows[outside].sum())
             else:
-                offenders[error.schema.name or "", f"pandera cannot check it ({error.reason_code})"] += len(frame)
+                rule = f"pandera cannot check it ({error.reason_code})"
+                offenders[error.schema.name or "", rule] += int(rows.sum())
     return offenders

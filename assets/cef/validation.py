@@ -1,8 +1,9 @@
 """The validation of records against their declaration: how many records violate which rule.
 
-The rules are those of rows (`row_rules`, in batches), and those of keys, of a layout's structure and of stored tables
-(SQL). Every finding is a count; no value of a record leaves this module. Findings name tables and columns of the CEF;
-those of `readers` and `ingestion` name files and their columns. `ingestion` and `asset` decide what follows.
+The rules are those of rows (`row_rules`, in batches, or once for each code), and those of keys, of a layout's structure
+and of stored tables (SQL). Every finding is a count; no value of a record leaves this module. Findings name tables and
+columns of the CEF; those of `readers` and `ingestion` name files and their columns. `ingestion` and `asset` decide what
+follows.
 """
 
 from collections import Counter
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from assets.release.columns import Column, RecordTable
+from assets.release.columns import IDENTIFIERS, Column, RecordTable
 from assets.release.dataset import DatasetDeclaration, Rule
 from mechanisms.refusal import RefusedError
 from resources.statements import SQL, Fragment, Table
@@ -80,12 +82,35 @@ def row_findings(
     # Here, because pandera takes most of a second to import, and only an ingestion needs it.
     from assets.cef.row_rules import count_offenders, row_schema
 
-    schema, columns = row_schema(records), list(records.stored)
+    codes = _find_codes(session, table, records)
+    others = {name: column for name, column in records.stored.items() if name not in codes}
     offenders: Counter[tuple[str, str]] = Counter()
-    for batch in session.batches("cef/records", BATCH_ROWS, columns=columns, table=table):
-        offenders += count_offenders(schema, batch)
+    if others:
+        schema = row_schema(others)
+        for batch in session.batches("cef/records", BATCH_ROWS, columns=list(others), table=table):
+            offenders += count_offenders(schema, batch)
+    if codes:
+        schemas = [row_schema({name: column}) for name, column in codes.items()]
+        for batch in session.batches("cef/distinct_codes", BATCH_ROWS, columns=list(codes), table=table):
+            for number, (name, own) in enumerate(zip(codes, schemas, strict=True)):
+                of_column = batch.filter(pc.equal(batch["number"], number))
+                values = pa.record_batch({name: of_column["code"]})
+                offenders += count_offenders(own, values, of_column["records"].to_numpy())
     offenders -= Counter({(column, NULL): rows for column, rows in explained.items()})
     return [Finding(place, rule, column, rows) for (column, rule), rows in sorted(offenders.items())]
+
+
+def _find_codes(session: Session, table: Table | Fragment, records: RecordTable) -> dict[str, Column]:
+    """The columns with few different texts, which are judged once for all rows that have them: this takes a fraction of
+    the time. Keys differ in every row; and a column of another type than declared is for pandera to refuse."""
+    stored = session.columns(table)
+    return {
+        name: column
+        for name, column in records.stored.items()
+        if (column.values is not None or column.pattern is not None)
+        and column.role not in IDENTIFIERS
+        and stored.get(name) == column.type.stored == "VARCHAR"
+    }
 
 
 def count_repeated_keys(session: Session, table: Table | Fragment, key: str) -> int:
