@@ -116,6 +116,22 @@ def stage_check(
     return lambda function: check(guard_step()(function))
 
 
+class PartitionError(RefusedError):
+    """A run is of no single partition, or of one that there is not."""
+
+
+def read_partition(context: dg.AssetExecutionContext, keys: Iterable[str], remedy: str = "launch another one") -> str:
+    """The partition that a run makes: one of these keys. Whoever can launch can give a run any partition, or none.
+
+    Raises PartitionError, with a remedy, if it is none of them.
+    """
+    if not context.has_partition_key:
+        raise PartitionError("a run of this stage makes a single partition, and this run has none; launch it for one")
+    if context.partition_key not in keys:
+        raise PartitionError(f"there is no partition {show_line(context.partition_key)}; {remedy}")
+    return context.partition_key
+
+
 @contextmanager
 def guard_step() -> Iterator[None]:
     """Conceal faults in a step, repeat one that lost a server, and refuse variables in the configuration of its run;

@@ -35,7 +35,7 @@ from assets.release.columns import Column, Role
 from assets.release.contents import find_content_problems, is_checked, require_synthetic
 from assets.release.dataset import CEF_OF_PARTS, DROPPED, DatasetDeclaration, Rule
 from assets.release.seal import SealError
-from assets.stages import guard_step, stage
+from assets.stages import guard_step, read_partition, stage
 from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -96,7 +96,7 @@ def _build_parts(declaration: DatasetDeclaration, root: Path) -> dg.AssetsDefini
         parts=declaration.partitions or (),
     )
     def parts(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        part = declaration.parts[context.partition_key]
+        part = declaration.parts[read_partition(context, declaration.parts)]
         read_source(warehouse, custody, part, root, code_version(declaration))
         # Without a version, which would show whether the records of this partition have changed.
         return dg.MaterializeResult()

@@ -31,6 +31,7 @@ from assets.release.release import Release
 from assets.release.seal import SealError
 from assets.release.stage import Dependency, Recipes, build_stage, release_stage
 from assets.release.verdicts import hash_code
+from assets.stages import read_partition
 from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -148,7 +149,8 @@ class PartCounts(Generic[R]):
         def counted(
             context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
         ) -> dg.MaterializeResult:
-            part, adapted = context.partition_key, release.adapt(warehouse)
+            part = read_partition(context, release.dataset.partitions or ())
+            adapted = release.adapt(warehouse)
             with adapted.session(writes=Zone.CONFIDENTIAL) as session:
                 self.update(session, custody, part)
             keep_part_verdicts(method, adapted, custody, ledger, part)

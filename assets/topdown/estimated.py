@@ -18,7 +18,7 @@ from assets.release.method import DRAW
 from assets.release.stage import release_stage
 from assets.topdown.estimation import Estimation, estimate_levels, keep_states, unite_states
 from assets.topdown.information import build_information
-from assets.topdown.partitions import state_partitions
+from assets.topdown.partitions import read_state, state_partitions
 from assets.topdown.reading import Scope, list_scopes
 from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, TEXTS, TopDownRelease
 from assets.topdown.spine import pluralize, read_states
@@ -73,8 +73,8 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         **(state_partitions(release).options if by_state else {}),
     )
     def estimates(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        state, histogram = context.partition_key if by_state else "", PERSONS.name if release.design.full else ""
-        scope = Scope(level, state, histogram)
+        state = read_state(context, warehouse, release) if by_state else ""
+        scope = Scope(level, state, PERSONS.name if release.design.full else "")
 
         (made,) = _estimate(context, release.adapt(warehouse), custody, release, scope)
         if level == level_of_states(release.levels):

@@ -32,7 +32,7 @@ from assets.release.method import DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
 from assets.topdown.measurements import are_as_read
-from assets.topdown.partitions import state_partitions
+from assets.topdown.partitions import read_state, state_partitions
 from assets.topdown.reading import (
     PLACES_AT_A_TIME,
     InformationDigest,
@@ -147,7 +147,7 @@ def _build_information(release: TopDownRelease, *, of_states: bool) -> dg.Assets
         **by_state,
     )
     def information(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        state = context.partition_key if of_states else ""
+        state = read_state(context, warehouse, release) if of_states else ""
         made = make_information(release.adapt(warehouse), custody, release, context.log.info, state)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(hash_facts([account.content for account in made.values()])),

@@ -29,7 +29,7 @@ from assets.release.method import DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
 from assets.topdown.information import Accounts, hash_regions, list_parts, read_accounts, to_rows
-from assets.topdown.partitions import state_partitions
+from assets.topdown.partitions import read_state, state_partitions
 from assets.topdown.reading import (
     InformationDigest,
     Reading,
@@ -134,7 +134,7 @@ def _build_intervals(release: TopDownRelease, *, of_states: bool) -> dg.AssetsDe
         **by_state,
     )
     def intervals(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        state = context.partition_key if of_states else ""
+        state = read_state(context, warehouse, release) if of_states else ""
         draw_id, version, rows = make_intervals(release.adapt(warehouse), custody, release, state)
         shown = [(table.name, f"{number:,}") for table, number in rows.items()]
         return dg.MaterializeResult(

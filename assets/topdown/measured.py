@@ -29,7 +29,7 @@ from assets.release.stage import release_stage
 from assets.topdown.drawing import Drawing
 from assets.topdown.histograms import read_counts
 from assets.topdown.measurements import are_as_read, measurements_table, read_streams, store_measurements
-from assets.topdown.partitions import state_partitions
+from assets.topdown.partitions import read_state, state_partitions
 from assets.topdown.release import HISTOGRAMS, MEASUREMENTS_OF_STATES, TEXTS, TopDownRelease
 from assets.topdown.spine import find_ranges, read_states, read_tree
 from assets.topdown.sums import store_sums
@@ -90,7 +90,7 @@ def build_measured(method: TopDown) -> dg.AssetsDefinition:
     def measured(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        state = context.partition_key
+        state = read_state(context, warehouse, release)
         made = measure_state(method, release.adapt(warehouse), custody, ledger, state)
         if release.can_replay:
             keep_repeated(method, release.adapt(warehouse), custody, ledger, state)

@@ -22,7 +22,7 @@ from assets.release.draw import StaleInputError
 from assets.release.method import DRAW, Method
 from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
 from assets.topdown.estimation import Estimation, read_level_account
-from assets.topdown.partitions import state_partitions
+from assets.topdown.partitions import read_state, state_partitions
 from assets.topdown.reading import Scope, hash_facts
 from assets.topdown.release import MICRODATA, RECORDS, SPINE, TABLES, TEXTS, TopDownRelease
 from assets.topdown.spine import read_states
@@ -77,7 +77,7 @@ def _build_records(method: Method[TopDownRelease, Any, Any]) -> dg.AssetsDefinit
     def records(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        state = context.partition_key
+        state = read_state(context, warehouse, release)
         with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
             draw_id, made_of = store_records(session, custody, release, state)
             tables = [release.public(release.of_state(name, state)) for name in release.made_by_state]

@@ -42,7 +42,7 @@ from assets.topdown.dhc.given import read_given
 from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
 from assets.topdown.estimation import SECONDS_BETWEEN_REPORTS
 from assets.topdown.histograms import add_up_finest, cut_places, read_counts
-from assets.topdown.partitions import state_partitions
+from assets.topdown.partitions import read_state, state_partitions
 from assets.topdown.reading import Scope
 from assets.topdown.spine import Tree, pluralize, read_states, read_tree
 from mechanisms.topdown.design import level_of_states, words
@@ -260,7 +260,7 @@ def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) 
     def estimates(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        scope = Scope(level, context.partition_key if by_state else "")
+        scope = Scope(level, read_state(context, warehouse, release) if by_state else "")
 
         def report(histogram: str, done: int, families: int) -> None:
             of = f"{families:,} {pluralize(above)}" if above else f"{families:,}"

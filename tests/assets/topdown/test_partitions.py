@@ -533,3 +533,21 @@ def test_full_estimation_by_state_is_that_of_one_run_and_passes_every_check(tmp_
     assert "p1_intervals.csv" in data_files(parted)
     with parted.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert f"h1__{first}" not in session.tables(Zone.PUBLIC, parted.release.schema)
+
+
+def test_no_run_makes_a_partition_that_the_spine_lacks(tmp_path: Path) -> None:
+    """Whoever can launch can add keys of partitions, and launch runs of none. A stage that looks for the places of such
+    a state fails with a fault of the code, or calls what it does not find changed."""
+    deployment = topdown_deployment(tmp_path, partitions="state", **FOUR_LEVELS, estimation="full")
+    deployment.run("cef", "spine")
+    deployment.instance.add_dynamic_partitions("town__redistricting__states", ["zz"])
+    repository = deployment.definitions.get_repository_def()
+    by_state = [key for key, asset in repository.assets_defs_by_key.items() if asset.partitions_def]
+    assert len(by_state) == 6
+    for key in by_state:
+        job = repository.get_job("release").get_subset(asset_selection={key}, asset_check_selection=set())
+        for tags, words in (({"dagster/partition": "zz"}, "there is no partition zz; "), ({}, "this run has none")):
+            with known(repository):
+                run = job.execute_in_process(QUIET, deployment.instance, tags=tags, raise_on_error=False)
+            (failure,) = run.get_step_failure_events()
+            assert words in str(failure.step_failure_data.user_failure_data), key
