@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from assets.measurement.method import GridError
 from assets.topdown.release import HISTOGRAMS, TopDownRelease, TreeRelease
@@ -109,10 +110,16 @@ def check_counts(session: Session, counts: Table | Fragment, size: int, rows: pa
 
 
 def cut_places(
-    session: Session, counts: Table | Fragment, first: int, last: int, times: int = 1, **chosen: str | int
+    session: Session,
+    counts: Table | Fragment,
+    first: int,
+    last: int,
+    times: int | NDArray[np.int64] = 1,
+    **chosen: str | int,
 ) -> list[tuple[int, int]]:
     """The places from `first` up to `last`, of the chosen level if there are more, in runs whose counts are in memory
-    together, so many times: `CELLS_AT_A_TIME`, or those of a single place with more."""
+    together, each so many times, perhaps by place, shape (places,): `CELLS_AT_A_TIME`, or those of a single place with
+    more."""
     values = {"first": first, "last": last, **chosen}
     rows = session.arrow(_CELLS_OF_PLACES, values, counts=counts, chosen=list(chosen))
     cells = np.zeros(last - first, dtype=np.int64)

@@ -325,6 +325,8 @@ def make_level(
                 with warehouse.session(reads=zones) as session:
                     inputs = read_inputs(session, release, tree, planned, span)
                 results.add(inputs, _estimate(inputs, drawing.key, results.read, release.processes, progress))
+                # Not in memory with those of the next span, or while the results are stored.
+                del inputs
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
             of_draw = method.describe(session, custody).draw_id == draw.draw_id
             if not of_draw or _require_above(session, custody, release, scope, draw.draw_id) != above:
@@ -465,8 +467,9 @@ def require_estimated(session: Session, release: DHCRelease, scope: Scope) -> No
         raise StaleInputError(f"{release.schema}: {scope} is not estimated yet; materialize {stage} first")
 
 
-def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope) -> list[Span]:
-    """The spans of a scope, which follow from the estimates of the level above."""
+def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope, histogram: str = "") -> list[Span]:
+    """The spans of a scope, which follow from the estimates of the level above: those of which the parents' counts are
+    in memory together, or of a histogram, the children's answers to a query, in each cell that their parent has."""
     above = scope.above(release)
     if above is None:
         return [Span(scope, 0, 1)]
@@ -474,7 +477,10 @@ def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope) 
     if scope.state:
         state = read_states(session, release).index(scope.state)
         first, last = tree.range_within(above.level, level_of_states(release.levels), state)
-    return [Span(scope, *places) for places in cut_places(session, above.table(release), first, last)]
+    children = np.diff(tree.starts(scope.level)[first : last + 1]) if histogram else 1
+    of_histogram = {"histogram": histogram} if histogram else {}
+    parents = cut_places(session, above.table(release), first, last, children, **of_histogram)
+    return [Span(scope, *places) for places in parents]
 
 
 Planned = Mapping[str, Sequence[Level]]
@@ -561,12 +567,12 @@ def _read_exact(
     finest, schema, table = levels[-1], SCHEMAS[histogram], release.confidential(HISTOGRAMS)
     queries = list_coarse(schema, levels[2:])
     peopled = np.ones(parents[0][-1] + 1, dtype=np.bool_)
-    read = find_read(release.design.plans[histogram], levels, parents, peopled, full=True)[-1]
+    *read_above, read = find_read(release.design.plans[histogram], levels, parents, peopled, full=True)
     known = np.flatnonzero(np.any([read[query] for query in queries if query in read], axis=0))
     own = {query: list[NDArray[np.int32]]() for query in queries}
     above = [
-        {query: np.zeros((len(level.runs), schema.marginal(query).size), np.int32) for query in queries}
-        for level in levels[2:-1]
+        {query: np.zeros((len(level.runs), schema.marginal(query).size), np.int32) for query in queries if query in of}
+        for level, of in zip(levels[2:-1], read_above[2:], strict=True)
     ]
     for begin in range(0, len(finest.runs), _PLACES_AT_A_TIME):
         end = min(begin + _PLACES_AT_A_TIME, len(finest.runs))
@@ -579,7 +585,8 @@ def _read_exact(
             for of_level, of_places in zip(above[::-1], parents[:2:-1], strict=True):
                 places = of_places[first : first + len(answers)]
                 answers, first = add_answers(answers, places - places[0]), int(places[0])
-                of_level[query][first : first + len(answers)] += answers
+                if query in of_level:
+                    of_level[query][first : first + len(answers)] += answers
     exact += [Coarse(np.arange(len(level.runs)), each) for level, each in zip(levels[2:-1], above, strict=True)]
     return [*exact, Coarse(known, {query: np.concatenate(parts) for query, parts in own.items()})]
 

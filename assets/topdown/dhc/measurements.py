@@ -220,7 +220,7 @@ def list_measured(session: Session, release: DHCRelease, level: str, histogram: 
     tree, depth = read_tree(session, release), release.levels.index(level)
     for scope in list_scopes(release, read_partitions(session, release)):
         if scope.level == level:
-            for span in list_spans(session, release, tree, scope):
+            for span in list_spans(session, release, tree, scope, histogram):
                 yield _read_batch(session, release, tree, span, readers[histogram][depth], roots[histogram])
 
 

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -202,11 +201,18 @@ class Reading:
         self._own = defaultdict[str, NDArray[np.float64]](lambda: np.zeros(len(level.runs)))
         self._own |= {query: scales[level.runs] / float(variance) for query, variance in level.variances.items()}
         self._starts = np.zeros(1, np.int64) if parents is None else np.searchsorted(parents, range(parents[-1] + 2))
-        self.precisions = lru_cache(self._find_precisions)
+        self._precisions = dict[tuple[str, int], tuple[NDArray[np.float64], NDArray[np.bool_]]]()
 
-    def _find_precisions(self, query: str, depth: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def precisions(self, query: str, depth: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Of the combined answers to a query, shape (places,), if so many levels below are read, 0 where there are
         none; and for which places they are combined."""
+        # A cache of the method would refer to the answers, with the exact counts: they would stay in memory until
+        # Python next looks for what refers to itself.
+        if (query, depth) not in self._precisions:
+            self._precisions[query, depth] = self._find_precisions(query, depth)
+        return self._precisions[query, depth]
+
+    def _find_precisions(self, query: str, depth: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         own = self._own[query]
         if self._below is None or not depth:
             return own, np.zeros(len(own), dtype=np.bool_)

@@ -211,6 +211,25 @@ def test_the_published_answers_are_those_of_a_complete_draw_cell_by_cell(publish
         assert all(measured[histogram, level] for histogram in SCHEMAS for level in ("State", "Block"))
 
 
+def test_answers_in_memory_together_are_few_or_of_one_family(published: DHCDeployment) -> None:
+    """Told apart from: the families whose parents' counts are few, which have as many answers as they have children;
+    and places left out between two batches."""
+    release, most = published.release, 200
+    with (
+        patch.object(histograms, "CELLS_AT_A_TIME", most),
+        published.context.warehouse.session(reads=[Zone.PUBLIC]) as session,
+    ):
+        tree = read_tree(session, release)
+        for level, histogram in product(("State", "Block"), SCHEMAS):
+            batches = list(list_measured(session, release, level, histogram))
+            assert sum(len(batch.level.runs) for batch in batches) == tree.places(level)
+            for batch in batches:
+                detailed = [asked for asked in batch.list_measured() if asked.query == "detailed"]
+                families = [own.stop - own.start for asked in detailed for *_, own in asked.list_families()]
+                assert sum(families) - max(families, default=0) < most
+                assert list(read_answers(session, release, batch)) or not families
+
+
 def draw_completely(batch: Batch, query: str, key: bytes) -> np.ndarray:
     """The noise of all cells of all places, in one go."""
     schema, level = batch.schema, batch.level

@@ -1,7 +1,9 @@
 """What is said to be read is what estimation reads; and answers of many siblings at a time are those one by one."""
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -51,6 +53,21 @@ def measured() -> list[tuple[Measuring, Counts]]:
         exact.insert(0, add_up(UNITS, exact[0], above))
     levels = plan_levels(UNITS, lower_levels(UNIT_ALLOCATION, 4), PARENTS)
     return [(Measuring(UNITS, *each, bytes(32)), each[1]) for each in zip(levels, exact, strict=True)]
+
+
+def test_exact_counts_leave_memory_with_what_reads_them(measured: Sequence[tuple[Measuring, Counts]]) -> None:
+    """Told apart from: a cache of precisions that refers to the answers, as `lru_cache` of a method does, which keep
+    the counts of all families until Python looks for what refers to itself."""
+    noted = [Noted(answers) for answers, _ in measured]
+    gc.disable()
+    try:
+        readings, kept = read_all(noted, PARENTS), [ref(each) for each in noted]
+        readings[0].read(DETAILED, 0, 1, np.arange(3))
+        assert noted[0].places
+        del noted, readings
+        assert [each() for each in kept] == [None] * len(PARENTS)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("full", [True, False])
