@@ -309,7 +309,11 @@ ALTERATIONS = [
         {"margins_of_the_cef", *LEDGER, "files_as_published"},
         says="ledger.anchor is missing",
     ),
-    Alteration(the_ledger_of_another_deployment, {"charge_present", *DRAW, "shown_as_charged", "files_as_published"}),
+    Alteration(
+        the_ledger_of_another_deployment,
+        {"charge_present", *DRAW, "shown_as_charged", "files_as_published"},
+        says="is of no draw in the ledger",
+    ),
 ]
 
 
