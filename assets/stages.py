@@ -6,7 +6,7 @@ stays as it was, and what to do. Of a fault in the code, Dagster records the tra
 of a library, which could quote a value or a key.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -117,18 +117,18 @@ def stage_check(
 
 
 class PartitionError(RefusedError):
-    """A run is of no single partition, or of one that there is not."""
+    """A run is of no single partition, or of one that does not exist."""
 
 
-def read_partition(context: dg.AssetExecutionContext, keys: Iterable[str], remedy: str = "launch another one") -> str:
-    """The partition that a run makes: one of these keys. Whoever can launch can give a run any partition, or none.
+def read_partition(context: dg.AssetExecutionContext, keys: Container[str], remedy: str = "launch another one") -> str:
+    """The partition that a run makes: one of these keys. Anyone who can launch can give a run any, none or several.
 
     Raises PartitionError, with a remedy, if it is none of them.
     """
     if not context.has_partition_key:
-        raise PartitionError("a run of this stage makes a single partition, and this run has none; launch it for one")
+        raise PartitionError("this stage makes one partition in a run, not none or several; launch it for one")
     if context.partition_key not in keys:
-        raise PartitionError(f"there is no partition {show_line(context.partition_key)}; {remedy}")
+        raise PartitionError(f"partition {show_line(context.partition_key)} does not exist; {remedy}")
     return context.partition_key
 
 

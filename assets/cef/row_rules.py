@@ -53,12 +53,12 @@ def _match(pattern: str) -> Callable[[pd.Series], pd.Series]:
 
 
 def count_offenders(
-    schema: pandera.DataFrameSchema, batch: pa.RecordBatch, times: NDArray[np.int64] | None = None
+    schema: pandera.DataFrameSchema, batch: pa.RecordBatch, weights: NDArray[np.int64] | None = None
 ) -> Counter[tuple[str, str]]:
-    """By column and violated rule, the number of rows of a batch, each of which stands for as many as `times` says, by
-    default for itself."""
+    """The number of rows that violate each rule, by column and rule. Each row of the batch counts as many times as its
+    weight says, by default once."""
     frame = batch.to_pandas(types_mapper=pd.ArrowDtype)
-    rows = pd.Series(1 if times is None else times, index=frame.index)
+    rows = pd.Series(1 if weights is None else weights, index=frame.index)
     offenders: Counter[tuple[str, str]] = Counter()
     try:
         schema.validate(frame, lazy=True, inplace=True)

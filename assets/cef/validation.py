@@ -1,9 +1,9 @@
 """The validation of records against their declaration: how many records violate which rule.
 
-The rules are those of rows (`row_rules`, in batches, or once for each code), and those of keys, of a layout's structure
-and of stored tables (SQL). Every finding is a count; no value of a record leaves this module. Findings name tables and
-columns of the CEF; those of `readers` and `ingestion` name files and their columns. `ingestion` and `asset` decide what
-follows.
+The rules are those of rows (`row_rules`, in batches, or once for each text of a code column), and those of keys, of a
+layout's structure and of stored tables (SQL). Every finding is a count; no value of a record leaves this module.
+Findings name tables and columns of the CEF; those of `readers` and `ingestion` name files and their columns.
+`ingestion` and `asset` decide what follows.
 """
 
 from collections import Counter
@@ -22,6 +22,9 @@ from resources.warehouse import Session
 
 BATCH_ROWS = 250_000
 """The number of rows validated at a time, which bounds memory for tables of any size."""
+
+CODES_AT_ONCE = 50
+"""The number of code columns in a statement, because DuckDB takes longer to plan more of them than to read them."""
 
 _DIVIDED_BLOCK = "divided_block"
 _OF_DIVIDED_BLOCKS = SQL("cef/of_divided_blocks", 'SELECT {% include "cef/divided_blocks.sql" %} AS units')
@@ -82,27 +85,30 @@ def row_findings(
     # Here, because pandera takes most of a second to import, and only an ingestion needs it.
     from assets.cef.row_rules import count_offenders, row_schema
 
-    codes = _find_codes(session, table, records)
-    others = {name: column for name, column in records.stored.items() if name not in codes}
+    code_columns = _find_code_columns(session, table, records)
+    others = {name: column for name, column in records.stored.items() if name not in code_columns}
     offenders: Counter[tuple[str, str]] = Counter()
     if others:
         schema = row_schema(others)
         for batch in session.batches("cef/records", BATCH_ROWS, columns=list(others), table=table):
             offenders += count_offenders(schema, batch)
-    if codes:
-        schemas = [row_schema({name: column}) for name, column in codes.items()]
-        for batch in session.batches("cef/distinct_codes", BATCH_ROWS, columns=list(codes), table=table):
-            for number, (name, own) in enumerate(zip(codes, schemas, strict=True)):
+    for first in range(0, len(code_columns), CODES_AT_ONCE):
+        columns = dict(list(code_columns.items())[first : first + CODES_AT_ONCE])
+        schemas = {name: row_schema({name: column}) for name, column in columns.items()}
+        for batch in session.batches("cef/distinct_codes", BATCH_ROWS, columns=list(columns), table=table):
+            for number, (name, schema) in enumerate(schemas.items()):
                 of_column = batch.filter(pc.equal(batch["number"], number))
-                values = pa.record_batch({name: of_column["code"]})
-                offenders += count_offenders(own, values, of_column["records"].to_numpy())
+                if of_column.num_rows:
+                    values = pa.record_batch({name: of_column["code"]})
+                    offenders += count_offenders(schema, values, of_column["records"].to_numpy())
     offenders -= Counter({(column, NULL): rows for column, rows in explained.items()})
     return [Finding(place, rule, column, rows) for (column, rule), rows in sorted(offenders.items())]
 
 
-def _find_codes(session: Session, table: Table | Fragment, records: RecordTable) -> dict[str, Column]:
-    """The columns with few different texts, which are judged once for all rows that have them: this takes a fraction of
-    the time. Keys differ in every row; and a column of another type than declared is for pandera to refuse."""
+def _find_code_columns(session: Session, table: Table | Fragment, records: RecordTable) -> dict[str, Column]:
+    """The columns whose texts are judged once for all rows that have them, which takes a fraction of the time, because
+    they are usually few; otherwise DuckDB spills them. Keys differ in every row. pandera refuses a column whose type is
+    not the declared one."""
     stored = session.columns(table)
     return {
         name: column

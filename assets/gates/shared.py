@@ -164,13 +164,13 @@ def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.Asse
             for gate in selected:
                 try:
                     problems = gate.evaluate(release_context)
+                    of_draw = _name_draw(release_context) if gate.name == REPLAY else {}
                 except TransientError:
                     raise
                 except Exception as fault:
                     # The other gates are evaluated all the same.
                     faults.append(fault)
                 else:
-                    of_draw = _name_draw(release_context) if gate.name == REPLAY else {}
                     yield check_result(gate.name, problems, {"problems": write_count(len(problems))} | of_draw)
             if faults:
                 raise faults[0]
@@ -325,7 +325,7 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
                 verdicts.keep("replay", draw.draw_id, entry.commitment, again)
         if again == method.stored_version(session, draw):
             return []
-        # What is stored is of an earlier draw until this one is made.
+        # Until this draw is made, the stored output is that of an earlier one.
         return ["the repeated draw gives another output" if settled else f"draw {draw.draw_id} was not made yet"]
 
 

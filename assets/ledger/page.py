@@ -51,7 +51,8 @@ _CHARGES = {
     | {
         "authorized by": "Who authorized the charge; automatic if the dataset is declared so",
         "settled": "The entry with the output of the draw, and when it was made (UTC)",
-        "last replay": "When the draw was last repeated (UTC), and whether it gave the same output; failed: not so",
+        "last replay": "When the draw was last repeated (UTC), and whether it gave the same output; failed: it gave "
+        "another one, or could not be repeated",
     },
 }
 _TOTALS = {
@@ -190,27 +191,32 @@ def _describe_charge(charge: Charge) -> str:
 def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> dict[str, str]:
     """By draw id, when the draw was last replayed and with which result, as Dagster recorded it.
 
-    An evaluation says itself which draw it repeated. Reports by hand are left out, which everybody who can launch can
-    make, of the check and of the draw: they are no replays, and would hide one that failed.
+    An evaluation names the draw that it repeated. If the last one could not even find out which draw that is, it has
+    failed for the draw that was repeated before.
     """
     replays: dict[str, str] = {}
     for key in draws:
+        last = None
         for event in _list_evaluations(instance, dg.AssetCheckKey(key, REPLAY)):
-            evaluation = event.get_dagster_event().asset_check_evaluation_data
-            if event.run_id and DRAW_ID in evaluation.metadata:
-                at = view.format_minute(datetime.fromtimestamp(event.timestamp, UTC).isoformat())
-                draw_id = join_digits(str(evaluation.metadata[DRAW_ID].value))
-                replays[draw_id] = f"{at}, {'same output' if evaluation.passed else 'failed'}"
+            last = last or event
+            named = event.get_dagster_event().asset_check_evaluation_data.metadata.get(DRAW_ID)
+            if named:
+                passed = last.get_dagster_event().asset_check_evaluation_data.passed
+                at = view.format_minute(datetime.fromtimestamp(last.timestamp, UTC).isoformat())
+                replays[join_digits(str(named.value))] = f"{at}, {'same output' if passed else 'failed'}"
                 break
     return replays
 
 
 def _list_evaluations(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> Iterator[dg.EventLogEntry]:
-    """The evaluations of a check, the latest first, without those that a run is only about to make."""
+    """The evaluations that runs made of a check, the latest first.
+
+    Reports by hand are ignored: anyone who can launch can make them, and they would hide a failed replay. Dagster lists
+    evaluations by when they were planned, and some are not made yet.
+    """
     cursor = None
     while records := instance.event_log_storage.get_asset_check_execution_history(check, _AT_ONCE, cursor):
         cursor = records[-1].id
-        for record in records:
-            made = record.event and record.event.dagster_event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
-            if record.event and made:
-                yield record.event
+        events = [record.event for record in records if record.event and record.event.run_id]
+        made = [each for each in events if each.dagster_event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION]
+        yield from sorted(made, key=lambda event: event.timestamp, reverse=True)

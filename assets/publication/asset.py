@@ -168,18 +168,32 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
     def files_as_published(
         context: dg.AssetCheckExecutionContext, custody: Custody, ledger: Ledger
     ) -> dg.AssetCheckResult:
-        event = context.instance.get_latest_materialization_event(key)
-        materialization = event.asset_materialization if event else None
-        # Whoever can launch can also report one, with any checksums.
-        noted = materialization.metadata.get(CHECKSUMS) if event and event.run_id and materialization else None
-        recorded = join_digits(str(noted.value)) if noted else None
+        recorded = _read_checksums(context.instance, key)
         names = release.dataset.name, release.name
         problems = publication_problems(release.published, *names, custody, ledger, recorded)
-        if materialization and not noted:
-            problems.append("the last materialization was made by no run of a job, and names no files; launch again")
+        if not recorded:
+            problems.append("Dagster has no record of the run that published the files; launch the release again")
         return check_result("files_as_published", problems)
 
     return files_as_published
+
+
+_AT_ONCE = 20
+"""How many materializations are read at a time."""
+
+
+def _read_checksums(instance: dg.DagsterInstance, publication: dg.AssetKey) -> str | None:
+    """The checksums of the last publication that a run made; None if Dagster has none, as after somebody wiped the
+    asset. Reports by hand are ignored: anyone who can launch can make them, with any checksums."""
+    cursor, more = None, True
+    while more:
+        found = instance.fetch_materializations(publication, limit=_AT_ONCE, cursor=cursor)
+        for each in found.records:
+            if each.event_log_entry.run_id and (made := each.asset_materialization):
+                noted = made.metadata.get(CHECKSUMS)
+                return join_digits(str(noted.value)) if noted else None
+        cursor, more = found.cursor, found.has_more
+    return None
 
 
 def publication_problems(

@@ -115,16 +115,17 @@ def cut_places(
     first: int,
     last: int,
     times: int | NDArray[np.int64] = 1,
+    least: int = 0,
     **chosen: str | int,
 ) -> list[tuple[int, int]]:
-    """The places from `first` up to `last`, of the chosen level if there are more, in runs whose counts are in memory
-    together, each so many times, perhaps by place, shape (places,): `CELLS_AT_A_TIME`, or those of a single place with
-    more."""
+    """Runs of places from `first` up to `last`, of the chosen level if there are more, whose counts add up to
+    `CELLS_AT_A_TIME`; a single place may have more. A place has at least `least` counts, each of which counts so many
+    `times`: one number, or one for each place."""
     values = {"first": first, "last": last, **chosen}
     rows = session.arrow(_CELLS_OF_PLACES, values, counts=counts, chosen=list(chosen))
     cells = np.zeros(last - first, dtype=np.int64)
     cells[rows["number"].to_numpy() - first] = rows["cells"].to_numpy()
-    runs = np.maximum(np.cumsum(times * cells) - 1, 0) // CELLS_AT_A_TIME
+    runs = np.maximum(np.cumsum(times * np.maximum(cells, least)) - 1, 0) // CELLS_AT_A_TIME
     ends = np.append(np.flatnonzero(np.diff(runs)) + 1, last - first) + first
     return list(pairwise([first, *ends.tolist()]))
 

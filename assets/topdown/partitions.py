@@ -23,7 +23,7 @@ def state_partitions(release: TreeRelease) -> Partitions:
 
 def read_state(context: dg.AssetExecutionContext, warehouse: Warehouse, release: TreeRelease) -> str:
     """The code of the state that a run makes. Raises PartitionError if it is none of the spine, though it may be among
-    the keys of the partitions: whoever can launch can add some."""
+    the keys of the partitions: anyone who can launch can add some."""
     with release.adapt(warehouse).session(reads=[Zone.PUBLIC]) as session:
         states = read_states(session, release)
     remedy = f"materialize {state_partitions(release).keys_from} again, which makes the keys of the partitions"

@@ -211,7 +211,7 @@ class _Family:
         return None if self.parent is None else self.schema.groups.answer(self.parent[None])[0]
 
     def add_up(self, x: NDArray[Number]) -> NDArray[Number]:
-        """The children's counts of all groups, of those by cell of the support."""
+        """The children's counts of all groups, from their counts by cell of the support."""
         return add_up(x, self.schema.groups.cells[self.support], self.schema.groups.size)
 
     def constrain(self) -> Constraints:

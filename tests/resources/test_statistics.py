@@ -24,6 +24,7 @@ READS = {
     "join": "SELECT count(number) FROM {{ codes }} JOIN (VALUES ('later3')) AS of_one(code) USING (code)",
     "largest": "SELECT max(code) FROM {{ codes }}",
     "last": "SELECT code FROM {{ codes }} ORDER BY code DESC LIMIT 1",
+    "distinct": "SELECT code, count(*) FROM {{ codes }} GROUP BY code ORDER BY code",
     "number": "SELECT count(*) FROM {{ codes }}",
 }
 

@@ -51,6 +51,7 @@ from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.householders import Householders, count_householders
 from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
 from mechanisms.topdown.dhc.levels import (
+    COMPLETE_SIZE,
     Answering,
     Coarse,
     Estimated,
@@ -468,8 +469,8 @@ def require_estimated(session: Session, release: DHCRelease, scope: Scope) -> No
 
 
 def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope, histogram: str = "") -> list[Span]:
-    """The spans of a scope, which follow from the estimates of the level above: those of which the parents' counts are
-    in memory together, or of a histogram, the children's answers to a query, in each cell that their parent has."""
+    """The spans of a scope, which follow from the estimates of the level above. The parents' counts of a span are in
+    memory together; with a histogram, the children's answers to one query of it."""
     above = scope.above(release)
     if above is None:
         return [Span(scope, 0, 1)]
@@ -477,9 +478,12 @@ def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope, 
     if scope.state:
         state = read_states(session, release).index(scope.state)
         first, last = tree.range_within(above.level, level_of_states(release.levels), state)
-    children = np.diff(tree.starts(scope.level)[first : last + 1]) if histogram else 1
-    of_histogram = {"histogram": histogram} if histogram else {}
-    parents = cut_places(session, above.table(release), first, last, children, **of_histogram)
+    if histogram:
+        children = np.diff(tree.starts(scope.level)[first : last + 1])
+        least = COMPLETE_SIZE if release.design.complete else 1
+        parents = cut_places(session, above.table(release), first, last, children, least, histogram=histogram)
+    else:
+        parents = cut_places(session, above.table(release), first, last)
     return [Span(scope, *places) for places in parents]
 
 

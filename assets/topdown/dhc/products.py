@@ -93,7 +93,7 @@ def list_persons(
 ) -> Iterator[tuple[int, Counts, Numbers]]:
     """Of some places of the finest level at a time: the first, the persons, and the facilities, shape (places, 24)."""
     places = read_tree(session, release).places(release.finest)
-    for first, last in cut_places(session, estimates, 0, places, 1, **chosen):
+    for first, last in cut_places(session, estimates, 0, places, 1, 0, **chosen):
         persons = read_counts(session, estimates, PERSONS.size, first, last, histogram=PERSONS.name, **chosen)
         yield first, persons.shift(-first), read_facilities(session, release, last - first, first)
 

@@ -206,8 +206,8 @@ class Reading:
     def precisions(self, query: str, depth: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Of the combined answers to a query, shape (places,), if so many levels below are read, 0 where there are
         none; and for which places they are combined."""
-        # A cache of the method would refer to the answers, with the exact counts: they would stay in memory until
-        # Python next looks for what refers to itself.
+        # `lru_cache` on the method would make a cycle of references through the exact counts, which would then stay in
+        # memory until Python's collector runs.
         if (query, depth) not in self._precisions:
             self._precisions[query, depth] = self._find_precisions(query, depth)
         return self._precisions[query, depth]

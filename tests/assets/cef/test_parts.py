@@ -499,7 +499,7 @@ def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counte
     job = parted.definitions.get_repository_def().get_job("cef__town")
     run = job.execute_in_process(instance=parted.instance, tags={"dagster/partition": "zz"}, raise_on_error=False)
     (failure,) = run.get_step_failure_events()
-    assert "there is no partition zz" in str(failure.step_failure_data.user_failure_data)
+    assert "partition zz does not exist" in str(failure.step_failure_data.user_failure_data)
 
 
 @pytest.fixture(scope="module")

@@ -546,7 +546,10 @@ def test_no_run_makes_a_partition_that_the_spine_lacks(tmp_path: Path) -> None:
     assert len(by_state) == 6
     for key in by_state:
         job = repository.get_job("release").get_subset(asset_selection={key}, asset_check_selection=set())
-        for tags, words in (({"dagster/partition": "zz"}, "there is no partition zz; "), ({}, "this run has none")):
+        for tags, words in (
+            ({"dagster/partition": "zz"}, "partition zz does not exist; "),
+            ({}, "makes one partition in a run"),
+        ):
             with known(repository):
                 run = job.execute_in_process(QUIET, deployment.instance, tags=tags, raise_on_error=False)
             (failure,) = run.get_step_failure_events()
