@@ -222,6 +222,8 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         )
     if not problem:
         return
+    # A draw that was withdrawn is in the ledger, and its publication is gone.
+    is_new = assessment.entry is None
     charge = f"would charge {assessment.price} to population {assessment.details.population}"
     if assessment.details.public:
         charge = f"would draw with {assessment.price} from public data, which is not charged"
@@ -229,9 +231,9 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         f"Release {name} {charge}. {problem}",
         *([f"Nobody is counted twice: {assessment.resemblance}."] if assessment.resemblance else []),
         *([f"Nothing confidential is drawn without a charge: {assessment.unsaid}."] if assessment.unsaid else []),
-        f"Why this is a new draw: {assessment.reason}",
+        *([f"Why this is a new draw: {assessment.reason}"] if is_new else []),
         assessment.budget,
-        "Nothing was drawn, and nothing was charged. An earlier publication stays unchanged.",
+        f"Nothing was drawn, and nothing was charged.{' An earlier publication stays unchanged.' if is_new else ''}",
     ]
     if assessment.refusal:
         parts.append("To continue, change the declaration as the refusal asks, and launch the job again.")

@@ -167,6 +167,19 @@ def test_a_preflight_states_the_price_and_charges_nothing(asking: Deployment[Swa
     assert "after it" not in stated.materialization.metadata["budget"].value, "nothing more is to be subtracted"
 
 
+def test_a_withdrawn_draw_is_not_called_new_nor_its_publication_unchanged(asking: Deployment[SwappingRelease]) -> None:
+    """Told apart from: a refusal that explains by changed keys why the withdrawn draw is a new one."""
+    asking.authorization = authorization(asking.refusal("charge"))
+    asking.run("charge")
+    release = asking.context.release
+    asking.context.ledger.withdraw(release.dataset.name, release.name, "Ada Lovelace")
+    refusal = asking.refusal("charge")
+    assert "was withdrawn in ledger entry" in refusal
+    assert "Nothing was drawn, and nothing was charged." in refusal
+    assert "Why this is a new draw" not in refusal
+    assert "stays unchanged" not in refusal
+
+
 @pytest.mark.deep
 def test_changed_records_are_found_said_and_not_charged(asking: Deployment[SwappingRelease]) -> None:
     asking.authorization = authorization(asking.refusal("charge"))
