@@ -164,13 +164,15 @@ def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.Asse
             for gate in selected:
                 try:
                     problems = gate.evaluate(release_context)
-                    of_draw = _name_draw(release_context) if gate.name == REPLAY else {}
+                    draw_id = find_draw_id(release_context) if gate.name == REPLAY else None
                 except TransientError:
                     raise
                 except Exception as fault:
                     # The other gates are evaluated all the same.
                     faults.append(fault)
                 else:
+                    # For the ledger's page.
+                    of_draw = {DRAW_ID: group_digits(draw_id)} if draw_id else {}
                     yield check_result(gate.name, problems, {"problems": write_count(len(problems))} | of_draw)
             if faults:
                 raise faults[0]
@@ -178,13 +180,13 @@ def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.Asse
     return checks
 
 
-def _name_draw(context: ReleaseContext[Any]) -> dict[str, str]:
-    """Which draw is repeated, for the ledger's page; nothing if its inputs cannot be read."""
+def find_draw_id(context: ReleaseContext[Any]) -> str | None:
+    """The draw that gates are asked about; None if its inputs cannot be read."""
     try:
         with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            return {DRAW_ID: group_digits(context.method.describe(session, context.custody).draw_id)}
-    except RefusedError:
-        return {}
+            return context.method.describe(session, context.custody).draw_id
+    except (RefusedError, dg.Failure):
+        return None
 
 
 def count_differences(session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str]) -> int:
@@ -319,10 +321,10 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
         key = open_charged_key(method, draw, context.custody, context.ledger)
         again, verdicts = settled.output_version if settled else None, context.verdicts
         # The draw id covers the exact counts; whether those stored are the same, `counts_as_charged` says.
-        if not (verdicts and verdicts.holds("replay", draw.draw_id, entry.commitment, again)):
+        if not (verdicts and verdicts.holds(REPLAY, draw.draw_id, entry.commitment, again)):
             again = method.repeat(session, draw, key, context.custody, verdicts, entry.commitment)
             if verdicts:
-                verdicts.keep("replay", draw.draw_id, entry.commitment, again)
+                verdicts.keep(REPLAY, draw.draw_id, entry.commitment, again)
         if again == method.stored_version(session, draw):
             return []
         # Until this draw is made, the stored output is that of an earlier one.

@@ -26,6 +26,7 @@ from resources.chain import Entry
 REPLAY = "replay"
 LATEST = 40
 _AT_ONCE = 20
+"""How many evaluations of a check are read at a time."""
 
 _BUDGET = {
     "of": "Population; a population with several datasets has a row for each of them too",

@@ -17,9 +17,10 @@ import dagster as dg
 
 from assets.charge.drawing import ReplayError, UnchargedDrawError
 from assets.confidentiality import Nodes
-from assets.gates.shared import all_gates
+from assets.gates.shared import all_gates, find_draw_id
 from assets.ledger.asset import find_unlike_tables
 from assets.ledger.comparison import list_charges
+from assets.ledger.page import REPLAY
 from assets.measurement.method import GridError
 from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
@@ -48,7 +49,6 @@ from resources import clock
 from resources.chain import NOT_CHARGED, SETTLE, WITHDRAW, Entry, finished_draws, settled_draws
 from resources.custody import CURRENT, Custody, CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
-from resources.statements import Zone
 from resources.storage import TransientError
 from resources.warehouse import WarehouseError
 
@@ -173,7 +173,7 @@ def _audit_release(
         # Each reads the ledger after the tables, as they are by then.
         details = _problems(gate.problems, replace(context))
         findings.append(_judge(subject, gate.name, gate.words, details))
-        if gate.name == "replay" and (draw_id := _current_draw_id(context)):
+        if gate.name == REPLAY and (draw_id := find_draw_id(context)):
             replays[draw_id] = "repeated, with the same output" if not details else "repeating it failed"
     return findings
 
@@ -185,14 +185,6 @@ def _audit_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable
     except _SAFE as error:
         altered, lagging = [str(error)], []
     return _judge("The ledger", "shown_as_charged", words, altered, lagging)
-
-
-def _current_draw_id(context: ReleaseContext[Any]) -> str | None:
-    try:
-        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            return context.method.describe(session, context.custody).draw_id
-    except _SAFE:
-        return None
 
 
 def _problems(problems: Any, context: ReleaseContext[Any]) -> list[str]:
