@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 OF_ANY_OTHER = (
     "Launch the release again: if records and declaration are those of its charge, it gives the same tables, at no "
-    "charge. If the check fails again, publish nothing, and run stirred audit."
+    "charge. If the check fails again, publish nothing, and run `stirred audit`."
 )
 _SOURCE = (
     "Launch the release again, which reads the source anew. If the check fails again, correct the source file, or its "
     "declaration."
 )
 _STATISTICS = (
-    "See whether the checks settled and replay pass. If one fails, a stored table was altered: launch the release "
+    "See whether the checks `settled` and `replay` pass. If one fails, a stored table was altered: launch the release "
     "again. If both pass, publish nothing, and have the noise examined."
 )
 _EARLIER = "Launch the release that this one reads, and then this one again."
@@ -22,7 +22,8 @@ _LEDGER = (
 
 OF_CHECKS = {
     "charge_present": "Launch the release again: if the ledger has no entry for the draw, the draw is new, and is "
-    "charged. A withdrawn draw is never made again. If the check fails again, publish nothing, and run stirred audit.",
+    "charged. A withdrawn draw is never made again. If the check fails again, publish nothing, and run "
+    "`stirred audit`.",
     "schema_and_keys": _SOURCE,
     "structure": _SOURCE,
     "no_impossible_records": _SOURCE,
@@ -38,7 +39,7 @@ OF_CHECKS = {
     "within_cap": "Have the board decide whether to raise the cap, or to allow releases without a finite loss. A "
     "withdrawal returns no budget.",
     "ledger_intact": _LEDGER,
-    "key_gone": "Run stirred audit, which deletes such keys, and launch again.",
+    "key_gone": "Run `stirred audit`, which deletes such keys, and launch again.",
     "files_as_published": "Launch the release again: it writes the same bytes and charges nothing. If the launch stops "
     "at this folder, move the folder elsewhere first.",
     "shown_as_charged": "Materialize the asset of the check again, which makes its tables from the ledger.",

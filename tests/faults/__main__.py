@@ -263,7 +263,7 @@ def _try(
 
 def pair(cases: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
     """The cases of each release in pairs that are far apart. Any fault can end a run, and the queue launches a run
-    again only twice, so a third fault could be one too many."""
+    again only four times."""
     pairs = []
     for _, each in groupby(cases, key=itemgetter(0)):
         of_release = list(each)
