@@ -41,6 +41,7 @@ from resources.instances import LARGEST, borrow_instance
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
 from resources.machine import count_cores
+from resources.packed import PACKED
 from resources.spill import create_spill_folder
 from resources.statements import SQL, Fragment, Table, Zone, quote, quote_literal, render
 from resources.storage import (
@@ -142,7 +143,8 @@ _PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYI
 _DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
 
 _NAME = r'(?:\w+|"(?:[^"]|"")+")'
-_TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT))(?:\[\])*"
+_PLAIN_TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT))"
+_TYPE = rf"(?:{_PLAIN_TYPE}(?:\[\])*|{PACKED})"
 _COLUMN = rf"{_NAME} {_TYPE}(?: DEFAULT\(NULL\))?"
 _PLAIN_TABLE = re.compile(rf"CREATE TABLE (?:{_NAME}\.)?{_NAME}\({_COLUMN}(?:, {_COLUMN})*\);")
 """The definition of a table of nothing but columns, as DuckDB writes it; of a lake, all have the default NULL."""
@@ -514,10 +516,11 @@ class Session:
         raise ValueError("no session notes such a thing")
 
     def has_lists(self, read: Sequence[str]) -> bool:
-        """Whether something that a session noted is a table with lists, which take long to hash."""
+        """Whether something that a session noted is a table with lists, packed or not, which take long to hash."""
         match read:
             case ["table", zone, schema, name]:
-                return any(kind.endswith("]") for kind in self.columns(Table(Zone(zone), schema, name)).values())
+                kinds = self.columns(Table(Zone(zone), schema, name)).values()
+                return any(kind == PACKED or kind.endswith("]") for kind in kinds)
         return False
 
     def _digest_in_order(self, table: Table) -> Digests:

@@ -33,6 +33,7 @@ from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.packing import with_packing
 from tests.templates import MASTER_KEY, reuse
 from tests.whole_repository import known
 
@@ -223,8 +224,8 @@ class Deployment(Generic[R]):
 
     @contextmanager
     def opened(self, zone: str = "public") -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to a zone's file that bypasses every safeguard, in the release's schema."""
-        with duckdb.connect(str(self.context.warehouse.path(Zone(zone)))) as connection:
+        """A connection to a zone's file that bypasses every safeguard, in the release's schema, as of `packing`."""
+        with with_packing(duckdb.connect(str(self.context.warehouse.path(Zone(zone))))) as connection:
             if zone == "public":
                 connection.execute(f"USE public.{self.release.schema}")
             yield connection

@@ -34,6 +34,7 @@ from assets.release.statement import RECORDED, Parameter, Sha256
 from assets.texts import FORMULA_SIGNS, SIGNED_NUMBER, is_formula
 from resources.chain import NOT_CHARGED
 from resources.machine import count_cores
+from resources.packed import Packed
 from resources.processes import Stopped, in_threads
 from resources.statements import SQL, Fragment, Table, quote, quote_literal
 from resources.warehouse import ROWS_HASHED, Session, read_lists, read_texts
@@ -464,7 +465,7 @@ def _write_groups(
     columns, last = _parquet_columns(session, published), published.primary_key[-1]
     lists = [column.name for column in published.columns if column.type == LIST]
     key = [column for column in published.columns if column.name == last]
-    schema = session.arrow(_NO_ROWS, table=published.table, columns=columns).schema
+    schema = _unpack(session.arrow(_NO_ROWS, table=published.table, columns=columns), lists).schema
     written = 0
     with _writer(path, schema, lists) as writer, ThreadPoolExecutor(1) as writing:
         under_way = deque[Future[None]]()
@@ -486,17 +487,27 @@ def _write_groups(
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], lists: Sequence[str]) -> Iterator[pa.Table]:
-    group: list[pa.RecordBatch] = []
+    group: list[pa.Table] = []
     rows = integers = 0
     for batch in filter(len, batches):
-        group.append(batch)
-        rows += batch.num_rows
-        integers += sum(len(batch[name].flatten()) for name in lists)
+        unpacked = _unpack(pa.Table.from_batches([batch]), lists)
+        group.append(unpacked)
+        rows += unpacked.num_rows
+        integers += sum(len(chunk.flatten()) for name in lists for chunk in unpacked[name].chunks)
         if rows >= _ROWS_OF_LISTS or integers >= _INTEGERS_OF_LISTS:
-            yield pa.Table.from_batches(group)
+            yield pa.concat_tables(group)
             group, rows, integers = [], 0, 0
     if group:
-        yield pa.Table.from_batches(group)
+        yield pa.concat_tables(group)
+
+
+def _unpack(rows: pa.Table, lists: Sequence[str]) -> pa.Table:
+    """The rows of a table, with packed integers as lists."""
+    for name in lists:
+        if pa.types.is_binary(rows.schema.field(name).type):
+            unpacked = Packed.read(rows[name]).to_lists()
+            rows = rows.set_column(rows.schema.get_field_index(name), name, unpacked)
+    return rows
 
 
 def _writer(path: Path, schema: pa.Schema, lists: Sequence[str]) -> pq.ParquetWriter:

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from assets.release.columns import Column, title_columns
 from assets.release.names import LONGEST_FILE, LONGEST_PATH, OURS, ProductName, find_repeated, is_too_long
 from assets.release.release import Release
+from resources.packed import PACKED
 from resources.statements import SQL, Fragment, Table, quote, render
 
 _COLUMNS = SQL("publication/columns", "(SELECT {{ columns }} FROM {{ table }})")
@@ -22,7 +23,7 @@ FIELD_TYPES = {
     "boolean": ("boolean", {"BOOLEAN"}),
     "date": ("date", {"DATE"}),
     "decimal": ("number", {"DECIMAL"}),
-    "integers": ("array", {"TINYINT[]", "SMALLINT[]", "INTEGER[]", "BIGINT[]"}),
+    "integers": ("array", {"TINYINT[]", "SMALLINT[]", "INTEGER[]", "BIGINT[]", PACKED}),
 }
 """By declared type, the type of the Table Schema field, and the DuckDB types that files preserve exactly."""
 

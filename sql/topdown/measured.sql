@@ -1,4 +1,11 @@
--- What is measured in the places from `first` up to but excluding `last`, in the order of storage, with the number of
--- answers.
-SELECT histogram, level, query, number, len(answers) AS size
-{% include 'topdown/chosen_answers.sql' %}
+-- The noisy answers in the places from `first` up to but excluding `last`: to some queries, or to all.
+SELECT histogram, level, query, number, answers
+FROM {{ measurements }}
+WHERE
+    histogram = $histogram
+    AND level = $level
+    AND number >= $first
+    AND number < $last
+    {% if not strict %}
+    AND list_contains($queries, query)
+    {% endif %}

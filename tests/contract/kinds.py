@@ -214,7 +214,8 @@ KINDS: dict[str, Kind] = {
             "products": ["noisy_measurements", "persons", "H1", "P1"],
         },
         {"rho": "1/100"},
-        "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 0",
+        "UPDATE noisy_measurements SET answers = packed(list_transform(unpacked(answers), lambda x: x + 1)) "
+        "WHERE number = 0",
         "UPDATE confidential.town__redistricting.histograms SET count = count + 1",
     ),
     "dhc": Kind(

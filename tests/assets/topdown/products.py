@@ -28,8 +28,10 @@ from assets.topdown.release import (
 from mechanisms.topdown.allocation import allocate
 from mechanisms.topdown.design import SCHEMAS, TopDownDesign
 from mechanisms.topdown.schema import PERSONS, UNITS
+from resources.packed import pack
 from resources.statements import Table
 from resources.warehouse import Warehouse
+from tests.packing import with_packing
 
 LEVELS = ("US", "County", "Block")
 PERSON_QUERIES = {
@@ -119,13 +121,13 @@ class Products:
         self.warehouse.path(table.zone).chmod(0o600)
 
     def change(self, table: Table, statement: str) -> None:
-        """Tamper with a table: `{}` stands for it."""
-        with duckdb.connect(str(self.warehouse.path(table.zone))) as connection:
+        """Tamper with a table: `{}` stands for it; functions as of `packing`."""
+        with with_packing(duckdb.connect(str(self.warehouse.path(table.zone)))) as connection:
             connection.execute(statement.format(f'"{table.schema}"."{table.name}"'))
 
     def read(self, table: Table, statement: str = "SELECT * FROM {}") -> list[dict[str, Any]]:
         """Rows of a table, as dictionaries."""
-        with duckdb.connect(str(self.warehouse.path(table.zone)), read_only=True) as connection:
+        with with_packing(duckdb.connect(str(self.warehouse.path(table.zone)), read_only=True)) as connection:
             found = connection.execute(statement.format(f'"{table.schema}"."{table.name}"')).to_arrow_table()
         return list(found.to_pylist())
 
@@ -145,16 +147,13 @@ class Products:
             answers = each.marginal.answer(by_level[each.histogram][each.level])
             answers = answers + generator.integers(-noise, noise, size=answers.shape, endpoint=True)
             rows += [
-                (each.histogram, each.level, each.query, number, self.geoids[each.level][number], list(found))
-                for number, found in enumerate(answers.tolist())
+                (each.histogram, each.level, each.query, number, self.geoids[each.level][number], found.as_py())
+                for number, found in enumerate(pack(answers.astype(np.int32)))
             ]
         generator.shuffle(rows)  # type: ignore[arg-type]
         names = ("histogram", "level", "query", "number", "geoid", "answers")
         table = pa.table({name: [row[position] for row in rows] for position, name in enumerate(names)})
-        self.write(
-            self.release.public(MEASUREMENTS),
-            table.set_column(5, "answers", table["answers"].cast(pa.list_(pa.int32()))),
-        )
+        self.write(self.release.public(MEASUREMENTS), table)
 
 
 def sparse(histograms: Mapping[str, Histogram]) -> pa.Table:

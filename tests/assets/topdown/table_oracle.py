@@ -28,6 +28,7 @@ from mechanisms.topdown.allocation import allocate
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
+from resources.packed import pack
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 
@@ -191,12 +192,12 @@ def write_measurements(
         noise = np.rint(scale * float(measured.variance) ** 0.5 * random.standard_normal(exact.shape))
         if drawn is not None:
             noise = drawn.of_next(measured.label, exact.size).reshape(exact.shape)
-        for number, answers in enumerate((exact + noise).astype(np.int32)):
+        for number, answers in enumerate(pack((exact + noise).astype(np.int32))):
             place = geoid(measured.level, number)
-            row = measured.histogram, measured.level, measured.query, number, place, answers
+            row = measured.histogram, measured.level, measured.query, number, place, answers.as_py()
             for name, value in zip(rows, row, strict=True):
                 rows[name].append(value)
-    whole = pa.table(rows | {"answers": pa.array(rows["answers"], pa.list_(pa.int32()))})
+    whole = pa.table(rows | {"answers": pa.array(rows["answers"], pa.binary())})
     _write(session, release, MEASUREMENTS, whole)
     session.create(release.public(DRAWN), "warehouse/label", {"text": draw}, column="draw_id")
     if release.partitioned:

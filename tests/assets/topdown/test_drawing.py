@@ -134,9 +134,10 @@ def test_measurements_in_another_order_have_the_same_version(drawn: TopDownDeplo
         "LIMIT 1",
         "UPDATE noisy_measurements SET number = NULL WHERE rowid = 7",
         "UPDATE noisy_measurements SET answers = NULL WHERE rowid = 7",
-        "UPDATE noisy_measurements SET answers = answers[2:] WHERE rowid = 7",
-        "UPDATE noisy_measurements SET answers = list_append(answers[2:], NULL) WHERE rowid = 7",
-        "UPDATE noisy_measurements SET answers = list_append(answers, 0) WHERE rowid = 7",
+        "UPDATE noisy_measurements SET answers = packed(unpacked(answers)[2:]) WHERE rowid = 7",
+        "UPDATE noisy_measurements SET answers = packed(list_append(unpacked(answers), 0)) WHERE rowid = 7",
+        "UPDATE noisy_measurements SET answers = '\\x03' || answers[2:] WHERE rowid = 7",
+        "UPDATE noisy_measurements SET answers = '' WHERE rowid = 7",
         "UPDATE noisy_measurements SET geoid = geoid || '0' WHERE rowid = 7",
         "DELETE FROM noisy_measurements",
     ],
@@ -243,7 +244,7 @@ def test_sums_are_stored_with_the_draw_or_neither_is(drawn: TopDownDeployment, m
             f"SELECT histogram, parent, sum(list_sum(sums)) FROM {sums} GROUP BY ALL ORDER BY ALL"
         ).fetchall()
         due = connection.execute(
-            "SELECT histogram, parent, sum(list_sum(answers)) FROM noisy_measurements "
+            "SELECT histogram, parent, sum(list_sum(unpacked(answers))) FROM noisy_measurements "
             "JOIN spine USING (level, number) WHERE level = $1 GROUP BY ALL ORDER BY ALL",
             [release.finest],
         ).fetchall()
@@ -274,7 +275,7 @@ def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
         made = right(self, draw_id, folder, custody, *taken)
         table = pa.ipc.open_file(made.files[0]).read_all()
         answers = table["answers"].to_pylist()
-        answers[0][0] += 1
+        answers[0] = answers[0][:-1] + bytes([answers[0][-1] ^ 1])
         with open_part(made.files[0], table.schema) as writer:
             writer.write_table(table.set_column(5, "answers", pa.array(answers, table["answers"].type)))
         return made
@@ -321,7 +322,9 @@ def test_no_run_evaluates_costly_gates_again_and_an_audit_does(
     assert found == 3 * COSTLY
 
 
-ALTERED = "UPDATE noisy_measurements SET answers = list_transform(answers, x -> (x + 1)::INTEGER) WHERE level = 'US'"
+ALL_MORE = "UPDATE noisy_measurements SET answers = packed(list_transform(unpacked(answers), x -> x + 1))"
+FIRST_MORE = "packed(list_prepend(unpacked(answers)[1] + 1, unpacked(answers)[2:]))"
+ONE_MORE = f"UPDATE noisy_measurements SET answers = {FIRST_MORE} WHERE rowid = 7"
 
 
 def test_measurements_altered_after_the_check_are_found_by_a_gate_that_keeps_no_verdict(
@@ -329,7 +332,7 @@ def test_measurements_altered_after_the_check_are_found_by_a_gate_that_keeps_no_
 ) -> None:
     run = verdicts_of(drawn)
     assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
-    executed(drawn, ALTERED)
+    executed(drawn, f"{ALL_MORE} WHERE level = 'US'")
     assert problems(drawn, "settled", run) != []
 
 
@@ -346,8 +349,7 @@ def test_no_verdict_is_kept_of_measurements_that_were_altered_only_during_the_ch
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, run = evaluated(monkeypatch), verdicts_of(drawn)
-    alone = "UPDATE noisy_measurements SET answers = list_prepend(answers[1] + 1, answers[2:]) WHERE rowid = 7"
-    executed(drawn, "CREATE TABLE aside AS FROM noisy_measurements", alone)
+    executed(drawn, "CREATE TABLE aside AS FROM noisy_measurements", ONE_MORE)
     assert problems(drawn, "noise_as_declared", run) == [], "one answer shows in no test"
     executed(drawn, "CREATE OR REPLACE TABLE noisy_measurements AS FROM aside")
     assert problems(drawn, "noise_as_declared", run) == []
@@ -418,7 +420,7 @@ def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements
     run = verdicts_of(drawn)
     with drawn.context.snapshot() as held:
         assert problems_in(held, "noise_as_declared", run) == problems_in(held, "settled", run) == []
-    executed(drawn, "UPDATE noisy_measurements SET answers = list_prepend(answers[1] + 1, answers[2:]) WHERE rowid = 7")
+    executed(drawn, ONE_MORE)
     with drawn.context.snapshot() as held:
         assert problems_in(held, "noise_as_declared", run) == [], "it has a verdict on what was settled"
         assert problems_in(held, "settled", run) != []

@@ -30,6 +30,7 @@ from tests.assets.topdown.table_oracle import (
     written,
 )
 from tests.depth import deep_cases
+from tests.packing import with_packing
 from tests.topdown_deployments import redeclared
 
 STATES = ["S000", "S001"]
@@ -65,7 +66,7 @@ def labels_of(warehouse: Warehouse, release: TopDownRelease) -> list[str]:
 
 def attacked(warehouse: Warehouse, release: TopDownRelease, *statements: str) -> None:
     """Run statements on the database's file, past every safeguard."""
-    with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
+    with with_packing(duckdb.connect(str(warehouse.path(Zone.PUBLIC)))) as connection:
         connection.execute(f"USE public.{release.schema}")
         for statement in statements:
             connection.execute(statement)
@@ -253,7 +254,8 @@ def test_measurements_that_were_altered_only_while_they_were_read_are_found(esti
         warehouse,
         release,
         "CREATE TABLE kept AS FROM noisy_measurements",
-        "UPDATE noisy_measurements SET answers = list_transform(answers, x -> (x + 1)::INTEGER) WHERE level = 'Nation'",
+        "UPDATE noisy_measurements SET answers = packed(list_transform(unpacked(answers), x -> x + 1)) "
+        "WHERE level = 'Nation'",
         "DROP TABLE level_nation_made",
     )
     estimate_all(warehouse, release)

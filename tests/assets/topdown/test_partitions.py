@@ -184,7 +184,7 @@ def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
     made.runs.append(execute(deployment, FIRST).run_id)
     launch("the release's job again")
     with deployment.opened() as connection:
-        altered = "list_transform(answers, x -> (x + 1)::INTEGER)"
+        altered = "packed(list_transform(unpacked(answers), x -> x + 1))"
         connection.execute(f'UPDATE "noisy_measurements__{made.first}" SET answers = {altered} WHERE number = 0')
     made.failed["settled"] = failed_checks(execute(deployment, ABOVE, raises=False))
     execute(deployment, MEASURED, state=made.first)
@@ -317,9 +317,8 @@ def test_what_a_state_s_run_has_found_is_asked_again_only_where_its_tables_were_
 
 def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> None:
     """A missing state, tables of another state, altered tables, records and estimates."""
-    assert (
-        f"measurements below 1 states are missing, or not of this draw ({parted.first})" in parted.refused["unmeasured"]
-    )
+    missing = "measurements below 1 states are missing, not of this draw, or were stored by an earlier version"
+    assert f"{missing} ({parted.first})" in parted.refused["unmeasured"]
     assert parted.kinds == ["reserve"]
     # Noise of one stream on two versions of the counts would show their difference exactly.
     assert "have changed since the charge; materialize charge again" in parted.refused["other counts"]
@@ -352,7 +351,9 @@ def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> No
     assert sum("other columns than all states have" in problem for problem in strange) == len(strange) - 2 == 2
     with deployment.opened() as connection:
         # Other measurements of a place, in the table of another state than its own, from which the place is read.
-        second = '* REPLACE (list_transform(answers, x -> x + 1) AS answers) FROM "noisy_measurements__'
+        second = (
+            '* REPLACE (packed(list_transform(unpacked(answers), x -> x + 1)) AS answers) FROM "noisy_measurements__'
+        )
         connection.execute(f'INSERT INTO "noisy_measurements__{first}" SELECT {second}{other}" LIMIT 1')
     with (
         deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session,

@@ -830,7 +830,10 @@ def test_made_again_it_has_the_same_bytes_and_the_same_versions_and_costs_nothin
     assert {name for name, version in before.items() if after[name] != version} == {"town/cef"}
 
 
-OF_THE_US = "SELECT answers FROM noisy_measurements WHERE level = 'US' AND query = 'detailed' AND histogram = 'persons'"
+OF_THE_US = (
+    "SELECT unpacked(answers) FROM noisy_measurements "
+    "WHERE level = 'US' AND query = 'detailed' AND histogram = 'persons'"
+)
 
 
 @pytest.mark.prove
