@@ -28,7 +28,7 @@ def pack(numbers: NDArray[np.int32]) -> pa.BinaryArray:
     width = next(width for width in _WIDTHS if -(1 << 8 * width - 1) <= least and most < 1 << 8 * width - 1)
     packed = np.empty((rows, 1 + size * width), dtype=np.uint8)
     packed[:, 0] = width
-    packed[:, 1:] = np.ascontiguousarray(numbers, dtype=f"<i{width}").view(np.uint8).reshape(rows, -1)
+    packed[:, 1:] = np.ascontiguousarray(numbers, dtype=f"<i{width}").view(np.uint8).reshape(rows, size * width)
     offsets = np.arange(rows + 1, dtype=np.int32) * packed.shape[1]
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(packed)])
 
