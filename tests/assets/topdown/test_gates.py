@@ -427,7 +427,7 @@ LESS = TWO_LEVELS["persons"] | {"rho": 1}
         ),
         pytest.param(
             {"invariants": FEWER, "products": FEWER_PRODUCTS[:-1]},
-            {"invariants_of_the_cef", "invariants_declared", *PLACES, "estimates_as_made"},
+            {"invariants_of_the_cef", "invariants_declared", "counts_as_charged", *PLACES, "estimates_as_made"},
             id="an invariant fewer",
         ),
     ],
