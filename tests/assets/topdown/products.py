@@ -139,6 +139,10 @@ class Products:
         """Replace the exact histograms of the finest level."""
         self.write(self.release.confidential(HISTOGRAMS), sparse(histograms))
 
+    def read_measurements(self) -> list[dict[str, Any]]:
+        """The stored measurements, with answers as lists."""
+        return self.read(self.release.public(MEASUREMENTS), LISTS)
+
     def write_measurements(self, exact: Mapping[str, Histogram], generator: np.random.Generator, noise: int) -> None:
         """Replace the measurements by exact answers plus evenly spread noise up to `noise`, in a jumbled order."""
         rows = []
@@ -154,6 +158,9 @@ class Products:
         names = ("histogram", "level", "query", "number", "geoid", "answers")
         table = pa.table({name: [row[position] for row in rows] for position, name in enumerate(names)})
         self.write(self.release.public(MEASUREMENTS), table)
+
+
+LISTS = "SELECT * REPLACE (unpacked(answers) AS answers) FROM {0}"
 
 
 def sparse(histograms: Mapping[str, Histogram]) -> pa.Table:

@@ -24,7 +24,7 @@ from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.packed import pack
 from resources.statements import SQL, Zone
-from tests.assets.topdown.products import Histogram, Products, products, random_histograms
+from tests.assets.topdown.products import LISTS, Histogram, Products, products, random_histograms
 from tests.deployments import resources_of
 from tests.depth import deep_cases
 
@@ -96,8 +96,7 @@ def test_raw_figures_are_those_of_the_querys_own_answers_or_missing(
     made, truth, _ = filled(tmp_path)
     found = measured(made)
     answers: dict[tuple[str, str, str], list[tuple[int, list[int]]]] = {}
-    lists = "SELECT * REPLACE (unpacked(answers) AS answers) FROM {}"
-    for row in made.read(made.release.public("noisy_measurements"), lists):
+    for row in made.read_measurements():
         answers.setdefault((row["histogram"], row["level"], row["query"]), []).append((row["number"], row["answers"]))
     asked = {
         "population": ("persons", "total"),
@@ -213,8 +212,7 @@ def test_lists_that_an_earlier_version_stored_are_read(tmp_path: Path) -> None:
     """And refused if they are not as that version stored them."""
     made, _, _ = filled(tmp_path)
     table, now = made.release.public("noisy_measurements"), measured(made)
-    lists = "SELECT * REPLACE (unpacked(answers) AS answers) FROM {0}"
-    made.change(table, f"CREATE OR REPLACE TABLE {{0}} AS {lists}")
+    made.change(table, f"CREATE OR REPLACE TABLE {{0}} AS {LISTS}")
     assert measured(made) == now
     for change, message in (
         ("UPDATE {} SET answers = answers[2:] || [NULL] WHERE number = 0", "an answer for every cell"),

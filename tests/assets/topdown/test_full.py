@@ -53,6 +53,7 @@ from tests.assets.topdown.table_oracle import (
 )
 from tests.assets.topdown.test_estimation import broken, require_constraints
 from tests.depth import deep_cases
+from tests.packing import with_packing
 from tests.topdown_deployments import redeclared
 
 KEY = bytes(range(32))
@@ -269,16 +270,12 @@ def copied(full: Full, tmp_path: Path) -> Full:
 def alter(full: Full, number: int, more: int) -> None:
     """Change one answer of a block, in a query of persons."""
     table = measurements.measurements_table(full.release, "S000" if full.release.informs_by_state else "")
-    with full.warehouse.session(writes=Zone.PUBLIC) as session:
-        session.run(
-            SQL(
-                "test/alter",
-                "UPDATE {{ table }} SET answers = list_transform(answers, (x, i) -> "
-                "CASE WHEN i = 1 THEN x + $more ELSE x END) WHERE histogram = 'persons' AND level = 'Block' "
-                "AND query = 'hhgq' AND number = $number",
-            ),
+    with with_packing(duckdb.connect(str(full.warehouse.path(Zone.PUBLIC)))) as connection:
+        connection.execute(
+            f'UPDATE "{table.schema}"."{table.name}" SET answers = packed(list_prepend(unpacked(answers)[1] + $more, '
+            "unpacked(answers)[2:])) WHERE histogram = 'persons' AND level = 'Block' AND query = 'hhgq' "
+            "AND number = $number",
             {"more": more, "number": number},
-            table=table,
         )
 
 
