@@ -30,7 +30,9 @@ from assets.conventions import (
 )
 from assets.texts import show_line
 from mechanisms.refusal import RefusedError
+from resources.chain import find_last_withdrawal
 from resources.faults import FaultError, conceal
+from resources.ledger import Ledger
 from resources.statements import Zone
 from resources.storage import TransientError
 
@@ -74,6 +76,7 @@ def stage(
     zone: Zone | None = None,
     crossing: str | None = None,
     parts: Sequence[str] | None = None,
+    release: tuple[str, str] | None = None,
     **options: Any,
 ) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
     """A decorator that makes the asset of a stage from its function.
@@ -85,6 +88,7 @@ def stage(
         code_version: increased when the same input would give another output.
         parts: the keys of the dataset's partitions, if the stage is made for each of them in a run of its own.
         crossing: why the data may leave the confidential zone; by default, what the kind of stage gives as reason.
+        release: the names of dataset and release, of a release's stage.
         options: further arguments of `dagster.asset`.
     """
     zone, crossing = zone or zone_of(kind), crossing or _CROSSINGS.get(kind)
@@ -103,7 +107,7 @@ def stage(
         kinds={*kinds, zone.value},
         **{"pool": POOL, "config_schema": NO_CONFIG} | options,
     )
-    return lambda function: asset(guard_step()(explain_refusals(kind)(function)))
+    return lambda function: asset(guard_step()(explain_refusals(kind, release)(function)))
 
 
 def stage_check(
@@ -210,12 +214,48 @@ def _repeat_step(context: dg.OpExecutionContext) -> Iterator[None]:
 
 
 @contextmanager
-def explain_refusals(kind: StageKind) -> Iterator[None]:
-    """Show what a stage refuses as a sentence instead of a stack trace; also a decorator of the stage's function."""
+def explain_refusals(kind: StageKind, release: tuple[str, str] | None = None) -> Iterator[None]:
+    """Show what a stage refuses as a sentence instead of a stack trace; also a decorator of the stage's function.
+
+    Args:
+        release: the names of dataset and release, if the stage is one of a release. If that is withdrawn, what other
+            refusals promise is not true: its publication is gone, and no launch takes over what was drawn.
+    """
     try:
         yield
     except RefusedError as error:
+        problem, is_before = str(error).rstrip("."), kind in _BEFORE_CHARGE
         before = "Nothing was charged, drawn or published."
-        consequence = before if kind in _BEFORE_CHARGE else _CONSEQUENCES.get(kind, _OTHERWISE)
-        sentences = f"{str(error).rstrip('.')}.\n{consequence}\n{_STANDS}"
+        consequence = before if is_before else _CONSEQUENCES.get(kind, _OTHERWISE)
+        sentences = f"{problem}.\n{consequence}\n{_STANDS}"
+        if release and (fate := _find_fate(*release)):
+            # After the charge, the problem follows from the withdrawal.
+            sentences = f"{problem}.\n{before}\n{fate}" if is_before else f"{fate}\nThe stage stopped here: {problem}."
         raise dg.Failure(sentences, allow_retries=False) from None
+
+
+def _find_fate(dataset: str, release: str) -> str:
+    """What `explain_withdrawal` says in the run of a stage. Most stages have no ledger, so that of the job is asked."""
+    try:
+        context = dg.OpExecutionContext.get()
+    except dg.DagsterInvariantViolationError:
+        return ""
+    ledger = context.job_def.resource_defs.get("ledger")
+    if ledger is None:
+        return ""
+    with dg.build_resources({"ledger": ledger}, instance=context.instance) as resources:
+        return explain_withdrawal(resources.ledger, dataset, release)
+
+
+def explain_withdrawal(ledger: Ledger, dataset: str, release: str) -> str:
+    """That a release is withdrawn, and what that means for its next launch, as sentences; "" if it is not, or was
+    charged since, or the ledger is not intact."""
+    reading = ledger.examine()
+    withdrawn = None if reading.problems else find_last_withdrawal(reading.entries, dataset, release)
+    if withdrawn is None:
+        return ""
+    return (
+        f"{dataset}/{release} was withdrawn in ledger entry {withdrawn.sequence}. A withdrawal removes all tables and "
+        "publications of a release; what was charged stays charged. A launch with the same records and declaration is "
+        "refused. With others, or under a new name, it is a new draw, with a new charge unless the data are public."
+    )

@@ -196,8 +196,8 @@ class Reading:
         if withdrawn := self.find_withdrawal(draw_id):
             raise LedgerError(
                 f"draw {draw_id} of {withdrawn.dataset}/{withdrawn.release} was withdrawn in ledger entry "
-                f"{withdrawn.sequence} and is never made again; nothing was charged or drawn; a release under a new "
-                "name is a new draw, with a new charge"
+                f"{withdrawn.sequence} and is never made again; a release under a new name is a new draw, with a new "
+                "charge"
             )
 
     def _list_charges(self, population: str, through: int | None = None) -> list[Entry]:

@@ -52,7 +52,7 @@ from assets.release.seal import SealError
 from assets.release.stage import release_stage
 from assets.release.statement import Parameter
 from assets.remedies import explain_failure
-from assets.stages import stage_check
+from assets.stages import explain_withdrawal, stage_check
 from mechanisms.accounting.losses import PureLoss, format_number
 from resources.chain import (
     DIFFERENT_PEOPLE,
@@ -470,7 +470,7 @@ def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
             problems[gate.name] = [f"{stage}: {gate.name}: {problem}" for problem in gate.evaluate(context)]
             passed.append(Check(gate.name, gate.words))
         if failed := [name for name in problems if problems[name]]:
-            raise _refusal(context, explain_failure(chain.from_iterable(problems.values()), *failed))
+            raise _refusal(context, list(chain.from_iterable(problems.values())), *failed)
     return tuple(passed)
 
 
@@ -573,8 +573,12 @@ def _review_arriving(context: ReleaseContext[Any], folder: Path, key: Ed25519Pub
         (folder / signature.EDITIONS).rmdir()
 
 
-def _refusal(context: ReleaseContext[Any], problems: Sequence[str]) -> dg.Failure:
-    words = f"{context.release.schema} is not published, because it does not pass its gates:\n" + "\n".join(problems)
+def _refusal(context: ReleaseContext[Any], problems: Sequence[str], *failed: str) -> dg.Failure:
+    """The refusal for problems of some failed gates, with what to do, which a withdrawal decides, if there was one."""
+    release = context.release
+    fate = explain_withdrawal(context.ledger, release.dataset.name, release.name)
+    lines = [*problems, fate] if fate else explain_failure(problems, *failed)
+    words = f"{release.schema} is not published, because it does not pass its gates:\n" + "\n".join(lines)
     return dg.Failure(description=words, allow_retries=False)
 
 
@@ -601,7 +605,7 @@ def certify(
     if withdrawn := reading.find_withdrawal(draw.draw_id):
         raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
     if problems := find_cap_problems(dataset, reading):
-        raise _refusal(context, explain_failure(problems, "within_cap"))
+        raise _refusal(context, problems, "within_cap")
     details = entry.parse_details()
     draws = settled_draws(reading.require_intact(), dataset.name, release.name)
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}

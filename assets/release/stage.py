@@ -62,7 +62,8 @@ def release_stage(
     `options` are those of `assets.stages.stage`.
     """
     keys = [release.key(dependency) if isinstance(dependency, str) else dependency for dependency in deps]
-    return stage(release.key(name), release.schema, kind, description, keys, **options)
+    names = release.dataset.name, release.name
+    return stage(release.key(name), release.schema, kind, description, keys, release=names, **options)
 
 
 def build_stage(

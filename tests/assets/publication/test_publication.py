@@ -169,6 +169,20 @@ def test_gates_speak_of_one_moment_of_the_ledger_and_the_certificate_of_the_last
         assert gates["charge_present"].evaluate(held) == ["the draw was withdrawn in ledger entry 3"]
 
 
+def test_a_run_whose_release_is_withdrawn_meanwhile_shows_that_and_promises_nothing(published: Deployment[Any]) -> None:
+    """Told apart from: a run that shows only what the withdrawal left, an unchanged publication and another launch."""
+    release = published.release
+    published.context.ledger.withdraw(release.dataset.name, release.name, "Ann")
+    with published.opened() as connection:
+        connection.execute(f"USE main; DROP SCHEMA public.{release.schema} CASCADE")
+    for stage in ("tables", "publication"):
+        refusal = published.refusal(stage)
+        assert f"{release.dataset.name}/{release.name} was withdrawn in ledger entry 3." in refusal
+        assert "is a new draw, with a new charge" in refusal
+        for promise in ("stays unchanged", "aunch the job again", "charges nothing more", "Launch the release again"):
+            assert promise not in refusal
+
+
 def test_a_charge_beyond_the_cap_after_the_gates_ends_the_publication(
     published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
