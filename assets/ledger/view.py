@@ -265,12 +265,17 @@ def list_charge_rows(
             "settled": f"entry {charge.settled.sequence}, {format_minute(charge.settled.recorded_at)}"
             if charge.settled
             else "not drawn",
-            "last replay": "impossible"
-            if charge.custody == "ephemeral"
-            else (replays or {}).get(charge.entry.draw_id, "none seen"),
+            "last replay": _describe_replay(charge, replays or {}),
         }
         for charge, budget in (pairs[-most:] if most else pairs)
     ]
+
+
+def _describe_replay(charge: Charge, replays: Mapping[str, str]) -> str:
+    if not charge.settled:
+        # The check that repeats draws fails until this one is made, which `not drawn` says already.
+        return NONE
+    return "impossible" if charge.custody == "ephemeral" else replays.get(charge.entry.draw_id, "none seen")
 
 
 def describe_draw(charge: Charge) -> str:

@@ -92,11 +92,24 @@ def test_randomness_and_decisions_belong_to_their_charges(
     ]
     decisions = rows(shown, "decisions")
     assert [(row[0], row[1], row[3]) for row in decisions] == [
-        ("6", "Ada Ruiz", "impossible"),
+        ("6", "Ada Ruiz", "–"),
         ("3", "Ada Ruiz", "2026-01-01 10:00, same output"),
         ("1", "Ada Ruiz", "none seen"),
     ]
     assert [row[2].split(",")[0] for row in decisions] == ["not drawn", "entry 4", "entry 2"]
+
+
+def test_a_draw_that_was_never_made_shows_no_failed_replay(chain: list[Entry]) -> None:
+    found = list(chain)
+    found.append(open_charge := charge(found, "y2021", "counts", "people"))
+    found.append(made := charge(found, "y2021", "counts", "people", custody="ephemeral"))
+    found.append(make_settlement(found, made, "x" * 64))
+    population = Population("people", (declared("y2020", "people"), declared("y2021", "people")))
+    shown = describe_ledger(found, [population], {open_charge.draw_id: "2026-01-01 10:00, failed"})
+    assert [(row[0], row[2].split(",")[0], row[3]) for row in rows(shown, "decisions")][:2] == [
+        ("8", "entry 9", "impossible"),
+        ("7", "not drawn", "–"),
+    ]
 
 
 def test_full_identifiers_are_one_click_away(chain: list[Entry], shown: dict[str, dg.MetadataValue]) -> None:
