@@ -31,6 +31,11 @@ def status(as_json: bool) -> None:
         published, last_run = _write_state(release)
         rows.append([release["release"], str(release["draws"]), published, charges, last_run])
     print_table("Releases", ["release", "draws", "published", "charged", "last run (UTC)"], rows)
+    for release in releases:
+        ended = {"failure": "failed", "canceled": "was canceled"}.get(release["last_run"])
+        if ended and _is_latest_published(release):
+            words = f"its last run {ended}, but its last charge is drawn and published, as edition {release['edition']}"
+            echo(f"{release['release']}: {words}")
     echo()
     if others:
         rows = [[other["name"], other["kind"], *_write_state(other)] for other in others]
@@ -82,6 +87,12 @@ def _write_state(status: dict[str, Any]) -> tuple[str, str]:
     published = {True: f"edition {status['edition']}", False: unpublished, None: "unknown"}[status["published"]]
     last_run = f"{status['last_run']}, {_to_minute(status['last_run_at'])}" if status["last_run"] else "never"
     return published, last_run
+
+
+def _is_latest_published(release: dict[str, Any]) -> bool:
+    """Whether every charge is drawn, and the last draw published: so it is after a run that was killed at its end."""
+    draws = release["draws"]
+    return release["published"] and len(release["charges"]) == draws == int(release["edition"].partition(".")[0])
 
 
 def _to_minute(recorded_at: str) -> str:

@@ -95,6 +95,27 @@ def test_results_are_printed_in_any_locale_and_to_a_closed_output(
     main(["budget"], standalone_mode=False)
 
 
+def test_a_failed_run_of_which_everything_is_published_is_told_from_others(
+    stirred: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: the same sentence beside a charge that was never drawn, an earlier edition, or a success."""
+    common = {"last_run_at": "2026-01-01T00:00:00", "withdrawn": False, "published": True}
+    rows = (
+        ("a/whole", 2, ["ε = 1"] * 2, "2.1", "failure"),
+        ("a/undrawn", 1, ["ε = 1"] * 2, "1", "failure"),
+        ("a/earlier", 2, ["ε = 1"] * 2, "1", "failure"),
+        ("a/ended", 1, ["ε = 1"], "1", "success"),
+    )
+    names = ("release", "draws", "charges", "edition", "last_run")
+    found = [common | dict(zip(names, row, strict=True)) for row in rows]
+    found.append(found[0] | {"release": "a/nothing", "published": False, "edition": None})
+    for name, value in (("statuses", found), ("other_statuses", []), ("budgets", [])):
+        monkeypatch.setattr(f"orchestration.deployment.Deployment.{name}", lambda *_, value=value: value)
+    monkeypatch.setattr("orchestration.launch.open_instance", nullcontext)
+    told = [line for line in stirred("status").stdout.splitlines() if "last run " in line and ":" in line]
+    assert told == ["a/whole: its last run failed, but its last charge is drawn and published, as edition 2.1"]
+
+
 @pytest.mark.deep
 def test_a_folder_with_a_certificate_that_was_not_signed_here_is_no_publication(
     stirred: Callable[..., Result], tmp_path: Path
