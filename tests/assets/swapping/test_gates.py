@@ -509,6 +509,25 @@ def test_the_label_of_a_draw_has_no_further_column(escrowed: Deployment, tmp_pat
         assert {gate.name for gate in gates if gate.evaluate(context)} == DRAW
 
 
+def test_a_value_outside_its_domain_is_found_in_either_margin(escrowed: Deployment, tmp_path: Path) -> None:
+    """Told apart from: a gate that reads the domains of one margin alone, or that finds what was not altered."""
+    deployment = taken_on(escrowed, tmp_path)
+    (gate,) = (gate for gate in all_gates(deployment.context.method) if gate.name == "values_in_domain")
+    assert gate.evaluate(deployment.context) == []
+    for table, column, value, back in (
+        ("invariant_holding", "size", 99, 1),
+        ("invariant_swap", "county", "Nowhere", "Avon"),
+    ):
+        with deployment.opened() as connection:
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", [value, back])
+        problems = gate.evaluate(deployment.context)
+        assert problems
+        assert all(table in problem and column in problem for problem in problems)
+        assert not any(str(value) in problem for problem in problems)
+        with deployment.opened() as connection:
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", [back, value])
+
+
 @pytest.mark.prove
 def test_a_whole_run_repairs_what_was_altered(escrowed: Deployment, tmp_path: Path) -> None:
     """The stages are made again from the source: no alteration survives, and nothing is charged."""
