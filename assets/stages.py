@@ -136,6 +136,17 @@ def read_partition(context: dg.AssetExecutionContext, keys: Container[str], reme
     return context.partition_key
 
 
+def list_materializations(
+    instance: dg.DagsterInstance, asset: dg.AssetKey | dg.AssetRecordsFilter, at_once: int
+) -> Iterator[dg.EventLogRecord]:
+    """The materializations of an asset, the latest first, of which so many are read at a time."""
+    cursor, more = None, True
+    while more:
+        page = instance.fetch_materializations(asset, limit=at_once, cursor=cursor)
+        yield from page.records
+        cursor, more = page.cursor, page.has_more
+
+
 @contextmanager
 def guard_step() -> Iterator[None]:
     """Conceal faults in a step, repeat one that lost a server, and refuse variables in the configuration of its run;

@@ -19,7 +19,7 @@ from assets.conventions import EACH_PART, MADE_FOR, WRITES, escape_markdown
 from assets.release.dataset import CEF, CEF_OF_PARTS, DatasetDeclaration
 from assets.release.method import PLAN, PREFLIGHT, Method, Partitions, Round
 from assets.release.release import Release
-from assets.stages import conceal_faults
+from assets.stages import conceal_faults, list_materializations
 from orchestration.following import BY_COMMAND, COUNTING, list_jobs
 from resources.custody import Custody
 
@@ -197,11 +197,7 @@ def _list_made(
     """The partitions of a stage that were made after the one that the round follows, from the same."""
     since = dg.AssetRecordsFilter(key, after_storage_id=begun.storage_id)
     # A partition can be made several times.
-    records, cursor, more = list[dg.EventLogRecord](), None, True
-    while more:
-        result = instance.fetch_materializations(since, limit=1000, cursor=cursor)
-        records, cursor, more = [*records, *result.records], result.cursor, result.has_more
-    due = _read_shown(begun, of_round.shows)
+    records, due = list_materializations(instance, since, at_once=1000), _read_shown(begun, of_round.shows)
     return {record.partition_key for record in records if _read_shown(record, of_round.shows) == due}
 
 

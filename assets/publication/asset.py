@@ -52,7 +52,7 @@ from assets.release.seal import SealError
 from assets.release.stage import release_stage
 from assets.release.statement import Parameter
 from assets.remedies import explain_failure
-from assets.stages import explain_withdrawal, stage_check
+from assets.stages import explain_withdrawal, list_materializations, stage_check
 from mechanisms.accounting.losses import PureLoss, format_number
 from resources.chain import (
     DIFFERENT_PEOPLE,
@@ -185,14 +185,10 @@ _AT_ONCE = 20
 def _read_checksums(instance: dg.DagsterInstance, publication: dg.AssetKey) -> str | None:
     """The checksums of the last publication that a run made; None if Dagster has none, as after somebody wiped the
     asset. Reports by hand are ignored: anyone who can launch can make them, with any checksums."""
-    cursor, more = None, True
-    while more:
-        found = instance.fetch_materializations(publication, limit=_AT_ONCE, cursor=cursor)
-        for each in found.records:
-            if each.event_log_entry.run_id and (made := each.asset_materialization):
-                noted = made.metadata.get(CHECKSUMS)
-                return join_digits(str(noted.value)) if noted else None
-        cursor, more = found.cursor, found.has_more
+    for each in list_materializations(instance, publication, _AT_ONCE):
+        if each.event_log_entry.run_id and (made := each.asset_materialization):
+            noted = made.metadata.get(CHECKSUMS)
+            return join_digits(str(noted.value)) if noted else None
     return None
 
 
