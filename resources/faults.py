@@ -17,6 +17,7 @@ _CAUSES = (
     "disabled by configuration",
     *("password authentication failed", "permission denied for database", "could not translate host name"),
     "HTTP 403",
+    "does not exist",
 )
 """Causes in the words of the system, DuckDB, PostgreSQL and S3: the parts of messages that may be repeated."""
 

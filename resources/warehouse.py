@@ -639,7 +639,9 @@ class Session:
             if cause := find_passing_cause(error):
                 raise TransientError(f"statement {name} failed: {cause}") from None
             of_files = isinstance(error, duckdb.IOException | OSError) and Zone.CONFIDENTIAL not in self.zones
-            if self._on_servers or (Zone.CONFIDENTIAL in self._attached and not of_files):
+            # Of a table or column that is not there, the message has the statement, and names that resemble it.
+            of_names = isinstance(error, duckdb.CatalogException | duckdb.BinderException)
+            if of_names or self._on_servers or (Zone.CONFIDENTIAL in self._attached and not of_files):
                 raise WarehouseError(f"statement {name} failed: {name_error(error)}") from None
             raise WarehouseError(f"statement {name} failed: {error}") from None
 

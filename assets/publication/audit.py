@@ -49,6 +49,7 @@ from resources import clock
 from resources.chain import NOT_CHARGED, SETTLE, WITHDRAW, Entry, finished_draws, settled_draws
 from resources.custody import CURRENT, Custody, CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
+from resources.statements import Zone
 from resources.storage import TransientError
 from resources.warehouse import WarehouseError
 
@@ -169,6 +170,13 @@ def _audit_release(
         return [_judge(subject, "made", "The release has been made.", (), [remark])]
     context = ReleaseContext(method, release.adapt(ledger.warehouse), ledger.custody, ledger, nodes)
     findings = []
+    if unmade := _find_unmade(context):
+        # Of what was published, tables are missing. Of what is only half made, no gate could be evaluated.
+        was_published = _was_published(context)
+        problems, unknown = (unmade, ()) if was_published else ((), unmade)
+        findings.append(_judge(subject, "made", "The release has been made.", problems, unknown))
+        if not was_published:
+            return findings
     for gate in all_gates(method):
         # Each reads the ledger after the tables, as they are by then.
         details = _problems(gate.problems, replace(context))
@@ -176,6 +184,25 @@ def _audit_release(
         if gate.name == REPLAY and (draw_id := find_draw_id(context)):
             replays[draw_id] = "repeated, with the same output" if not details else "repeating it failed"
     return findings
+
+
+def _find_unmade(context: ReleaseContext[Any]) -> Sequence[str]:
+    try:
+        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return context.method.find_unmade(session)
+    except (RefusedError, dg.Failure):
+        # The gates tell why.
+        return ()
+
+
+def _was_published(context: ReleaseContext[Any]) -> bool:
+    """Whether the custody has recorded an edition of the current draw, or it cannot be known."""
+    draw_id, names = find_draw_id(context), (context.release.dataset.name, context.release.name)
+    try:
+        recorded = context.custody.read_editions(*names).values()
+    except CustodyError:
+        return True
+    return draw_id is None or any(edition[0] == draw_id for edition in recorded)
 
 
 def _audit_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable[str]) -> Finding:

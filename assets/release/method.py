@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import PARTITIONS_POOL
+from assets.conventions import PARTITIONS_POOL, list_some
 from assets.release.contents import read_basis
 from assets.release.dataset import Size
 from assets.release.draw import Draw, Inputs, is_drawn
@@ -387,6 +387,13 @@ class Method(ABC, Generic[R, I, O]):
     @abstractmethod
     def tables(self) -> Sequence[PublishedTable]:
         """The tables to publish."""
+
+    def find_unmade(self, session: Session) -> Sequence[str]:
+        """What is missing of a release that is not wholly made, in words with counts: tables to publish."""
+        tables = [published.table for published in self.tables()]
+        missing = [table.name for table in tables if not session.columns(table)]
+        words = f"Of {len(tables):,} tables to publish, {len(missing):,} are missing: {list_some(missing)}."
+        return [words] if missing else []
 
     def errors(self, session: Session) -> Accuracy | None:
         """The errors of the published figures, from stored public tables, for the certificate; none by default."""

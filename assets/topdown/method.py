@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import preview
+from assets.conventions import list_some, preview
 from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
@@ -32,6 +32,7 @@ from assets.topdown.measurements import COLUMNS, compute_stored_version, find_un
 from assets.topdown.partitions import state_partitions
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
 from assets.topdown.published import list_microdata, published_tables
+from assets.topdown.reading import list_scopes
 from assets.topdown.records import build_microdata
 from assets.topdown.release import (
     ESTIMATES,
@@ -54,7 +55,7 @@ from assets.topdown.release import (
     TopDownRelease,
 )
 from assets.topdown.replicates import TopDownReplication, build_replicates
-from assets.topdown.spine import build_spine, count_places
+from assets.topdown.spine import build_spine, count_places, read_states
 from assets.topdown.statement import LEANING, name_leaning, state_gain, topdown_statement
 from assets.topdown.sums import store_sums
 from assets.topdown.tables import build_redistricting
@@ -202,6 +203,19 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         content = compute_content(session, custody, self.release.schema, INVARIANTS, self._places)
         places = hmac.new(self.release.version_key(custody), content.encode(), sha256).hexdigest()
         return Inputs({**super().inputs(session, custody).versions, PLACES: places})
+
+    def find_unmade(self, session: Session) -> Sequence[str]:
+        """With partitions, also states of which a table is missing."""
+        release, own = self.release, list[str]()
+        if release.partitioned:
+            stored, states = session.tables(Zone.PUBLIC, release.schema), read_states(session, release)
+            due = {(scope.state, scope.table(release).name) for scope in list_scopes(release, states) if scope.state}
+            names = (MEASUREMENTS, *release.made_by_state)
+            due |= {(state, release.of_state(name, state)) for state in states for name in names}
+            missing = sorted({state for state, name in due if name not in stored})
+            words = f"Of {len(states):,} states, {len(missing):,} are not wholly made: {list_some(missing)}."
+            own = [words] if missing else []
+        return [*own, *super().find_unmade(session)]
 
     @property
     def _places(self) -> list[Table]:

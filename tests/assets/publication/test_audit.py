@@ -91,6 +91,20 @@ def test_what_was_altered_is_found_and_named(published: Deployment[Any], tmp_pat
     assert f"{len(failing(record))} do not hold" in page.read_text()
 
 
+def test_a_table_of_a_publication_that_is_gone_fails_and_no_error_of_duckdb_is_shown(
+    published: Deployment[Any],
+) -> None:
+    """Told apart from: a release that is only half made, which passes for one that could not be checked."""
+    with published.opened() as connection:
+        connection.execute("DROP TABLE noisy_measurements; DROP TABLE product_tenure_by_county")
+    record = audited(published)
+    assert findings(record, "made") == [
+        ("does not hold", "Of 2 tables to publish, 1 are missing: product_tenure_by_county.")
+    ]
+    assert "failed: CatalogException (does not exist)" in json.dumps(record)
+    assert "Catalog Error" not in json.dumps(record)
+
+
 def findings(record: dict[str, Any], name: str) -> list[tuple[str, str]]:
     """The verdict and the details of each finding of this name."""
     found = [finding for finding in record["findings"] if finding["name"] == name]

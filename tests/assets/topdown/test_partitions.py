@@ -15,6 +15,7 @@ import pytest
 from assets.confidentiality import find_leaks
 from assets.gates.shared import all_gates
 from assets.measurement.method import GridError
+from assets.publication.audit import audit
 from assets.release.draw import StaleInputError
 from assets.release.gate import find_verdicts
 from assets.release.release import DeclarationError
@@ -111,6 +112,7 @@ class Parted:
         runs: the ids of the two runs of the release's job, and between them, that of the job before the levels.
         refused: what was said as a state was not measured, as one was missing, and as there were tables of a state that
             there is not.
+        audited: the findings of an audit as one was missing.
         surplus: the tables of that state after the next run of the release's job.
         failed: the checks that failed after an alteration, by the gate that must be among them.
         kinds: the kinds of the ledger's entries as the state was not measured.
@@ -123,6 +125,7 @@ class Parted:
     launched: dict[str, list[tuple[str | None, str | None, str | None]]] = field(default_factory=dict)
     runs: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    audited: list[dict[str, Any]] = field(default_factory=list)
     surplus: set[str] = field(default_factory=set)
     failed: dict[str, set[str]] = field(default_factory=dict)
     kinds: list[str] = field(default_factory=list)
@@ -175,6 +178,8 @@ def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
         execute(deployment, STATES, state=state)
     launch("the other states")
     made.refused["missing"] = failure(publish_too_early())
+    context, published = deployment.context, deployment.release.published
+    made.audited = audit([context.method], context.nodes, context.ledger, published, "now")["findings"]
     execute(deployment, STATES, state=made.first)
     launch("the first state")
     with deployment.opened() as connection:
@@ -316,12 +321,20 @@ def test_what_a_state_s_run_has_found_is_asked_again_only_where_its_tables_were_
 
 
 def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> None:
-    """A missing state, tables of another state, altered tables, records and estimates."""
+    """A missing state, tables of another state, altered tables, records and estimates. Told apart from: an audit that
+    shows DuckDB's errors for the tables that are not there yet."""
     missing = "measurements below 1 states are missing, not of this draw, or were stored by an earlier version"
     assert f"{missing} ({parted.first})" in parted.refused["unmeasured"]
     assert parted.kinds == ["reserve"]
     # Noise of one stream on two versions of the counts would show their difference exactly.
     assert "have changed since the charge; materialize charge again" in parted.refused["other counts"]
+    of_release = {each["name"]: each for each in parted.audited if each["subject"] == "town/redistricting"}
+    assert {name: each["verdict"] for name, each in of_release.items()} == dict.fromkeys(
+        ("made", "editions"), "could not be checked"
+    )
+    states, tables = of_release["made"]["details"]
+    assert states == f"Of {len(states_of(parted.deployment))} states, 1 are not wholly made: {parted.first}."
+    assert " tables to publish, " in tables
     of_first = {name for name in parted.drawn if name.startswith(f"noisy_measurements__{parted.first}")}
     assert parted.drawn
     assert not of_first
