@@ -454,7 +454,7 @@ class Session:
         self._reads |= reads
         return result
 
-    def count(self, table: Table) -> int:
+    def count(self, table: Table | Fragment) -> int:
         return int(self.row("warehouse/count", table=table)[0])
 
     def content_version(self, tables: Sequence[Table], key: bytes | None = None) -> str:
@@ -474,7 +474,7 @@ class Session:
         them cannot test guessed rows either, but could tell by how much two tables differ."""
         salt = key.hex() if key else ""
         columns = list(self.columns(table))
-        return self.compute_once(("sums", table, salt), partial(self._sum_digests, table, columns, salt))
+        return self.compute_once(("sums", table, salt), partial(self.sum_digests, table, columns, salt))
 
     def version_of_sums(self, sums: Iterable[tuple[Table, Sequence[int]]], key: bytes | None = None) -> str:
         """The content version of tables that have these sums."""
@@ -587,8 +587,9 @@ class Session:
         texts = [[digest.hexdigest() for digest in of_column] for of_column in digests]
         return table.name, list(columns.items()), rows, texts
 
-    def _sum_digests(self, table: Table, columns: list[str], salt: str) -> tuple[int, ...]:
-        """The result of `warehouse/multiset_hash`, of large tables computed in less time."""
+    def sum_digests(self, table: Table | Fragment, columns: list[str], salt: str = "") -> tuple[int, ...]:
+        """The number of rows of a table, and the sums of the digests of some columns of each, after a salt, as a
+        content version is made of. Of large tables, they are computed in less time than DuckDB takes."""
         if self.count(table) < LARGE or len(salt) % 64:
             return self.row("warehouse/multiset_hash", {"salt": salt}, table=table, columns=columns)
         # Numba takes a while to import, and few processes have large tables.

@@ -32,7 +32,7 @@ from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Paramet
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from mechanisms.pair_swapping.design import MECHANISM, WEIGHTS, RiskFactors
 from mechanisms.pair_swapping.pairing import VERSION
-from resources.custody import Custody
+from resources.custody import Custody, compute_commitment
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
@@ -137,6 +137,11 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
         return PROSE("draw", design=self.release.design)
 
     def make(self, session: Session, draw: Draw[Inputs], key: bytes, custody: Custody) -> SwappedRecords:
+        # Several gates of a step repeat the draw.
+        made = ("draw", draw.draw_id, compute_commitment(key))
+        return session.compute_once(made, lambda: self._make(session, draw, key, custody))
+
+    def _make(self, session: Session, draw: Draw[Inputs], key: bytes, custody: Custody) -> SwappedRecords:
         if self.records_version(session, custody) != draw.inputs.versions[HOUSEHOLDS]:
             raise StaleInputError(
                 f"{self.release.schema}: the records have changed since the charge; materialize {HOUSEHOLDS} and "

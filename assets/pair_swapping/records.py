@@ -102,8 +102,8 @@ def as_weights(stored: pa.Table, households: Households, release: PairSwappingRe
 
 @dataclass(frozen=True)
 class SwappedRecords:
-    """The output of a draw: units and persons after the exchange, staged in its session, with their content hash; and
-    who could be swapped, was selected and exchanged with whom, which is confidential."""
+    """The output of a draw: units and persons after the exchange, staged in the session that made it, with their
+    content hash; and who could be swapped, was selected and exchanged with whom, which is confidential."""
 
     tables: Mapping[str, Fragment]
     version: str
@@ -152,7 +152,7 @@ def _columns(release: PairSwappingRelease) -> dict[str, list[str]]:
 def _version(session: Session, release: PairSwappingRelease, tables: Mapping[str, Fragment | Table]) -> str:
     content = []
     for name, columns in _columns(release).items():
-        sums = session.row("warehouse/multiset_hash", {"salt": ""}, table=tables[name], columns=columns)
+        sums = session.sum_digests(tables[name], columns)
         content.append([name, columns, list(map(str, sums))])
     return sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
 

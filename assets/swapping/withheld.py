@@ -128,10 +128,7 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
     groups = read_groups(session, release, session.stage("strata_of_match", name, **names), "stratum")
     # Keyed multiset hashes of the margins, which define the codes of a contingency table.
     columns = {HOLDING: ["holding_code", *design.holding], SWAPPING: ["swap_code", *swap_variables(release)]}
-    salt = {"salt": key.hex()}
-    codes = [
-        session.row("warehouse/multiset_hash", salt, table=margins[name], columns=columns[name]) for name in columns
-    ]
+    codes = [session.sum_digests(margins[name], columns[name], key.hex()) for name in columns]
     draw_id = custody.draw_id(
         {
             "dataset": release.dataset.name,

@@ -14,7 +14,7 @@ LEFT JOIN (
         unit_key,
         count(*) FILTER (QAGE >= $adult) AS adults,
         count(*) FILTER (QAGE < $adult) AS minors,
-        string_agg(person, '' ORDER BY person) AS composition
+        array_to_string(list_sort(list(person)), '') AS composition
     FROM (
         SELECT
             {{ key | id }} AS unit_key,

@@ -365,8 +365,8 @@ def test_held_zones_stay_as_they_are_whoever_reads_them(warehouse, tmp_path, mon
     public, hashed = Table(Zone.PUBLIC, "ma1940", "units"), []
     for table in (UNITS, public):
         make(warehouse, "SELECT 1 AS number", table)
-    sums = Session._sum_digests
-    monkeypatch.setattr(Session, "_sum_digests", lambda *arguments: hashed.append(1) or sums(*arguments))
+    sums = Session.sum_digests
+    monkeypatch.setattr(Session, "sum_digests", lambda *arguments: hashed.append(1) or sums(*arguments))
     write = f"import duckdb; duckdb.connect({str(warehouse.path(Zone.PUBLIC))!r})"
     with warehouse.snapshot([Zone.CONFIDENTIAL, Zone.PUBLIC]) as held:
         found = set()
