@@ -25,6 +25,7 @@ from assets.topdown.measurements import (
     Stream,
     group_parts,
     hash_parts,
+    list_partitions,
     order_parts,
     read_part,
     read_streams,
@@ -157,6 +158,8 @@ def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[st
         return bins, digests.by_label()
 
     streams = read_streams(session, release)
+    # Once, before threads ask for it side by side.
+    list_partitions(session, release)
     with closing(in_threads(bin_noise, count_parts(session, release, streams), release.processes)) as found:
         parts = list(found)
     noise: dict[str, BinCounts] = {}

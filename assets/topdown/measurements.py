@@ -293,13 +293,13 @@ def read_answers(
 def _find_table(session: Session, release: TopDownRelease, level: str, first: int, last: int) -> Table:
     """The table from which the measurements in some places are read: with partitions, that of their state. A view over
     those of all states would take time for each of them, however few rows are read."""
-    for begin, end, table in _list_partitions(session, release).get(level, ()):
+    for begin, end, table in list_partitions(session, release).get(level, ()):
         if begin <= first and last <= end:
             return table
     return measurements_table(release)
 
 
-def _list_partitions(session: Session, release: TopDownRelease) -> Mapping[str, Sequence[tuple[int, int, Table]]]:
+def list_partitions(session: Session, release: TopDownRelease) -> Mapping[str, Sequence[tuple[int, int, Table]]]:
     """By level, the places whose measurements each table of a partition has. Nothing if a session writes, in which this
     is not computed only once; if the view over all tables is not the one that was stored; or if a table has other rows,
     such as measurements in places of another state."""
@@ -378,7 +378,7 @@ def _hash_stored(
 
     if not state:
         # Once, before threads ask for it side by side.
-        _list_partitions(session, release)
+        list_partitions(session, release)
     with closing(in_threads(digest_part, order_parts(streams), release.processes)) as parts:
         return {label: digest for part in parts for label, digest in part.items()}
 
