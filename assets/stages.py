@@ -124,16 +124,23 @@ class PartitionError(RefusedError):
     """A run is of no single partition, or of one that does not exist."""
 
 
-def read_partition(context: dg.AssetExecutionContext, keys: Container[str], remedy: str = "launch another one") -> str:
-    """The partition that a run makes: one of these keys. Anyone who can launch can give a run any, none or several.
+def read_partition(context: dg.AssetExecutionContext, keys: Container[str]) -> str:
+    """The partition that a run makes: one of these keys. Raises PartitionError if it is none of them."""
+    if (partition := name_partition(context)) not in keys:
+        raise refuse_partition(partition, "launch another one")
+    return partition
 
-    Raises PartitionError, with a remedy, if it is none of them.
-    """
+
+def name_partition(context: dg.AssetExecutionContext) -> str:
+    """The partition that a run says that it makes. Anyone who can launch can give a run any, none or several: it may
+    not exist (`refuse_partition`). Raises PartitionError if it is not one."""
     if not context.has_partition_key:
         raise PartitionError("this stage makes one partition in a run, not none or several; launch it for one")
-    if context.partition_key not in keys:
-        raise PartitionError(f"partition {show_line(context.partition_key)} does not exist; {remedy}")
     return context.partition_key
+
+
+def refuse_partition(partition: str, remedy: str) -> PartitionError:
+    return PartitionError(f"partition {show_line(partition)} does not exist; {remedy}")
 
 
 def list_materializations(

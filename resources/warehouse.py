@@ -147,7 +147,10 @@ _PLAIN_TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|S
 _TYPE = rf"(?:{_PLAIN_TYPE}(?:\[\])*|{PACKED})"
 _COLUMN = rf"{_NAME} {_TYPE}(?: DEFAULT\(NULL\))?"
 _PLAIN_TABLE = re.compile(rf"CREATE TABLE (?:{_NAME}\.)?{_NAME}\({_COLUMN}(?:, {_COLUMN})*\);")
-"""The definition of a table of nothing but columns, as DuckDB writes it; of a lake, all have the default NULL."""
+"""The definition of a table of nothing but columns, as DuckDB writes it."""
+
+_PLAIN_COLUMN = re.compile(_COLUMN)
+"""That of a column in a lake, where all have the default NULL."""
 
 _ENTRY = rf"{_NAME} {_TYPE}(?: NOT NULL| PRIMARY KEY)?"
 _ENTRIES = re.compile(rf"CREATE TABLE {_NAME}\({_ENTRY}(?:, {_ENTRY})*(?:, UNIQUE\({_NAME}(?:, {_NAME})*\))?\);")
@@ -1138,6 +1141,7 @@ def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[
         addition = _find_addition(zone, kind, definition) or ("has a comment" if is_commented else "")
         if find_passing_words(f"{name} {definition}"):
             addition = "has a name like an error of a server"
+            name = next(filter(find_passing_words, name.split("\n")), "a table") if kind == "names" else name
         if addition:
             raise WarehouseError(
                 f"{names[zone]} was altered: Stirred did not write {name}, which {addition}. Nothing was changed. Drop "
@@ -1148,9 +1152,13 @@ def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[
 def _find_addition(zone: str, kind: str, definition: str) -> str:
     """What a table or view has, or another entry of a catalog is, that Stirred does not write; empty if nothing."""
     match kind:
-        case "table":
-            if _PLAIN_TABLE.fullmatch(definition) or (zone == Zone.LEDGER and _ENTRIES.fullmatch(definition)):
-                return ""
+        case "names":
+            return ""
+        case "column" if _PLAIN_COLUMN.fullmatch(definition):
+            return ""
+        case "table" if _PLAIN_TABLE.fullmatch(definition) or (zone == Zone.LEDGER and _ENTRIES.fullmatch(definition)):
+            return ""
+        case "table" | "column":
             words = _QUOTED.sub("", definition)
             return next((addition for word, addition in _ADDITIONS.items() if word in words), _OTHER_TYPE)
         case "view":

@@ -16,9 +16,10 @@ from assets.conventions import StageKind, public_table_metadata, table_schema
 from assets.measurement.method import MEASUREMENTS
 from assets.release.method import DRAW
 from assets.release.stage import release_stage
+from assets.stages import name_partition
 from assets.topdown.estimation import Estimation, estimate_levels, keep_states, unite_states
 from assets.topdown.information import build_information
-from assets.topdown.partitions import read_state, state_partitions
+from assets.topdown.partitions import state_partitions
 from assets.topdown.reading import Scope, list_scopes
 from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, TEXTS, TopDownRelease
 from assets.topdown.spine import pluralize, read_states
@@ -73,7 +74,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         **(state_partitions(release).options if by_state else {}),
     )
     def estimates(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        state = read_state(context, warehouse, release) if by_state else ""
+        state = name_partition(context) if by_state else ""
         scope = Scope(level, state, PERSONS.name if release.design.full else "")
 
         (made,) = _estimate(context, release.adapt(warehouse), custody, release, scope)

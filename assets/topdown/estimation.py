@@ -44,10 +44,12 @@ from assets.topdown.information import (
     to_scope,
 )
 from assets.topdown.measurements import are_as_read
+from assets.topdown.partitions import require_state
 from assets.topdown.reading import (
     Reading,
     Scope,
     StateLimits,
+    find_own,
     hash_facts,
     list_scopes,
     read_draw_id,
@@ -136,6 +138,7 @@ def estimate_levels(
     Reports come every few seconds, and at the end of a scope.
 
     Raises:
+        PartitionError: if there is no such state.
         StaleInputError: if the estimates of the level above the first one, or what else a scope is estimated from, do
             not come from the stored measurements, or the measurements, the spine or the invariants are replaced
             meanwhile.
@@ -144,10 +147,13 @@ def estimate_levels(
         WorkerError: if one of the processes ends prematurely, or not all results came back.
         InfeasibleError, SpineError: if the stored invariants or the stored spine are not those that were charged.
     """
-    made = list[Estimation]()
+    made, state = list[Estimation](), scopes[0].state
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        if state:
+            require_state(session, release, state)
         draw_id, tree = read_draw_id(session, release), read_tree(session, release)
-        chain = _Chain(session, custody, release, draw_id)
+        chain = _Chain(session, custody, release, draw_id, state)
+        own = find_own(session, release, state, draw_id)
         above, bases = chain.require_above(scopes[0]), [chain.require_basis(scope) for scope in scopes]
         for scope, basis in zip(scopes, bases, strict=True):
             stored = read_estimation(session, custody, release, scope)
@@ -155,7 +161,7 @@ def estimate_levels(
                 break
             region = hash_facts([region.digest for region in read_regions(session, release, tree, scope)])
             made_of = _made_of(release, draw_id, scope, region, above, basis)
-            if stored.made_of != made_of or not are_as_read(session, release, stored.read):
+            if stored.made_of != made_of or not are_as_read(session, release, stored.read, own):
                 break
             made.append(stored)
             above = stored
@@ -172,6 +178,7 @@ def estimate_levels(
                         tree,
                         draw_id,
                         [chain.information[part].contents for part in chain.list_parts(scope)],
+                        state=own,
                     )
                     for _ in range(1 + release.design.leans(scope.histogram, scope.level))
                 ],
@@ -467,15 +474,17 @@ def read_spreads(session: Session, custody: Custody, release: TopDownRelease) ->
 
 
 class _Chain:
-    """What estimates are made of, besides answers and limits, as it is stored now."""
+    """What estimates are made of, besides answers and limits, as it is stored now; all, or that of one state."""
 
-    def __init__(self, session: Session, custody: Custody, release: TopDownRelease, draw_id: str) -> None:
+    def __init__(
+        self, session: Session, custody: Custody, release: TopDownRelease, draw_id: str, state: str = ""
+    ) -> None:
         self._session, self._custody, self._release, self.draw_id = session, custody, release, draw_id
         self.states = read_states(session, release)
         self.information: Accounts = {}
         self._accounts: dict[Scope, Estimation | None] = {}
         if release.design.full:
-            self.information = read_accounts(session, custody, release, draw_id, self.states)
+            self.information = read_accounts(session, custody, release, draw_id, self.states, state)
 
     def is_of_draw(self, stored: Estimation | None, scope: Scope, above: Estimation | None) -> TypeGuard[Estimation]:
         """Whether estimates were made of the draw, of the estimates above, and of the information and the persons that

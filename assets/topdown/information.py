@@ -31,8 +31,9 @@ from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
+from assets.stages import name_partition
 from assets.topdown.measurements import are_as_read
-from assets.topdown.partitions import read_state, state_partitions
+from assets.topdown.partitions import require_state, state_partitions
 from assets.topdown.reading import (
     PLACES_AT_A_TIME,
     InformationDigest,
@@ -147,7 +148,7 @@ def _build_information(release: TopDownRelease, *, of_states: bool) -> dg.Assets
         **by_state,
     )
     def information(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        state = read_state(context, warehouse, release) if of_states else ""
+        state = name_partition(context) if of_states else ""
         made = make_information(release.adapt(warehouse), custody, release, context.log.info, state)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(hash_facts([account.content for account in made.values()])),
@@ -169,12 +170,15 @@ def make_information(
     it was made, from the finest places up. If each state has a run of its own, it is that below one state, or that of
     the states and above.
 
-    Raises StaleInputError if measurements, spine or invariants are replaced meanwhile, or the information below a state
-    is missing or was not made from them; and GridError if measurements are missing.
+    Raises PartitionError if there is no such state; StaleInputError if measurements, spine or invariants are replaced
+    meanwhile, or the information below a state is missing or was not made from them; and GridError if measurements are
+    missing.
     """
     known = StateLimits()
     with warehouse.in_turns() as turns:
         with turns.session(reads=[Zone.PUBLIC]) as session:
+            if state:
+                require_state(session, release, state)
             draw_id, tree, states = (
                 read_draw_id(session, release, state),
                 read_tree(session, release),
@@ -262,11 +266,21 @@ def _list_surplus(session: Session, release: TopDownRelease, states: Sequence[st
 
 
 def read_accounts(
-    session: Session, custody: Custody, release: TopDownRelease, draw_id: str, states: Sequence[str]
+    session: Session, custody: Custody, release: TopDownRelease, draw_id: str, states: Sequence[str], state: str = ""
 ) -> Accounts:
     """How the stored information was made, as far as it is of a draw, with all information below, whatever the spine
-    and the invariants were."""
-    return _read_known(session, custody, release, draw_id, states, _list_keys(release, states))
+    and the invariants were.
+
+    With a state, only what the estimates of its places follow from, so that no account of another state is read. That
+    the information of the states and above is of the draw, its account is believed then. That it was made of the
+    information below all states, those who join the states find out, and the gate `estimates_as_made`.
+    """
+    if not state or not release.informs_by_state:
+        return _read_known(session, custody, release, draw_id, states, _list_keys(release, states))
+    known = _read_known(session, custody, release, draw_id, states, _list_own(release, states, state))
+    stored = _read_stored(session, custody, release, _accounts_table(release, ""))
+    above = {key: stored[key] for key in _list_own(release, states, "") if key in stored}
+    return known | {key: account for key, account in above.items() if account.draw_id == draw_id}
 
 
 def _read_known(

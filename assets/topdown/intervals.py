@@ -28,13 +28,15 @@ from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
+from assets.stages import name_partition
 from assets.topdown.information import Accounts, hash_regions, list_parts, read_accounts, to_rows
-from assets.topdown.partitions import read_state, state_partitions
+from assets.topdown.partitions import require_state, state_partitions
 from assets.topdown.reading import (
     InformationDigest,
     Reading,
     Scope,
     StateLimits,
+    find_own,
     hash_facts,
     read_draw_id,
     read_information,
@@ -134,7 +136,7 @@ def _build_intervals(release: TopDownRelease, *, of_states: bool) -> dg.AssetsDe
         **by_state,
     )
     def intervals(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        state = read_state(context, warehouse, release) if of_states else ""
+        state = name_partition(context) if of_states else ""
         draw_id, version, rows = make_intervals(release.adapt(warehouse), custody, release, state)
         shown = [(table.name, f"{number:,}") for table, number in rows.items()]
         return dg.MaterializeResult(
@@ -193,8 +195,9 @@ def make_intervals(
     """Make and store the tables; of one state, or of what no state has a run of its own for. Return the id of the draw,
     the digest of what they are made of, and the number of rows of each table.
 
-    Raises StaleInputError if the information is not that of the stored measurements, or what other runs make is missing
-    or not made of it; and GridError if the end of an interval is 2^31 or more.
+    Raises PartitionError if there is no such state; StaleInputError if the information is not that of the stored
+    measurements, or what other runs make is missing or not made of it; and GridError if the end of an interval is 2^31
+    or more.
     """
     tables = redistricting_tables(release)
     with warehouse.private_folder() as folder:
@@ -205,11 +208,11 @@ def make_intervals(
                 for table, path in zip(tables, paths, strict=True)
             }
             turns = opened.enter_context(warehouse.in_turns())
-            descent = _Descent(turns, custody, release, writers)
+            descent = _Descent(turns, custody, release, writers, state)
             descent.run(state)
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
             descent.require_unaltered(session, custody, state)
-            made_of = _made_of(descent.accounts)
+            made_of = descent.made_of(state)
             for table, path in zip(interval_tables(release), paths, strict=True):
                 if not state:
                     # With partitions, or after a release that had them, it is a view.
@@ -251,11 +254,12 @@ def _list_united(release: TopDownRelease, table: Table, states: Sequence[str]) -
 def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRelease) -> bool:
     """Whether the stored tables are those that were made from the current information."""
     try:
-        made_of = _made_of(_read_accounts(session, custody, release))
+        accounts = _read_accounts(session, custody, release)
     except StaleInputError:
         return False
     states = read_states(session, release) if release.has_intervals_by_state else []
-    if not all(_is_as_made(session, custody, release, state, made_of) for state in ("", *states)):
+    made_of = {state: _made_of(release, accounts, states, state) for state in ("", *states)}
+    if not all(_is_as_made(session, custody, release, *of_state) for of_state in made_of.items()):
         return False
     return not states or all(
         session.is_view_of(table, "warehouse/united", **_list_united(release, table, states))
@@ -295,7 +299,7 @@ def make_linear(warehouse: Warehouse, custody: Custody, release: TopDownRelease)
                 to_rows(name, 0, linear.information).append_column("most", to_lists(linear.most))
                 for name, linear in found.items()
             ]
-            table, made_of = release.public(LINEAR), _made_of(descent.accounts)
+            table, made_of = release.public(LINEAR), descent.made_of("")
             session.create(table, "warehouse/all", source=session.register("linear", pa.concat_tables(rows)))
             seal_stage(session, custody, release.schema, LINEAR, [table], {"made_of": made_of})
     return made_of
@@ -324,7 +328,7 @@ class _Digest:
 
 class _Descent:
     """The way down the tree, which writes the cells of places as it meets them. It keeps the hashes of the answers and
-    of the regions that it read."""
+    of the regions that it read. For a run of one state, it reads no account and no measurements of another one."""
 
     def __init__(
         self,
@@ -332,13 +336,17 @@ class _Descent:
         custody: Custody,
         release: TopDownRelease,
         writers: Mapping[str, pa.RecordBatchFileWriter],
+        state: str = "",
     ) -> None:
         self._warehouse, self._custody, self._release = warehouse, custody, release
         self.answers, self.regions, self._known = dict[str, str](), set[str](), StateLimits()
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            if state:
+                require_state(session, release, state)
             self.draw_id, self._tree = read_draw_id(session, release), read_tree(session, release)
             self._states = read_states(session, release)
-            self.accounts = _read_accounts(session, custody, release)
+            self._own = find_own(session, release, state, self.draw_id)
+            self.accounts = _read_accounts(session, custody, release, state)
         tables = redistricting_tables(release)
         self._tables = {name: own for name in SCHEMAS if (own := [each for each in tables if each.schema.name == name])}
         self._rows = _Rows(self._tables, writers) if writers else None
@@ -354,6 +362,11 @@ class _Descent:
     def content(self) -> dict[str, str]:
         """By table, the SHA-256 of its rows."""
         return {name: digest.hexdigest() for name, digest in self._rows.digests.items()} if self._rows else {}
+
+    def made_of(self, state: str) -> str:
+        """A digest of what the tables of a state are made of; without one, of what all others are, and the linear
+        estimates of the states."""
+        return _made_of(self._release, self.accounts, self._states, state)
 
     def run(self, state: str = "") -> None:
         """All levels; or those below one state, if there is one, or if each state has a run of its own, all others."""
@@ -387,7 +400,7 @@ class _Descent:
         regions = hash_regions(session, release, read_tree(session, release), state)
         due = {hash_facts(regions), *(hash_facts([region]) for region in regions[1:] if region)}
         if (
-            _read_accounts(session, custody, release) != self.accounts
+            _read_accounts(session, custody, release, state) != self.accounts
             or not self.regions <= due
             or not self.answers.items() <= _read_answers(self.accounts).items()
         ):
@@ -399,7 +412,7 @@ class _Descent:
         """The stored linear estimate of a state. Raises StaleInputError unless it is made of the same information."""
         release, table, found = self._release, self._release.public(LINEAR), dict[str, Linear]()
         with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
-            made_of = {"made_of": _made_of(self.accounts)}
+            made_of = {"made_of": self.made_of("")}
             if not is_sealed(session, self._custody, release.schema, LINEAR, [table], made_of):
                 raise StaleInputError(
                     f"{release.schema}: the linear estimates of the states are not those of the stored information; "
@@ -419,7 +432,8 @@ class _Descent:
         release = self._release
         with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
             contents = [self.accounts[part].contents for part in list_parts(release, scope, self._states)]
-            reading = Reading(session, self._warehouse, release, scope, self._tree, self.draw_id, contents, "")
+            given = session, self._warehouse, release, scope, self._tree, self.draw_id, contents
+            reading = Reading(*given, "", state=self._own)
             reading.known = self._known
             number = self._states.index(scope.state) if scope.state else None
             places = self._tree.range_within(scope.level, level_of_states(release.levels), number)
@@ -521,11 +535,14 @@ def _concatenate(parts: Sequence[Linear]) -> Linear:
     return Linear(information, np.concatenate([part.most for part in parts]))
 
 
-def _read_accounts(session: Session, custody: Custody, release: TopDownRelease) -> Accounts:
-    """How the current information was made. Raises StaleInputError if it is not of the draw."""
+def _read_accounts(session: Session, custody: Custody, release: TopDownRelease, state: str = "") -> Accounts:
+    """How the current information was made; that of the states and above, and below one state if there is one. Raises
+    StaleInputError if it is not of the draw."""
     draw_id, states = read_draw_id(session, release), read_states(session, release)
-    accounts = read_accounts(session, custody, release, draw_id, states)
-    if (release.levels[0], None) not in accounts:
+    accounts = read_accounts(session, custody, release, draw_id, states, state)
+    below = [Scope(level, state) for level in release.levels if state and release.is_by_state(level)]
+    due = [part for scope in (Scope(release.levels[0]), *below) for part in list_parts(release, scope, states)]
+    if not accounts.keys() >= set(due):
         raise StaleInputError(
             f"{release.schema}: the information is not that of the stored measurements; materialize {INFORMATION} first"
         )
@@ -537,5 +554,10 @@ def _read_answers(accounts: Accounts) -> dict[str, str]:
     return {label: digest for account in accounts.values() for label, digest in json.loads(account.read).items()}
 
 
-def _made_of(accounts: Accounts) -> str:
-    return hash_facts([VERSION, [[account.made_of, account.read, account.content] for account in accounts.values()]])
+def _made_of(release: TopDownRelease, accounts: Accounts, states: Sequence[str], state: str) -> str:
+    """A digest of the information that one run reads. Without partitions, that is all. With them, it is that of the
+    states and above, and of a state's run, that below the state; other accounts may be given."""
+    own, number = list(accounts.values()), states.index(state) if state else None
+    if release.has_intervals_by_state:
+        own = [account for (_, below), account in accounts.items() if below in (None, number)]
+    return hash_facts([VERSION, [[account.made_of, account.read, account.content] for account in own]])

@@ -26,10 +26,11 @@ from assets.release.gate import find_verdicts
 from assets.release.method import CHARGE, DRAW
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
+from assets.stages import name_partition
 from assets.topdown.drawing import Drawing
 from assets.topdown.histograms import read_counts
 from assets.topdown.measurements import are_as_read, is_packed, measurements_table, read_streams, store_measurements
-from assets.topdown.partitions import read_state, state_partitions
+from assets.topdown.partitions import require_state, state_partitions
 from assets.topdown.release import HISTOGRAMS, MEASUREMENTS_OF_STATES, TEXTS, TopDownRelease
 from assets.topdown.spine import find_ranges, read_states, read_tree
 from assets.topdown.sums import store_sums
@@ -90,7 +91,7 @@ def build_measured(method: TopDown) -> dg.AssetsDefinition:
     def measured(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        state = read_state(context, warehouse, release)
+        state = name_partition(context)
         made = measure_state(method, release.adapt(warehouse), custody, ledger, state)
         if release.can_replay:
             keep_repeated(method, release.adapt(warehouse), custody, ledger, state)
@@ -129,6 +130,7 @@ def measure_state(method: TopDown, warehouse: Warehouse, custody: Custody, ledge
     """Draw what is measured below a state, and store it, unless that is done.
 
     Raises:
+        PartitionError: if there is no such state.
         UnchargedDrawError, CustodyError: as `assets.charge.drawing.open_charged_key`.
         StaleInputError: if the places or exact counts of the state, or the declaration, have changed since the charge,
             or it is made anew meanwhile.
@@ -137,6 +139,7 @@ def measure_state(method: TopDown, warehouse: Warehouse, custody: Custody, ledge
     release = method.release
     with warehouse.private_folder() as folder:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            require_state(session, release, state)
             charged = _require_charged(session, custody, method, state)
             draw = Draw(charged.draw_id, release.specification, Inputs({}))
             require_charge(method, draw, ledger.read())

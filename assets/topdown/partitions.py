@@ -1,15 +1,12 @@
 """The partitions of a TopDown release or a DHC with `partitions: state`: one for each state, whose key is its code."""
 
-import dagster as dg
-
 from assets.release.method import CHARGE, Partitions, Round
-from assets.stages import read_partition
+from assets.stages import refuse_partition
 from assets.topdown.declaration import OF_LEVELS, OF_MEASUREMENTS
 from assets.topdown.release import TreeRelease
 from assets.topdown.spine import read_states
 from mechanisms.topdown.design import level_of_states
-from resources.statements import Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session
 
 
 def state_partitions(release: TreeRelease) -> Partitions:
@@ -21,10 +18,10 @@ def state_partitions(release: TreeRelease) -> Partitions:
     return Partitions(f"{release.schema}__states", rounds)
 
 
-def read_state(context: dg.AssetExecutionContext, warehouse: Warehouse, release: TreeRelease) -> str:
-    """The code of the state that a run makes. Raises PartitionError if it is none of the spine, though it may be among
-    the keys of the partitions: anyone who can launch can add some."""
-    with release.adapt(warehouse).session(reads=[Zone.PUBLIC]) as session:
-        states = read_states(session, release)
-    remedy = f"materialize {state_partitions(release).keys_from} again, which makes the keys of the partitions"
-    return read_partition(context, states, remedy)
+def require_state(session: Session, release: TreeRelease, state: str) -> None:
+    """Raise PartitionError if a state is none of the spine, though its code may be among the keys of the partitions:
+    anyone who can launch can add some. Whatever makes a state's part asks for this before anything else, in the session
+    in which it reads, because each session takes time."""
+    if state not in read_states(session, release):
+        follows = state_partitions(release).keys_from
+        raise refuse_partition(state, f"materialize {follows} again, which makes the keys of the partitions")

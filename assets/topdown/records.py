@@ -21,8 +21,9 @@ from assets.release.account import read_account, store_account
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW, Method
 from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, release_stage
+from assets.stages import name_partition
 from assets.topdown.estimation import Estimation, read_level_account
-from assets.topdown.partitions import read_state, state_partitions
+from assets.topdown.partitions import require_state, state_partitions
 from assets.topdown.reading import Scope, hash_facts
 from assets.topdown.release import MICRODATA, RECORDS, SPINE, TABLES, TEXTS, TopDownRelease
 from assets.topdown.spine import read_states
@@ -77,7 +78,7 @@ def _build_records(method: Method[TopDownRelease, Any, Any]) -> dg.AssetsDefinit
     def records(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        state = read_state(context, warehouse, release)
+        state = name_partition(context)
         with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
             draw_id, made_of = store_records(session, custody, release, state)
             tables = [release.public(release.of_state(name, state)) for name in release.made_by_state]
@@ -126,8 +127,9 @@ def store_records(session: Session, custody: Custody, release: TopDownRelease, s
     """Make the records of one state, and its rows of tables; return the draw that they go back to, and a digest of what
     they were made of.
 
-    Raises StaleInputError if there are no estimates of the state.
+    Raises PartitionError if there is no such state, and StaleInputError if there are no estimates of it.
     """
+    require_state(session, release, state)
     finest = find_finest(release, state)
     estimated = read_level_account(session, custody, release, finest)
     if estimated is None:

@@ -149,9 +149,10 @@ def test_a_session_costs_the_same_however_many_tables_there_are(
     "forged",
     [
         "(one INTEGER, two VARCHAR DEFAULT 5)",
+        "(value VARCHAR DEFAULT 5)",
         "(one INTEGER, two VARCHAR DEFAULT (random() * 5)::INTEGER)",
         "(one INTEGER, two VARCHAR DEFAULT current_query())",
-        "(one INTEGER NOT NULL)",
+        "(value VARCHAR NOT NULL)",
         "(one JSON)",
         "(one STRUCT(one VARCHAR))",
         '("no connection to the server" INTEGER)',
@@ -159,14 +160,25 @@ def test_a_session_costs_the_same_however_many_tables_there_are(
     ],
 )
 def test_a_table_that_carries_more_than_columns_is_refused(warehouse: Warehouse, forged: str) -> None:
-    """DuckLake itself refuses collations, keys, checks, enumerations, indexes and sequences."""
+    """DuckLake itself refuses collations, keys, checks, enumerations, indexes and sequences. Wrong programs: columns of
+    one name and type count as one, whatever else they have; and a table is taken for a view of its name elsewhere."""
     write(warehouse, SHOWN, ["one"])
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        session.create_view(Table(Zone.PUBLIC, "town", "forged"), "warehouse/united", tables=[SHOWN], columns=["value"])
     with warehouse.session(writes=Zone.PUBLIC) as session:
         session._connection.execute(f"CREATE TABLE public.village.forged {forged}")
     for access in ({"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}):
         assert "the catalog of the public zone was altered: Stirred did not write village.forged" in refusal(
             warehouse, **access
         )
+
+
+def test_the_table_whose_name_is_like_an_error_of_a_server_is_named(warehouse: Warehouse) -> None:
+    """Wrong programs: the names of tables are not looked at, or all of them are shown."""
+    write(warehouse, SHOWN, ["one"])
+    write(warehouse, Table(Zone.PUBLIC, "village", "no connection to the server"), ["one"])
+    said = refusal(warehouse, reads=[Zone.PUBLIC])
+    assert "did not write village.no connection to the server, which has a name like an error of a server." in said
 
 
 @deep_cases(2)

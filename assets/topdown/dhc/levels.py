@@ -38,11 +38,12 @@ from assets.release.account import read_account, store_account
 from assets.release.draw import StaleInputError
 from assets.release.method import CHARGE, DRAW, Method
 from assets.release.stage import COLUMN_SCHEMA, release_stage
+from assets.stages import name_partition
 from assets.topdown.dhc.given import read_given
 from assets.topdown.dhc.release import HISTOGRAMS, TEXTS, DHCRelease
 from assets.topdown.estimation import SECONDS_BETWEEN_REPORTS
 from assets.topdown.histograms import add_up_finest, cut_places, read_counts
-from assets.topdown.partitions import read_state, state_partitions
+from assets.topdown.partitions import require_state, state_partitions
 from assets.topdown.reading import Scope
 from assets.topdown.spine import Tree, pluralize, read_states, read_tree
 from mechanisms.topdown.design import level_of_states, words
@@ -261,7 +262,7 @@ def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) 
     def estimates(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        scope = Scope(level, read_state(context, warehouse, release) if by_state else "")
+        scope = Scope(level, name_partition(context) if by_state else "")
 
         def report(histogram: str, done: int, families: int) -> None:
             of = f"{families:,} {pluralize(above)}" if above else f"{families:,}"
@@ -303,6 +304,7 @@ def make_level(
     The numbers of families that are reported follow from the spine.
 
     Raises:
+        PartitionError: if there is no such state.
         UnchargedDrawError, CustodyError: as `assets.charge.drawing.open_charged_key`.
         StaleInputError: if the level above is not that of this draw, or the draw's inputs are replaced meanwhile.
         NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names the parent.
@@ -311,6 +313,8 @@ def make_level(
     zones = [Zone.CONFIDENTIAL, Zone.PUBLIC]
     with warehouse.private_folder() as folder:
         with warehouse.session(reads=zones) as session:
+            if scope.state:
+                require_state(session, release, scope.state)
             draw = method.describe(session, custody)
             above = _require_above(session, custody, release, scope, draw.draw_id)
             stored = read_made(session, custody, release, scope)

@@ -1,7 +1,7 @@
 """Full estimation from stored measurements: information up the tree, persons down it, then units that agree."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from assets.release.draw import StaleInputError
@@ -19,7 +20,8 @@ from assets.topdown.information import Account, hash_regions, make_information
 from assets.topdown.intervals import COLUMNS, are_intervals_as_made, interval_tables, make_intervals, make_linear
 from assets.topdown.invariants import derive_all_limits
 from assets.topdown.measurements import Digests, Part, group_parts, read_part, read_streams
-from assets.topdown.reading import Scope, list_scopes
+from assets.topdown.reading import Scope, information_table, list_scopes
+from assets.topdown.records import store_records
 from assets.topdown.release import TopDownRelease
 from assets.topdown.spine import read_states, read_tree
 from assets.topdown.sums import (
@@ -39,8 +41,8 @@ from mechanisms.topdown.information import Kinds, descend, finish_root, inform_f
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, estimate_finest, roll_up
 from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, OCCUPIED, PERSONS, Counts, Sums
-from resources.statements import SQL, Fragment, Zone, quote
-from resources.warehouse import Warehouse, open_part
+from resources.statements import SQL, Fragment, Table, Zone, quote
+from resources.warehouse import Session, Warehouse, open_part
 from tests.assets.topdown.table_oracle import (
     Country,
     custody_of,
@@ -376,6 +378,112 @@ def test_intervals_of_missing_exchanged_and_altered_states_are_refused(full: Ful
     with warehouse.session(writes=Zone.PUBLIC) as session:
         session.run(SQL("test/alter", "UPDATE {{ table }} SET most = list_reverse(most)"), table=linear)
     with pytest.raises(StaleInputError, match="materialize linear_estimates first"):
+        make_intervals(warehouse, custody, release, "S000")
+
+
+@pytest.mark.prove
+def test_the_run_of_a_state_needs_no_table_of_another_one(full: Full, tmp_path: Path) -> None:
+    """So that its work does not grow with their number. Who joins the states needs all. Wrong programs: accounts of all
+    states, or a view over the measurements of all states, that the run of one reads; and a join that believes it."""
+    release = redeclared(full.release, partitions="state")
+    warehouse = measured(tmp_path, release, full.country)
+    custody, other = custody_of(warehouse), replace(full, release=release, warehouse=warehouse)
+    estimate_all(warehouse, release)
+    rows_of_intervals(warehouse, release)
+    scopes = [scope for scope in list_scopes(release, ["S000"]) if scope.state]
+    own = [*(scope.table(release) for scope in scopes), release.public("p1_intervals__S000")]
+
+    def list_contents() -> list[str]:
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return [session.content_version([table]) for table in own]
+
+    contents = list_contents()
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        drop_parts(session, release, "S001", "1")
+        drop_parts(session, release, "S000", "0", kept=measurements.MEASUREMENTS)
+        session.drop(release.public(measurements.MEASUREMENTS))
+    make_information(warehouse, custody, release, quiet, "S000")
+    for scope in scopes:
+        estimate_level(warehouse, custody, release, scope, quiet)
+    make_intervals(warehouse, custody, release, "S000")
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        store_records(session, custody, release, "S000")
+    assert list_contents() == contents
+    with warehouse.session(writes=Zone.PUBLIC) as session, pytest.raises(StaleInputError):
+        unite_states(session, custody, release)
+    with pytest.raises(StaleInputError, match=r"below 1 states .* \(S001\)"):
+        make_information(warehouse, custody, release, quiet)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert not are_intervals_as_made(session, custody, release)
+    with pytest.raises(StaleInputError, match="information is not that of the stored measurements"):
+        make_intervals(warehouse, custody, release, "S001")
+    write_again(other)
+    assert "information of State" in other.problems()
+
+
+def drop_parts(session: Session, release: TopDownRelease, *endings: str, kept: str = "-") -> None:
+    """Drop the tables of a state, whose names end with its code or its number, and their accounts and seals."""
+    for name, is_view in session.tables(Zone.PUBLIC, release.schema).items():
+        of = name.removesuffix("_seal").removesuffix("_made").rpartition("__")
+        if not is_view and of[2] in endings and of[0] != kept:
+            session.drop(release.public(name))
+
+
+def write_again(full: Full) -> None:
+    """Write the measurements of the draw again."""
+    noise = Noise(MECHANISM, {each.label: each.noise for each in full.release.design.measured}, KEY)
+    with full.warehouse.session(writes=Zone.PUBLIC) as session:
+        write_measurements(session, full.release, full.country, drawn=noise)
+
+
+def put(warehouse: Warehouse, tables: Sequence[Table], contents: Sequence[pa.Table]) -> list[pa.Table]:
+    """Put other contents in the place of tables; return theirs."""
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        before = [session.arrow("warehouse/all", source=table) for table in tables]
+        for table, content in zip(tables, contents, strict=False):
+            session.create(table, "warehouse/all", source=session.register("put", content))
+    return before
+
+
+@pytest.mark.prove
+def test_what_a_state_is_made_of_is_not_exchanged_for_what_was_sealed_before(full: Full, tmp_path: Path) -> None:
+    """Tables with their own seals, put back while intervals are made. Wrong programs: the information of the states and
+    above is taken whatever its draw, and the seal of a state's intervals covers no account of its own, because those
+    above follow from it."""
+    release = redeclared(full.release, partitions="state")
+    warehouse = measured(tmp_path, release, full.country)
+    custody, other = custody_of(warehouse), replace(full, release=release, warehouse=warehouse)
+    below = [
+        information_table(release, "County", 0),
+        *map(release.public, ("information__S000", "information__S000_seal")),
+    ]
+    alter(other, 0, 40)
+    make_information(warehouse, custody, release, quiet, "S000")
+    altered = put(warehouse, below, [])
+    alter(other, 0, -40)
+    inform(warehouse, release)
+    rows_of_intervals(warehouse, release)
+    kept = put(warehouse, below, altered)
+    alter(other, 0, 40)
+    make_intervals(warehouse, custody, release, "S000")
+    alter(other, 0, -40)
+    put(warehouse, below, kept)
+
+    def is_as_made() -> bool:
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return are_intervals_as_made(session, custody, release)
+
+    assert not is_as_made()
+    make_intervals(warehouse, custody, release, "S000")
+    assert is_as_made()
+    above = [release.public(f"{name}{seal}") for name in ("information", "linear_estimates") for seal in ("", "_seal")]
+    before = put(warehouse, above, [])
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        write_measurements(session, release, full.country, seed=1, draw="two")
+    inform(warehouse, release)
+    make_linear(warehouse, custody, release)
+    put(warehouse, above, before)
+    with pytest.raises(StaleInputError, match="information is not that of the stored measurements"):
         make_intervals(warehouse, custody, release, "S000")
 
 
