@@ -176,9 +176,12 @@ def test_a_table_that_carries_more_than_columns_is_refused(warehouse: Warehouse,
 def test_the_table_whose_name_is_like_an_error_of_a_server_is_named(warehouse: Warehouse) -> None:
     """Wrong programs: the names of tables are not looked at, or all of them are shown."""
     write(warehouse, SHOWN, ["one"])
-    write(warehouse, Table(Zone.PUBLIC, "village", "no connection to the server"), ["one"])
+    write(warehouse, Table(Zone.PUBLIC, "village", "there is no connection to the server"), ["one"])
     said = refusal(warehouse, reads=[Zone.PUBLIC])
-    assert "did not write village.no connection to the server, which has a name like an error of a server." in said
+    assert (
+        "did not write village.there is no connection to the server, which has a name like an error of a server."
+        in said
+    )
 
 
 @deep_cases(2)
