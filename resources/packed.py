@@ -18,7 +18,9 @@ LISTS = "INTEGER[]"
 """The type that such a column had before integers were packed, which is still read."""
 
 _WIDTHS = (1, 2, 4)
+
 _LIST = pa.list_(pa.field("l", pa.int32()))
+"""As DuckDB hands over lists, with its name of their elements, so that published files have the same bytes."""
 
 
 def pack(numbers: NDArray[np.int32]) -> pa.BinaryArray:
@@ -94,7 +96,7 @@ class Packed:
         begins, widths = self.begins[rows], self.widths[rows]
         lengths = self.header + size * widths
         # Most rows follow each other.
-        is_first = np.flatnonzero((np.diff(begins) != lengths[1:]) | (np.diff(widths) != 0)) + 1
+        is_first = np.flatnonzero((np.diff(begins) != lengths[:-1]) | (np.diff(widths) != 0)) + 1
         for first, last in zip([0, *is_first], [*is_first, len(rows)], strict=True):
             if first < last:
                 begin, length = begins[first] - self.header, lengths[first]
@@ -111,5 +113,5 @@ class Packed:
             if own.size:
                 lists.append(self.take(own, max(0, int(self.sizes[own[0]]))).ravel())
         offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int32)
-        numbers = np.concatenate(lists) if lists else np.empty(0, np.int32)
+        numbers = lists[0] if len(lists) == 1 else np.concatenate([np.empty(0, np.int32), *lists])
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(numbers), type=_LIST)

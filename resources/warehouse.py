@@ -143,9 +143,8 @@ _PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYI
 _DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
 
 _NAME = r'(?:\w+|"(?:[^"]|"")+")'
-_PLAIN_TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT))"
-_TYPE = rf"(?:{_PLAIN_TYPE}(?:\[\])*|{PACKED})"
-_COLUMN = rf"{_NAME} {_TYPE}(?: DEFAULT\(NULL\))?"
+_TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT))(?:\[\])*"
+_COLUMN = rf"(?:{_NAME} {_TYPE}|answers {PACKED})(?: DEFAULT\(NULL\))?"
 _PLAIN_TABLE = re.compile(rf"CREATE TABLE (?:{_NAME}\.)?{_NAME}\({_COLUMN}(?:, {_COLUMN})*\);")
 """The definition of a table of nothing but columns, as DuckDB writes it."""
 

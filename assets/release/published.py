@@ -25,7 +25,8 @@ FIELD_TYPES = {
     "decimal": ("number", {"DECIMAL"}),
     "integers": ("array", {"TINYINT[]", "SMALLINT[]", "INTEGER[]", "BIGINT[]", PACKED}),
 }
-"""By declared type, the type of the Table Schema field, and the DuckDB types that files preserve exactly."""
+"""By declared type, the type of the Table Schema field, and the DuckDB types that files preserve exactly: of packed
+integers as lists."""
 
 ESTIMATE, STANDARD_ERROR, LOWER, UPPER = ERRORS = ("estimate", "standard_error", "lower", "upper")
 """The columns that every table with errors has, whatever its mechanism."""

@@ -29,7 +29,7 @@ from assets.release.stage import release_stage
 from assets.stages import name_partition
 from assets.topdown.drawing import Drawing
 from assets.topdown.histograms import read_counts
-from assets.topdown.measurements import are_as_read, is_packed, measurements_table, read_streams, store_measurements
+from assets.topdown.measurements import are_as_read, measurements_table, read_streams, store_measurements
 from assets.topdown.partitions import require_state, state_partitions
 from assets.topdown.release import HISTOGRAMS, MEASUREMENTS_OF_STATES, TEXTS, TopDownRelease
 from assets.topdown.spine import find_ranges, read_states, read_tree
@@ -202,20 +202,19 @@ def find_repeated(
 def take_states(session: Session, custody: Custody, release: TopDownRelease, draw_id: str) -> Mapping[str, str]:
     """By label, the SHA-256 of the answers of each stream that a state's run has drawn.
 
-    Raises StaleInputError if those of a state are missing, not of this draw, or were stored by an earlier version.
+    Raises StaleInputError if those of a state are missing, or not of this draw.
     """
     taken, missing = dict[str, str](), list[str]()
     for state in read_states(session, release):
         made = _read_measured(session, custody, release, state)
-        if made is None or made.draw_id != draw_id or not is_packed(session, release, state):
+        if made is None or made.draw_id != draw_id:
             missing.append(state)
         else:
             taken |= json.loads(made.answers)
     if missing or taken.keys() != {stream.label for stream in read_streams(session, release) if stream.state}:
         raise StaleInputError(
-            f"{release.schema}: the measurements below {len(missing):,} states are missing, not of this draw, or were "
-            f"stored by an earlier version ({list_some(missing)}); materialize these partitions of "
-            f"{MEASUREMENTS_OF_STATES} first"
+            f"{release.schema}: the measurements below {len(missing):,} states are missing, or not of this draw "
+            f"({list_some(missing)}); materialize these partitions of {MEASUREMENTS_OF_STATES} first"
         )
     return taken
 
@@ -274,6 +273,6 @@ def _read_measured(session: Session, custody: Custody, release: TopDownRelease, 
 
 def _is_stored(session: Session, release: TopDownRelease, measured: Measured, state: str) -> bool:
     try:
-        return is_packed(session, release, state) and are_as_read(session, release, measured.answers, state)
+        return are_as_read(session, release, measured.answers, state)
     except GridError:
         return False

@@ -219,24 +219,24 @@ def measurements_table(release: TopDownRelease, state: str = "") -> Table:
     return release.public(release.of_state(MEASUREMENTS, state))
 
 
-def is_packed(session: Session, release: TopDownRelease, state: str = "") -> bool:
-    """Whether the answers are stored packed, not in lists as by earlier versions."""
-    return session.columns(measurements_table(release, state)).get("answers") == PACKED
-
-
 def store_measurements(session: Session, release: TopDownRelease, parts: Sequence[Path], state: str = "") -> None:
     """Store the measurements that are in files: of one state, or all others, which with partitions are those of the
-    states and above."""
+    states and above. The measurements of other partitions that an earlier version stored as lists are then packed too,
+    since a view has one type."""
     table = measurements_table(release, state)
-    if state or not release.partitioned:
+    if not release.partitioned:
         # With partitions before, it is a view.
         session.drop(table)
         store_parts(session, table, parts)
         return
-    above = release.public(f"{MEASUREMENTS}_{ABOVE}")
-    store_parts(session, above, parts)
-    session.drop(table)
-    session.create_view(table, "warehouse/united", **_list_united(session, release))
+    store_parts(session, table if state else release.public(f"{MEASUREMENTS}_{ABOVE}"), parts)
+    view, united = measurements_table(release), _list_united(session, release)
+    lists = [each for each in united["tables"] if session.columns(each).get("answers") == LISTS]
+    for each in lists:
+        session.create(each, "topdown/packed_lists", measurements=each)
+    if not state or (lists and session.tables(view.zone, view.schema).get(view.name)):
+        session.drop(view)
+        session.create_view(view, "warehouse/united", **united)
 
 
 def read_answers(
@@ -274,7 +274,11 @@ def read_answers(
     declared = {query.query: query for query in measured}
     if not declared.keys() >= set(known):
         raise GridError(f"{release.schema}: {where}: undeclared queries")
-    packed, answers = Packed.read(rows["answers"]), dict[Measured, NDArray[np.int32]]()
+    try:
+        packed = Packed.read(rows["answers"])
+    except pa.ArrowInvalid:
+        raise GridError(f"{release.schema}: {where}: more bytes than any answers take") from None
+    answers = dict[Measured, NDArray[np.int32]]()
     numbers = rows["number"].fill_null(-1).to_numpy() - first
     for query in measured:
         own = np.flatnonzero(codes == known.index(query.query)) if query.query in known else codes[:0]
@@ -395,7 +399,7 @@ def find_unmeasured(session: Session, release: TopDownRelease) -> list[str]:
     )
     names = ["histogram", "level", "query", "places", "cells"]
     due = session.register("due", pa.table(list(zip(*rows, strict=True)), names))
-    packed = is_packed(session, release)
+    packed = session.columns(table).get("answers") == PACKED
     wrong = session.rows("topdown/not_measured_once", measurements=table, due=due, packed=packed)
     (misplaced,) = session.row("topdown/misplaced", measurements=table, spine=release.public(SPINE))
     return [

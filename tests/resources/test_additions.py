@@ -183,3 +183,18 @@ def test_no_alteration_passes_whatever_is_added(
             assert ended in {"refused", "seen", "unreadable"}, (addition, lie, altered)
             ends[ended] += 1
     assert {"refused", "seen"} <= ends.keys()
+
+
+@pytest.mark.parametrize(("column", "refused"), [("answers", False), ("query", True)])
+def test_bytes_are_refused_but_in_answers(base: Path, warehouse: Warehouse, column: str, refused: bool) -> None:
+    """DuckDB takes a text for bytes that it stands for, so that the text '\\x41' equals the bytes of 'A'."""
+    path = warehouse.path(Zone.PUBLIC)
+    shutil.copy(base, path)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"ALTER TABLE public.village.measurements ALTER {column} TYPE BLOB USING 'A'::BLOB")
+    try:
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            assert session.columns(TABLES["measurements"])[column] == "BLOB"
+        assert not refused
+    except WarehouseError as error:
+        assert refused and "has a column of a type that no stage stores" in str(error)

@@ -31,6 +31,7 @@ from resources.chain import canonicalize
 from resources.custody import Custody, compute_commitment
 from resources.statements import Zone
 from resources.warehouse import WarehouseError, open_part
+from tests.assets.topdown.products import LISTS
 from tests.deployments import Deployment
 from tests.depth import deep_cases, quick_cases
 from tests.gates import keep, put_back
@@ -144,6 +145,14 @@ def test_measurements_in_another_order_have_the_same_version(drawn: TopDownDeplo
 )
 def test_what_is_not_measured_once_is_counted_by_sql(drawn: TopDownDeployment, statement: str) -> None:
     executed(drawn, statement)
+    assert problems(drawn, "measured_once") != []
+
+
+def test_lists_of_an_earlier_version_are_measured_once_without_null(drawn: TopDownDeployment) -> None:
+    """Wrong program: NULL counts as an answer."""
+    executed(drawn, f"CREATE OR REPLACE TABLE noisy_measurements AS {LISTS.format('noisy_measurements')}")
+    assert problems(drawn, "measured_once") == []
+    executed(drawn, "UPDATE noisy_measurements SET answers = list_append(answers[2:], NULL) WHERE rowid = 7")
     assert problems(drawn, "measured_once") != []
 
 

@@ -23,17 +23,28 @@ from assets.release.verdicts import VERDICTS
 from assets.topdown import gates
 from assets.topdown.drawing import Drawing
 from assets.topdown.estimation import estimate_level, unite_states
+from assets.topdown.measured import measure_state
 from assets.topdown.measurements import Stream, compute_stored_version
 from assets.topdown.reading import list_scopes
 from assets.topdown.records import store_records, unite_records
 from assets.topdown.release import TopDownRelease
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
+from tests.assets.topdown.products import LISTS
 from tests.assets.topdown.table_oracle import Country, custody_of, release_of, village, write_measurements, written
 from tests.deployments import Deployment
 from tests.depth import quick_cases
+from tests.gates import executes
 from tests.lake import make_lake
-from tests.topdown_deployments import FOUR_LEVELS, OF_STATES, TWO_LEVELS, redeclared, topdown_deployment
+from tests.topdown_deployments import (
+    FOUR_LEVELS,
+    OF_STATES,
+    THREE_LEVELS,
+    TO_CHARGE,
+    TWO_LEVELS,
+    redeclared,
+    topdown_deployment,
+)
 from tests.whole_repository import known
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -235,6 +246,43 @@ def require_same(one: Deployment[Any], other: Deployment[Any]) -> None:
         assert ours[name] == theirs[name]
 
 
+def test_lists_of_an_earlier_version_stay_or_are_all_packed(tmp_path: Path, key: None) -> None:
+    """Wrong programs: what is stored is drawn again, for which an ephemeral key would be gone; and lists of some states
+    beside packed answers of others, which no view unites."""
+    deployment = topdown_deployment(tmp_path, partitions="state", **THREE_LEVELS)
+    deployment.run(*TO_CHARGE)
+    context, states = deployment.context, ["10", "44"]
+    first, _ = states
+    measure = partial(measure_state, context.method, context.warehouse, context.custody, context.ledger)
+    tables = [f"noisy_measurements_{end}" for end in ("above", *(f"_{state}" for state in states))]
+
+    def kinds() -> set[str]:
+        with deployment.opened() as connection:
+            stored = (connection.execute(f'DESCRIBE "{name}"').fetchall() for name in (*tables, "noisy_measurements"))
+            return {{column[0]: column[1] for column in columns}["answers"] for columns in stored}
+
+    def failing() -> list[str]:
+        gates = (each for each in all_gates(context.method) if each.name in ("measured_once", "settled", "replay"))
+        return [problem for gate in gates for problem in gate.evaluate(context)]
+
+    for state in states:
+        measure(state)
+    deployment.run("noisy_measurements")
+    assert (kinds(), failing()) == ({"BLOB"}, [])
+    with deployment.opened() as connection:
+        united = connection.execute("SELECT sql FROM duckdb_views() WHERE view_name = 'noisy_measurements'").fetchone()
+        connection.execute("DROP VIEW noisy_measurements")
+        for name in tables:
+            connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS {LISTS}'.format(f'"{name}"'))
+        connection.execute(united[0])
+    measure(first)
+    deployment.run("noisy_measurements")
+    assert (kinds(), failing()) == ({"INTEGER[]"}, [])
+    executes(f'DELETE FROM "noisy_measurements__{first}" WHERE rowid = 0')(deployment)
+    measure(first)
+    assert (kinds(), failing()) == ({"BLOB"}, [])
+
+
 @pytest.mark.deep
 def test_estimates_by_state_are_those_of_one_run(
     plain: Deployment[TopDownRelease], by_state: Deployment[TopDownRelease]
@@ -323,8 +371,9 @@ def test_what_a_state_s_run_has_found_is_asked_again_only_where_its_tables_were_
 def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> None:
     """A missing state, tables of another state, altered tables, records and estimates. Told apart from: an audit that
     shows DuckDB's errors for the tables that are not there yet."""
-    missing = "measurements below 1 states are missing, not of this draw, or were stored by an earlier version"
-    assert f"{missing} ({parted.first})" in parted.refused["unmeasured"]
+    assert (
+        f"measurements below 1 states are missing, or not of this draw ({parted.first})" in parted.refused["unmeasured"]
+    )
     assert parted.kinds == ["reserve"]
     # Noise of one stream on two versions of the counts would show their difference exactly.
     assert "have changed since the charge; materialize charge again" in parted.refused["other counts"]
