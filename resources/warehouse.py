@@ -144,7 +144,7 @@ _DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
 
 _NAME = r'(?:\w+|"(?:[^"]|"")+")'
 _TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT))(?:\[\])*"
-_COLUMN = rf"(?:{_NAME} {_TYPE}|answers {PACKED})(?: DEFAULT\(NULL\))?"
+_COLUMN = rf'(?:{_NAME} {_TYPE}|"?answers"? {PACKED})(?: DEFAULT\(NULL\))?'
 _PLAIN_TABLE = re.compile(rf"CREATE TABLE (?:{_NAME}\.)?{_NAME}\({_COLUMN}(?:, {_COLUMN})*\);")
 """The definition of a table of nothing but columns, as DuckDB writes it."""
 

@@ -245,7 +245,8 @@ def test_a_lake_and_a_file_give_the_same_content_version(lake: Lake, warehouse: 
     on_files = Warehouse(folder=str(tmp_path / "files"), threads=1)
     text = """SELECT i::BIGINT AS a, -i::SMALLINT AS b, i::HUGEINT * 10::HUGEINT ** 30 AS c, i::UBIGINT AS d,
         (i / 7)::DECIMAL(38, 4) AS e, i / 7 AS f, 'x' || i AS g, i % 2 = 0 AS h, [i, NULL] AS j,
-        nullif(i, 3)::UTINYINT AS k, DATE '2020-04-01' + i::INTEGER AS l FROM range(5) AS r(i)"""
+        nullif(i, 3)::UTINYINT AS k, DATE '2020-04-01' + i::INTEGER AS l, chr(i::INTEGER)::BLOB AS answers
+        FROM range(5) AS r(i)"""
     versions, sorted_versions = set(), set()
     for store in (warehouse, on_files):
         with store.session(writes=Zone.PUBLIC) as session:
@@ -254,6 +255,8 @@ def test_a_lake_and_a_file_give_the_same_content_version(lake: Lake, warehouse: 
             keys = Table(Zone.PUBLIC, "village", "keys")
             session._connection.execute(f"CREATE TABLE {keys.text} AS SELECT a, g FROM {SHOWN.text}")
             sorted_versions.add(session.sorted_version(keys, bytes(32)))
+        with store.session(reads=[Zone.PUBLIC]) as session:
+            assert session.content_version([SHOWN]) in versions
     assert len(versions) == len(sorted_versions) == 1
 
 
