@@ -1,6 +1,6 @@
 """Rows of integers packed in bytes: the width of the row's integers, 1, 2 or 4, and the integers, little-endian.
 
-DuckDB stores and reads texts of bytes in a fraction of the time that lists of integers take.
+DuckDB stores and reads bytes in a fraction of the time that lists of integers take.
 """
 
 from dataclasses import dataclass

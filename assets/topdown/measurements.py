@@ -223,18 +223,18 @@ def store_measurements(session: Session, release: TopDownRelease, parts: Sequenc
     """Store the measurements that are in files: of one state, or all others, which with partitions are those of the
     states and above. The measurements of other partitions that an earlier version stored as lists are then packed too,
     since a view has one type."""
-    table = measurements_table(release, state)
+    is_above = release.partitioned and not state
+    table = release.public(f"{MEASUREMENTS}_{ABOVE}") if is_above else measurements_table(release, state)
+    # With partitions before, it is a view.
+    session.drop(table)
+    store_parts(session, table, parts)
     if not release.partitioned:
-        # With partitions before, it is a view.
-        session.drop(table)
-        store_parts(session, table, parts)
         return
-    store_parts(session, table if state else release.public(f"{MEASUREMENTS}_{ABOVE}"), parts)
     view, united = measurements_table(release), _list_united(session, release)
     lists = [each for each in united["tables"] if session.columns(each).get("answers") == LISTS]
     for each in lists:
         session.create(each, "topdown/packed_lists", measurements=each)
-    if not state or (lists and session.tables(view.zone, view.schema).get(view.name)):
+    if is_above or (lists and session.tables(view.zone, view.schema).get(view.name)):
         session.drop(view)
         session.create_view(view, "warehouse/united", **united)
 
