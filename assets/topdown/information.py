@@ -279,8 +279,8 @@ def read_accounts(
         return _read_known(session, custody, release, draw_id, states, _list_keys(release, states))
     known = _read_known(session, custody, release, draw_id, states, _list_own(release, states, state))
     stored = _read_stored(session, custody, release, _accounts_table(release, ""))
-    above = {key: stored[key] for key in _list_own(release, states, "") if key in stored}
-    return known | {key: account for key, account in above.items() if account.draw_id == draw_id}
+    above = ((key, stored.get(key)) for key in _list_own(release, states, ""))
+    return known | {key: account for key, account in above if account and account.draw_id == draw_id}
 
 
 def _read_known(

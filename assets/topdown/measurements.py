@@ -262,7 +262,8 @@ def read_answers(
     # In a statement, other types could become these.
     if session.columns(table).get("answers") not in (PACKED, LISTS):
         raise GridError(f"{table}: answers: they are neither packed nor lists of 32-bit integers")
-    rows, where = session.arrow("topdown/measured", values, measurements=table, strict=strict), f"{histogram} {level}"
+    rows = session.arrow("topdown/measured", values, measurements=table, chosen=not strict)
+    where = f"{histogram} {level}"
     # Forged statistics of the table could make DuckDB leave out this part's rows, and let others through.
     if any(
         not pc.all(pc.equal(rows[name], values[name]).fill_null(False), min_count=0).as_py()

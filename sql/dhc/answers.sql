@@ -1,10 +1,2 @@
 SELECT query, number, cells, answers
-FROM {{ measurements }}
-WHERE
-    histogram = $histogram
-    AND level = $level
-    AND number >= $first
-    AND number < $last
-    {% if chosen %}
-    AND list_contains($queries, query)
-    {% endif %}
+{% include 'topdown/chosen_answers.sql' %}

@@ -1,6 +1,5 @@
 -- The units with the numbers of adults and minors, their persons as one text, and whether they may be swapped: occupied
--- housing units that are not imputed. Every person is a sequence of length-prefixed values, and the persons are sorted, so
--- that units with the same persons have the same text.
+-- housing units that are not imputed.
 SELECT
     units.*,
     coalesce(people.adults, 0) AS adults,
@@ -14,7 +13,7 @@ LEFT JOIN (
         unit_key,
         count(*) FILTER (QAGE >= $adult) AS adults,
         count(*) FILTER (QAGE < $adult) AS minors,
-        array_to_string(list_sort(list(person)), '') AS composition
+        {% include "cef/persons_as_text.sql" %} AS composition
     FROM (
         SELECT
             {{ key | id }} AS unit_key,

@@ -1,13 +1,13 @@
--- The units, each with its persons written as one text. Every person is a sequence of length-prefixed values, and the
--- persons are sorted, so that units with the same persons have the same text. An aggregate with an order takes four times
--- as long.
+-- The units, each with its persons written as one text.
 SELECT
     units.{{ key | id }} AS unit_key,
     {{ variables | ids("units") }},
     coalesce(grouped.composition, '') AS composition
 FROM {{ units }} AS units
 LEFT JOIN (
-    SELECT unit_key, array_to_string(list_sort(list(person)), '') AS composition
+    SELECT
+        unit_key,
+        {% include "cef/persons_as_text.sql" %} AS composition
     FROM (
         SELECT
             {{ unit | id }} AS unit_key,

@@ -1,11 +1,3 @@
--- The noisy answers in the places from `first` up to but excluding `last`: to some queries, or to all.
+-- The noisy answers in some places, with what they answer.
 SELECT histogram, level, query, number, answers
-FROM {{ measurements }}
-WHERE
-    histogram = $histogram
-    AND level = $level
-    AND number >= $first
-    AND number < $last
-    {% if not strict %}
-    AND list_contains($queries, query)
-    {% endif %}
+{% include 'topdown/chosen_answers.sql' %}
