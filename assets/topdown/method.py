@@ -96,6 +96,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         super().__init__(release)
         self.draw_follows = (HISTOGRAMS, *([MEASUREMENTS_OF_STATES] if release.partitioned else []))
         self.publishes_also_from = (
+            MICRODATA,
             *([INTERVALS] if release.design.full else []),
             *([UNCERTAINTY] if release.declaration.replicates else []),
         )

@@ -76,6 +76,12 @@ class Scope:
         return release.public(release.estimates(self.level, self.state, self.histogram or "level"))
 
 
+def find_scope(release: TopDownRelease, level: str, state: str) -> Scope:
+    """The estimates of a level that records and tables of a state are made of: below the states those of the state,
+    and with full estimation those of persons alone."""
+    return Scope(level, state if release.is_by_state(level) else "", PERSONS.name if release.design.full else "")
+
+
 def list_scopes(release: TopDownRelease, states: Sequence[str]) -> list[Scope]:
     """What is estimated and stored together, in order."""
     histograms = list(SCHEMAS) if release.design.full else [""]

@@ -24,12 +24,12 @@ from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables, rele
 from assets.stages import name_partition
 from assets.topdown.estimation import Estimation, read_level_account
 from assets.topdown.partitions import require_state, state_partitions
-from assets.topdown.reading import Scope, hash_facts
+from assets.topdown.reading import Scope, find_scope, hash_facts
 from assets.topdown.release import MICRODATA, RECORDS, SPINE, TABLES, TEXTS, TopDownRelease
 from assets.topdown.spine import read_states
 from assets.topdown.tables import INPUT_CODES, RECORD_COLUMNS, state_recipes
 from mechanisms.topdown.design import SCHEMAS, level_of_states, words
-from mechanisms.topdown.schema import PERSONS, Schema
+from mechanisms.topdown.schema import Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
@@ -200,12 +200,12 @@ def _made_of(release: TopDownRelease, estimated: Estimation) -> str:
 
 def find_finest(release: TopDownRelease, state: str) -> Scope:
     """The estimates that the records of a state are made of."""
-    return Scope(release.finest, state, PERSONS.name if release.design.full else "")
+    return find_scope(release, release.finest, state)
 
 
 def estimates_of_states(release: TopDownRelease) -> Table:
     """The table of the estimates of the states that `find_finest` lie below, which count the records of each."""
-    return Scope(level_of_states(release.levels), "", find_finest(release, "").histogram).table(release)
+    return find_scope(release, level_of_states(release.levels), "").table(release)
 
 
 def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:

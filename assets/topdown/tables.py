@@ -1,11 +1,12 @@
 """The asset `tables` of a TopDown release, and the codes of its published files.
 
-This module aggregates the microdata, which `records` makes, to redistricting tables, and lists the queries and their
-cells, which decode the measurements. `mechanisms.topdown.schema` defines the histograms, and
-`mechanisms.topdown.redistricting` what each cell of a redistricting table counts.
+This module adds up the estimates of every level to the cells of the redistricting tables. Gates verify that the
+microdata, which `records` makes, have the same counts. It also lists the queries and their cells, which decode the
+measurements. `mechanisms.topdown.schema` defines the histograms, and `mechanisms.topdown.redistricting` what each cell
+of a redistricting table counts.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import pairwise
 
@@ -17,18 +18,18 @@ from assets.cef.census import CODES as CENSUS_CODES
 from assets.conventions import preview
 from assets.release.stage import store_rows
 from assets.tabulation.asset import build_tables
-from assets.topdown.histograms import read_counts
+from assets.topdown.reading import find_scope
 from assets.topdown.release import (
     INVARIANTS,
-    MICRODATA,
     QUERIES,
     QUERY_CELLS,
+    RECORDS,
     SPINE,
     TABLES,
     TEXTS,
     TopDownRelease,
 )
-from assets.topdown.spine import count_places, find_ranges, read_states, stage_ancestry, stage_state
+from assets.topdown.spine import count_places, find_ranges, read_states, stage_state
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, level_of_states, words
 from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
@@ -93,7 +94,7 @@ def register_codes(session: Session, schema: Schema) -> Fragment:
 def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
     return build_tables(
         release,
-        [MICRODATA],
+        [release.estimated, *([RECORDS] if release.partitioned else [])],
         TEXTS("tables", tables=[f"{table.name} ({table.title})" for table in redistricting_tables(release)]),
         lambda session: tables_recipe(session, release, apart=True),
         shown=lambda session: {
@@ -115,10 +116,10 @@ def redistricting_table(release: TopDownRelease, name: str) -> Table:
 def tables_recipe(
     session: Session, release: TopDownRelease, *, apart: bool = False, without: Sequence[RedistrictingTable] = ()
 ) -> dict[Table, Recipe]:
-    """The recipe of every table of the asset but those that are left out, from microdata, spine, invariants and design;
+    """The recipe of every table of the asset but those that are left out, from estimates, spine, invariants and design;
     or if they are `apart`, from the stored tables of each state, and above the states from the estimates.
 
-    The recipes read staged counts by cell, and work only in the same session.
+    The recipes read staged estimates, and work only in the same session.
     """
     made: dict[Table, Recipe] = {
         release.public(QUERIES): store_rows(session, "made_queries", queries(release.design)),
@@ -132,31 +133,24 @@ def tables_recipe(
     whole, spine = [table for table in published if table not in by_state], release.public(SPINE)
     recipes = unite_tables(session, release, by_state) if by_state else {}
     if whole:
-        ancestry = stage_ancestry(session, release)
-        recipes |= _count_tables(
-            session,
-            release,
-            whole,
-            spine,
-            _pieces([(0, places) for places in count_places(session, release).values()]),
-            lambda schema: _stage_counts(session, release, schema, release.public(schema.name), spine, ancestry),
-        )
+        pieces = _pieces([(0, places) for places in count_places(session, release).values()])
+        estimates = [release.public(release.estimates(level)) for level in release.levels]
+        recipes |= _count_tables(session, release, whole, spine, pieces, dict(enumerate(estimates)))
     return made | {redistricting_table(release, table.name): recipes[table.name] for table in published}
 
 
 def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict[Table, Recipe]:
-    """The recipes of the tables that one state has: the rows of the state and of the places in it, from the stored
-    records of the state."""
+    """The recipes of the tables that one state has: the rows of the state and of the places in it, from their
+    estimates."""
     top, ranges = find_ranges(session, release, state)
-    places, ancestry = stage_state(session, release, state)
-
-    def count(schema: Schema) -> Fragment:
-        return _stage_counts(
-            session, release, schema, release.public(release.of_state(schema.name, state)), places, ancestry
-        )
-
+    places, _ = stage_state(session, release, state)
+    estimates = {
+        depth: find_scope(release, level, state).table(release)
+        for depth, level in enumerate(release.levels)
+        if depth >= top
+    }
     tables = [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]
-    recipes = _count_tables(session, release, tables, places, _pieces(ranges, top), count)
+    recipes = _count_tables(session, release, tables, places, _pieces(ranges, top), estimates)
     return {release.public(release.of_state(name.lower(), state)): recipe for name, recipe in recipes.items()}
 
 
@@ -166,17 +160,9 @@ def unite_tables(session: Session, release: TopDownRelease, tables: Sequence[Red
     states, places = read_states(session, release), count_places(session, release)
     above = release.levels[: release.levels.index(level_of_states(release.levels))]
     spine, pieces = release.public(SPINE), _pieces([(0, places[level]) for level in above])
-
-    def count(schema: Schema) -> Fragment:
-        parts = []
-        for depth, level in enumerate(above):
-            counts = read_counts(session, release.public(release.estimates(level)), schema.size, histogram=schema.name)
-            cells = {"number": counts.number, "cell": counts.cell, "count": counts.count}
-            parts.append(pa.table({"depth": np.full(len(counts.count), depth), **cells}))
-        return session.register(f"counted_above_{schema.name}", pa.concat_tables(parts))
-
+    estimates = dict(enumerate(release.public(release.estimates(level)) for level in above))
     recipes: dict[str, Recipe] = {}
-    for name, (source, values, names) in _count_tables(session, release, tables, spine, pieces, count).items():
+    for name, (source, values, names) in _count_tables(session, release, tables, spine, pieces, estimates).items():
         first = session.stage(f"above_{name}", source, values, **names)
         of_states = [release.public(release.of_state(name.lower(), state)) for state in states]
         united = {"tables": [first, *of_states], "columns": list(session.columns(of_states[0]))}
@@ -190,11 +176,19 @@ def _count_tables(
     tables: Sequence[RedistrictingTable],
     places: Table | Fragment,
     pieces: Sequence[Mapping[str, int]],
-    count: Callable[[Schema], Fragment],
+    estimates: Mapping[int, Table],
 ) -> dict[str, Recipe]:
-    """By name, the recipes of tables of some places of the spine, with a function that stages the records of these
-    places by cell."""
-    counts = {name: count(schema) for name, schema in {table.schema.name: table.schema for table in tables}.items()}
+    """By name, the recipes of tables of some places of the spine, from the estimates of their levels, by depth."""
+    schemas = {table.schema.name: table.schema for table in tables}
+    counts = {
+        name: session.stage(
+            f"estimated_{name}_from_{min(estimates)}_to_{max(estimates)}",
+            "topdown/estimates_of_levels",
+            {"histogram": name, "cells": schema.size},
+            levels=list(estimates.items()),
+        )
+        for name, schema in schemas.items()
+    }
     named = release.dataset.place_names
     rows = pa.table({"geoid": list(named), "name": list(named.values())}, schema=_PLACE_NAMES)
     place_names = session.register("place_names", rows)
@@ -288,27 +282,6 @@ def _determined_codes(schema: Schema, query: str, name: str) -> pa.Array:
     if not np.array_equal(of_cells[marginal.cells], codes):
         return pa.nulls(marginal.size, pa.string())
     return pa.array(np.array(INPUT_CODES[name])[of_cells])
-
-
-def _stage_counts(
-    session: Session,
-    release: TopDownRelease,
-    schema: Schema,
-    records: Table,
-    places: Table | Fragment,
-    ancestry: Fragment,
-) -> Fragment:
-    """Stage the number of records of every place of every level, by cell of their histogram."""
-    return session.stage(
-        f"counted_{schema.name}",
-        "topdown/records_of_places",
-        {"finest": release.finest},
-        records=records,
-        codes=register_codes(session, schema),
-        attributes=[attribute.name for attribute in schema.attributes],
-        spine=places,
-        ancestry=ancestry,
-    )
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], top: int = 0) -> list[dict[str, int]]:

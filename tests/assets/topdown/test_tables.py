@@ -1,4 +1,4 @@
-"""Microdata are the estimates, tables are the microdata added up, and what is published can be read back."""
+"""Microdata are the estimates, tables are the estimates added up, and what is published can be read back."""
 
 import shutil
 from collections.abc import Callable
@@ -382,7 +382,7 @@ def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Product
         ("query_cells", "UPDATE {} SET position = 1 - position WHERE histogram = 'units'"),
     ],
 )
-def test_tables_that_are_not_the_microdata_are_found(town: tuple[Products, Truth], table: str, statement: str) -> None:
+def test_tables_that_are_not_the_estimates_are_found(town: tuple[Products, Truth], table: str, statement: str) -> None:
     made, _ = town
     made.change(made.release.public(table), statement.replace("{}", "{0}"))
     problem, *rows = problems("tables_as_made", made)
@@ -391,14 +391,26 @@ def test_tables_that_are_not_the_microdata_are_found(town: tuple[Products, Truth
 
 
 @pytest.mark.deep
-def test_tables_of_other_microdata_are_found(town: tuple[Products, Truth]) -> None:
+def test_tables_of_other_estimates_are_found(town: tuple[Products, Truth]) -> None:
+    """Of as many persons, but with another Hispanic origin."""
     made, _ = town
     made.change(
-        made.release.public("persons"), "UPDATE {} SET hispanic = (3 - hispanic::INTEGER)::VARCHAR WHERE record = 1"
+        made.release.public("level_block"),
+        "UPDATE {} SET cell = cell + 63 WHERE histogram = 'persons' AND cell // 63 % 2 = 0",
     )
     found = problems("tables_as_made", made)
     assert found
     assert not any(".p1: " in problem or ".p5: " in problem for problem in found)
+
+
+def test_estimates_of_cells_that_do_not_exist_are_in_no_table_and_found(town: tuple[Products, Truth]) -> None:
+    made, _ = town
+    for cell, count in (("-1", "1"), ("10**9", "1"), ("NULL", "1"), ("0", "NULL")):
+        row = f"SELECT 'units' AS histogram, 0 AS number, {cell} AS cell, {count} AS count"
+        made.change(made.release.public("level_block"), f"INSERT INTO {{}} BY NAME {row}")
+    assert problems("tables_as_made", made) == []
+    (problem, *_) = problems("whole_numbers", made)
+    assert "Block" in problem
 
 
 CHAIN = "level = 'US' OR geoid = '10' OR geoid = (SELECT min(geoid) FROM {} WHERE level = 'Block' AND geoid LIKE '10%')"
