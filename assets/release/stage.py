@@ -122,13 +122,17 @@ def build_stage(
     def make(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         warehouse = release.adapt(context.resources.warehouse)
         custody: Any = context.resources.custody if keyed else None
+        counted: Mapping[str, Any] = {}
         with warehouse.session(reads=read, writes=written) as session:
             if show_values:
                 require_synthetic(session, context.resources.ledger, release.dataset)
+            # Nobody else writes a file meanwhile. Until the session does, the process may remember what is in it.
+            if (sealed or publishes_version) and not session.shared:
+                counted = compute_basis(session, custody, release.dataset, release.counted_with)
             if prepare:
                 prepare(session, custody)
             # DuckDB reads what a running transaction wrote on one core, so intermediate results are made before it.
-            made, counted = recipes(session), {}
+            made = recipes(session)
             if apart := isinstance(made, LazyRecipes):
                 for table, recipe in made.items():
                     with session.transaction():
@@ -138,8 +142,8 @@ def build_stage(
                     create_tables(session, made)
                 if finish:
                     finish(session, custody)
-                if sealed or publishes_version:
-                    # In a lake, of the state in which the transaction read what it made the tables of.
+                if (sealed or publishes_version) and session.shared:
+                    # Of the state in which the transaction read what it made the tables of.
                     counted = compute_basis(session, custody, release.dataset, release.counted_with)
                 if sealed:
                     seal_stage(session, custody, release.schema, name, sealed, counted)
