@@ -84,6 +84,8 @@ _SCHEMAS = SQL(
     "SELECT schema_name FROM duckdb_schemas() WHERE database_name = $zone AND NOT internal ORDER BY schema_name",
 )
 _SORTED = SQL("warehouse/sorted", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }} ORDER BY ALL")
+# For texts it saves nothing, because other ways take less space; of noise it saves a third, and takes longest to try.
+_STORE_SIMPLY = SQL("warehouse/store_simply", "SET disabled_compression_methods = 'fsst'")
 # The extension `httpfs` is loaded only for its cipher.
 _STAY_OFF_NETWORK = SQL(
     "warehouse/stay_off_network", "SET disabled_filesystems = 'HTTPFileSystem,S3FileSystem,HuggingFaceFileSystem'"
@@ -888,6 +890,7 @@ class Warehouse(ConfigurableResource):
             connection = opened.enter_context(closing(duckdb.connect(config=settings)))
             for extension in needed:
                 connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
+            connection.execute(render(_STORE_SIMPLY))
             # A confined instance takes no settings, also none of a connection. One thread computes nothing ahead.
             connections = [opened.enter_context(closing(connection.cursor())) for _ in range(sessions)]
             if threads > 1:
