@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.conventions import CROSSING, STAGE_KIND, ZONE, StageKind
 from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION
-from docs.pictures.shapes import Arrow, Box, Diamond, Drawing, Line, Point
+from docs.pictures.shapes import Arrow, Box, Diamond, Drawing, Line
 from orchestration.definitions import defs
 from resources.statements import Zone
 
@@ -126,30 +126,35 @@ def _make_box(stage: Stage, top: float) -> Box:
 
 
 def _make_arrows(flow: Sequence[Stage], boxes: dict[str, Box]) -> list[Arrow]:
-    """Straight down to the next box of the same lane; else by a vertical line that the source has for itself."""
+    """Straight down to the next box of the same lane; else by a vertical line that the source has for itself, as long
+    as it reaches: the first one that no other source needs there."""
     arrows = []
     entered: Counter[tuple[str, bool]] = Counter()
-    between, beyond = BETWEEN, BEYOND
+    ends: dict[bool, list[float]] = {False: [], True: []}
     for number, stage in enumerate(flow):
         box = boxes[stage.name]
         right, leaves = box.left + box.width, box.top + HEIGHT - 8
         following = next((other.name for other in flow[number + 1 :] if other.zone == stage.zone), None)
-        used = set()
+        aside: dict[bool, list[tuple[Stage, float]]] = {False: [], True: []}
         for child in (other for other in flow if stage.name in other.parents):
             end = boxes[child.name]
-            outside = child.zone == stage.zone == Zone.PUBLIC
-            points: tuple[Point, ...]
             if child.name == following:
-                points = ((box.center[0], box.top + HEIGHT), (box.center[0], end.top))
+                down = ((box.center[0], box.top + HEIGHT), (box.center[0], end.top))
+                arrows.append(Arrow(stage.name, child.name, down, EDGES[stage.zone]))
             else:
-                used.add(outside)
+                outside = child.zone == stage.zone == Zone.PUBLIC
                 entered[child.name, outside] += 1
-                enters = end.top + 3 + 5 * entered[child.name, outside]
-                track = beyond if outside else between
-                start = right if outside or stage.zone == Zone.CONFIDENTIAL else box.left
+                aside[outside].append((child, end.top + 3 + 5 * entered[child.name, outside]))
+        for outside, children in aside.items():
+            if not children:
+                continue
+            free = next((track for track, last in enumerate(ends[outside]) if last < leaves), len(ends[outside]))
+            ends[outside][free : free + 1] = [max(enters for _, enters in children)]
+            track = (BEYOND if outside else BETWEEN) + TRACK * free
+            start = right if outside or stage.zone == Zone.CONFIDENTIAL else box.left
+            for child, enters in children:
+                end = boxes[child.name]
                 stop = end.left + end.width if outside or child.zone == Zone.CONFIDENTIAL else end.left
                 points = ((start, leaves), (track, leaves), (track, enters), (stop, enters))
-            arrows.append(Arrow(stage.name, child.name, points, EDGES[stage.zone]))
-        between += TRACK * (False in used)
-        beyond += TRACK * (True in used)
+                arrows.append(Arrow(stage.name, child.name, points, EDGES[stage.zone]))
     return arrows

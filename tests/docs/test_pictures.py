@@ -176,13 +176,15 @@ def test_every_way_out_of_the_confidential_zone_is_marked(mechanism: str, define
     assert len(marks) == len(ends) + 1
 
 
-def test_texts_are_large_enough_and_inside(all_drawings: dict[str, Drawing]) -> None:
+def test_texts_are_large_enough_and_inside_as_are_arrows(all_drawings: dict[str, Drawing]) -> None:
     for drawing in all_drawings.values():
         for shape in drawing.shapes:
             if isinstance(shape, Text):
                 assert shape.size >= SMALLEST, shape.text
                 assert 0 < shape.x < WIDTH, shape.text
                 assert 0 < shape.y < drawing.height, shape.text
+            if isinstance(shape, Arrow):
+                assert all(0 < x < WIDTH and 0 < y < drawing.height for x, y in shape.points), shape
 
 
 def test_texts_stand_out_from_their_background(all_drawings: dict[str, Drawing]) -> None:
