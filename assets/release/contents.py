@@ -16,6 +16,7 @@ that is published here (`mechanisms.people`).
 
 import hmac
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import file_digest, sha256
@@ -254,8 +255,18 @@ def _identify_check(custody: Custody, dataset: DatasetDeclaration) -> str | None
 def hash_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVersions:
     """The keyed versions of the stored CEF: of its tables and of the recodes that it was made with."""
     tables, keyed = dataset.cef_tables(), with_recodes(key, dataset.recodes())
-    sums = {table: session.content_sums(table, keyed) for table in tables}
-    content, ordered = session.version_of_sums(sums.items(), keyed), session.ordered_version(tables, keyed)
+
+    def add_up() -> dict[Table, tuple[int, ...]]:
+        return {table: session.content_sums(table, keyed) for table in tables}
+
+    if session.shared:
+        # Another connection would see what others have committed meanwhile.
+        ordered, sums = session.ordered_version(tables, keyed), add_up()
+    else:
+        with session.open_sibling() as beside, ThreadPoolExecutor(1) as thread:
+            hashing = thread.submit(beside.ordered_version, tables, keyed)
+            sums, ordered = add_up(), hashing.result()
+    content = session.version_of_sums(sums.items(), keyed)
     return CefVersions(content, ordered, sums={table.name: own for table, own in sums.items()})
 
 
