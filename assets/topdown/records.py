@@ -4,8 +4,7 @@ This module expands the estimated histograms of the finest level to a record for
 the asset `records` does it state by state, with the rows of the redistricting tables that count them, and `microdata`
 puts all states together. The records of a state are numbered after those of the states before it, whose number the
 estimates of the states give. What the records of a state were made of is in a sealed account, so that missing and stale
-ones are refused; the gates on `microdata` and `tables` compare everything with the estimates and with all records.
-`tables` counts the records.
+ones are refused; the gates on `microdata` and `tables` compare everything with the estimates. `tables` adds these up.
 """
 
 from collections.abc import Mapping, Sequence
