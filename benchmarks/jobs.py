@@ -19,6 +19,7 @@ from assets.cef.asset import build_cef
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.release.method import PUBLICATION
 from assets.topdown.declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_SPINE
+from assets.topdown.release import ACCURACY
 from benchmarks.harness import launch
 from mechanisms.safetab.design import Key, format_label
 from mechanisms.safetab.lists import RegionType
@@ -168,7 +169,8 @@ def _define(case: Case) -> Iterator[dg.Definitions]:
         if case.kind in RELEASES:
             yield define_jobs(method, component.declaration, home)
             continue
-        stages = [component.key(stage) for stage in (*method.stages, PUBLICATION)]
+        utility = [ACCURACY] if case.kind == EIGHT_STATES else []
+        stages = [component.key(stage) for stage in (*method.stages, *utility, PUBLICATION)]
         others = [dg.AssetKey("ledger"), dg.AssetKey([dataset.name, "composition"])]
         others += [] if case.kind == DETAILED else [dg.AssetKey([dataset.name, "cef"])]
         job = dg.define_asset_job(component.job, selection=dg.AssetSelection.assets(*stages, *others))

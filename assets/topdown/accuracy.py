@@ -4,7 +4,9 @@ The errors are computed from the exact histograms and are therefore confidential
 dataset. `charts` draws them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,7 +22,8 @@ from assets.topdown.measurements import read_answers
 from assets.topdown.release import ACCURACY, HISTOGRAMS, TEXTS, TopDownRelease, TreeRelease
 from assets.topdown.spine import count_places, stage_ancestry
 from mechanisms.topdown.design import words
-from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
+from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Counts, Marginal, Schema
+from resources.processes import Stopped, in_threads
 from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Session
 
@@ -136,29 +139,35 @@ def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figu
             (records,) = session.row(_RECORDS_COUNTED, counts=exact)
             metrics = [metric for metric in METRICS if metric.schema is schema]
             sums = _sum_differences(session, release, level, metrics, exact, places[level])
+            measured = {query.query for query in release.design.measured_at(schema.name, level)}
             for metric in metrics:
-                for source, differences in sums[metric.name].items():
-                    value = None if differences is None else metric.value(differences, places[level], records)
+                for source in (POST_PROCESSED, RAW):
+                    known = source == POST_PROCESSED or metric.query in measured
+                    value = metric.value(sums[metric.name, source], places[level], records) if known else None
                     yield Figure(level, metric.name, source, value, places[level])
 
 
 def _sum_differences(
     session: Session, release: TopDownRelease, level: str, metrics: Sequence[Metric], exact: Fragment, places: int
-) -> Mapping[str, Mapping[str, int | None]]:
-    """By name of each metric of one histogram, the sum of absolute differences from the exact answers, by source; None
-    if the query is not measured."""
+) -> Counter[tuple[str, str]]:
+    """By name of each metric of one histogram and by source, the sum of absolute differences from the exact answers."""
     histogram, size = metrics[0].schema.name, metrics[0].schema.size
     measured = {query.query: query for query in release.design.measured_at(histogram, level)}
     own = {metric.query: measured[metric.query] for metric in metrics if metric.query in measured}
     estimates = release.public(release.estimates(level))
-    sums: dict[str, dict[str, int | None]] = {
-        metric.name: {POST_PROCESSED: 0, RAW: 0 if metric.query in own else None} for metric in metrics
-    }
-    for first in range(0, places, PLACES_AT_A_TIME):
-        last = min(first + PLACES_AT_A_TIME, places)
-        truth = read_counts(session, exact, size, first, last)
-        estimated = read_counts(session, estimates, size, first, last, histogram=histogram)
-        noisy = read_answers(session, release, list(own.values()), first, last) if own else {}
+
+    def read_truth() -> Iterator[tuple[int, int, Counts]]:
+        # The exact counts are in a temporary table, which no other connection sees.
+        for first in range(0, places, PLACES_AT_A_TIME):
+            last = min(first + PLACES_AT_A_TIME, places)
+            yield first, last, read_counts(session, exact, size, first, last)
+
+    def compare(part: tuple[int, int, Counts], stopped: Stopped) -> Counter[tuple[str, str]]:
+        first, last, truth = part
+        with session.open_sibling() as reading:
+            estimated = read_counts(reading, estimates, size, first, last, histogram=histogram)
+            noisy = read_answers(reading, release, list(own.values()), first, last) if own else {}
+        sums = Counter[tuple[str, str]]()
         for metric in metrics:
             answers = {POST_PROCESSED: estimated.answer(metric.marginal, first, last)}
             if metric.query in own:
@@ -167,9 +176,14 @@ def _sum_differences(
             for source, values in answers.items():
                 # In place: another array of a batch takes longer to allocate than to compute.
                 np.subtract.at(values.reshape(-1), *exact_counts)
-                differences = int(np.abs(values, out=values)[:, : metric.leading].sum())
-                sums[metric.name][source] = (sums[metric.name][source] or 0) + differences
-    return sums
+                sums[metric.name, source] += int(np.abs(values, out=values)[:, : metric.leading].sum())
+        return sums
+
+    total = Counter[tuple[str, str]]()
+    with closing(in_threads(compare, read_truth(), release.processes)) as parts:
+        for sums in parts:
+            total.update(sums)
+    return total
 
 
 def draw_figures(
