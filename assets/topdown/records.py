@@ -137,12 +137,10 @@ def store_records(session: Session, custody: Custody, release: TopDownRelease, s
             f"{release.estimates(release.finest)} first"
         )
     made_of = _made_of(release, estimated)
-    with session.transaction():
-        create_tables(session, _state_recipes(session, release, state))
-    counted = state_recipes(session, release, state)
+    recipes = _state_recipes(session, release, state) | state_recipes(session, release, state)
     unused = {*SCHEMAS, *map(str.lower, TABLES)}.difference(release.made_by_state)
     with session.transaction():
-        create_tables(session, counted)
+        create_tables(session, recipes)
         for name in unused:
             session.drop(release.public(release.of_state(name, state)))
         store_account(session, custody, _named(release, state), _Recorded(made_of))
