@@ -179,16 +179,9 @@ def _count_tables(
     estimates: Mapping[int, Table],
 ) -> dict[str, Recipe]:
     """By name, the recipes of tables of some places of the spine, from the estimates of their levels, by depth."""
-    schemas = {table.schema.name: table.schema for table in tables}
-    counts = {
-        name: session.stage(
-            f"estimated_{name}_from_{min(estimates)}_to_{max(estimates)}",
-            "topdown/estimates_of_levels",
-            {"histogram": name, "cells": schema.size},
-            levels=list(estimates.items()),
-        )
-        for name, schema in schemas.items()
-    }
+    first, last = min(estimates), max(estimates)
+    levels = list(estimates.items())
+    counts = session.stage(f"estimates_from_{first}_to_{last}", "topdown/estimates_of_levels", levels=levels)
     named = release.dataset.place_names
     rows = pa.table({"geoid": list(named), "name": list(named.values())}, schema=_PLACE_NAMES)
     place_names = session.register("place_names", rows)
@@ -197,7 +190,8 @@ def _count_tables(
     def list_rows(table: RedistrictingTable) -> Iterator[pa.Table]:
         for piece in pieces:
             described = session.arrow("topdown/places_tabulated", piece, **names)
-            counted = session.arrow("topdown/counts_tabulated", piece, counts=counts[table.schema.name], places=places)
+            of_table = {**piece, "histogram": table.schema.name, "cells": table.schema.size}
+            counted = session.arrow("topdown/counts_tabulated", of_table, counts=counts, places=places)
             yield _add_cells(table, described, counted)
 
     recipes: dict[str, Recipe] = {}

@@ -1,4 +1,5 @@
--- The counts of a piece of places by cell; each place by its position among them, from 0.
+-- The counts of a histogram in a piece of places by cell; each place by its position among them, from 0. Counts of cells
+-- that do not exist are left out; a gate finds them.
 SELECT place.position, counted.cell, counted.count
 FROM {{ counts }} AS counted
 JOIN (
@@ -7,3 +8,8 @@ JOIN (
     WHERE {% with place = "place" %}{% include "topdown/of_piece.sql" %}{% endwith %}
 ) AS place USING (depth, number)
 WHERE {% with place = "counted" %}{% include "topdown/of_piece.sql" %}{% endwith %}
+
+    AND counted.histogram = $histogram
+    AND counted.cell >= 0
+    AND counted.cell < $cells
+    AND counted.count IS NOT NULL
