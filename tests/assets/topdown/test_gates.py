@@ -262,37 +262,44 @@ BROKEN = [
     Broken(
         "persons moved to another block",
         executes(MOVED),
-        {"estimates_as_made", "microdata_of_estimates"},
+        {"estimates_as_made", "microdata_of_estimates", "tables_as_made"},
     ),
     Broken(
         "a person more in one block",
         executes("UPDATE level_block SET count = count + 1 WHERE histogram = 'persons' AND rowid = 20"),
-        {"estimates_as_made", "children_add_up", "microdata_of_estimates"},
+        {"estimates_as_made", "children_add_up", "microdata_of_estimates", "tables_as_made"},
     ),
     Broken(
         "a negative estimate",
         executes("UPDATE level_block SET count = -count WHERE histogram = 'persons' AND rowid = 20"),
-        {"estimates_as_made", "children_add_up", "whole_numbers", "microdata_of_estimates"},
+        {"estimates_as_made", "children_add_up", "whole_numbers", "microdata_of_estimates", "tables_as_made"},
     ),
     Broken(
         "a housing unit moved to another block",
         executes("UPDATE level_block SET number = number + 1 WHERE histogram = 'units' AND number = 3"),
-        {"estimates_as_made", "invariants_exact", "whole_numbers", "microdata_of_estimates"},
+        {"estimates_as_made", "invariants_exact", "whole_numbers", "microdata_of_estimates", "tables_as_made"},
     ),
     Broken(
         "minors moved to nursing facilities",
         executes("UPDATE level_block SET cell = 756 + cell % 252 WHERE histogram = 'persons' AND cell < 126"),
-        {"estimates_as_made", "children_add_up", "structural_zeros", "microdata_of_estimates"},
+        {"estimates_as_made", "children_add_up", "structural_zeros", "microdata_of_estimates", "tables_as_made"},
     ),
     Broken(
         "group quarters emptied",
         executes("UPDATE level_block SET cell = 0 WHERE histogram = 'persons' AND cell >= 252"),
-        {"estimates_as_made", "children_add_up", "whole_numbers", "inequalities", "microdata_of_estimates"},
+        {
+            "estimates_as_made",
+            "children_add_up",
+            "whole_numbers",
+            "inequalities",
+            "microdata_of_estimates",
+            "tables_as_made",
+        },
     ),
     Broken(
         "a record of another race",
         executes("UPDATE persons SET cenrace = CASE cenrace WHEN '01' THEN '02' ELSE '01' END WHERE record = 7"),
-        {"microdata_of_estimates", "tables_as_made"},
+        {"microdata_of_estimates"},
     ),
     Broken(
         "two records of one place in another order",
