@@ -701,6 +701,8 @@ def test_the_launcher_of_the_chart_takes_its_values_and_the_pods_of_runs_get_zon
     assert {variables["STIRRED_HOME"], variables["STIRRED_PUBLISHED"]} <= mounted
     assert str(Path(str(variables["STIRRED_SPILL_FOLDER"])).parent) in mounted
     assert str(Path(str(variables["PGSERVICEFILE"])).parent) in mounted
+    port = values()["dagsterWebserver"]["service"]["port"]
+    assert str(variables["STIRRED_WEBSERVER"]).endswith(f":{port}"), "the chart's service has the webserver's port"
     assert context.run_k8s_config.container_config["resources"]["limits"]["memory"]
     names = {each["name"] for each in deployed()["volumes"]}
     assert names == {each["name"] for each in deployed()["volumeMounts"]}
