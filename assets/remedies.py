@@ -39,7 +39,7 @@ OF_CHECKS = {
     "within_cap": "Have the board decide whether to raise the cap, or to allow releases without a finite loss. A "
     "withdrawal returns no budget.",
     "ledger_intact": _LEDGER,
-    "key_gone": "Run `stirred audit`, which deletes such keys, and launch again.",
+    "key_gone": "Run `stirred audit`, which deletes keys of draws that are finished, and launch again.",
     "files_as_published": "Launch the release again: it writes the same bytes and charges nothing. If the launch stops "
     "at this folder, move the folder elsewhere first.",
     "shown_as_charged": "Materialize the asset of the check again, which makes its tables from the ledger.",
