@@ -15,8 +15,8 @@ import dagster as dg
 
 from assets.publication.listing import LISTING, write_listing
 from assets.publication.placement import bring_publications, copy_publications
-from assets.publication.signature import SIGNATURE, altered_files, public_key, sign
 from assets.release.contents import forget_sketches
+from assets.release.signature import SIGNATURE, altered_files, public_key, sign
 from assets.texts import show_line
 from mechanisms.refusal import RefusedError
 from orchestration.environment import deployment_resources

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from assets.ledger.population import group_populations
 from assets.ledger.view import format_charge, list_budget_records
-from assets.publication.signature import CERTIFICATE, public_key, signed_identity
 from assets.release.dataset import DatasetDeclaration
+from assets.release.signature import CERTIFICATE, public_key, signed_identity
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of
 from orchestration.components.scaffolding import JobComponent
 from orchestration.declarations import component_tree, load_declarations

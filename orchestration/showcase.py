@@ -4,7 +4,7 @@ deployment of `make demo`, and leaves a release that is published already as it 
 import os
 import sys
 
-from assets.publication.signature import CERTIFICATE
+from assets.release.signature import CERTIFICATE
 from orchestration.launch import open_instance, run_job
 from resources.project import deployment_folders
 

@@ -19,7 +19,7 @@ from mechanisms.refusal import RefusedError
 from stirred.results import write_frame
 
 if TYPE_CHECKING:
-    from assets.publication.signature import Identity
+    from assets.release.signature import Identity
 
 __all__ = ["Deployment", "Launch", "NotAuthorizedError", "Publication", "RefusedError", "open_deployment"]
 
@@ -233,14 +233,14 @@ class Publication:
 
     def _read(self, name: str) -> bytes:
         """A file of the current edition as it was signed, whatever is exchanged meanwhile. Raises VerificationError."""
-        from assets.publication import signature
+        from assets.release import signature
 
         signed = signature.SignedFolder.open(self.folder, signature.read_public_key(self.key))
         self._require_own(signed.identity())
         return signed.read(name)
 
     def _require_own(self, identity: "Identity") -> None:
-        from assets.publication.signature import VerificationError
+        from assets.release.signature import VerificationError
 
         if self.release not in ("", other := f"{identity.dataset}/{identity.release}"):
             raise VerificationError(f"{self.release}: the publication in its folder is that of {other}")
@@ -249,7 +249,7 @@ class Publication:
         """The verified editions in the folder, the current one first. Raises VerificationError if a file was altered or
         is not signed with the key, a PEM file (by default, the key next to the publications), or if they are of another
         release."""
-        from assets.publication import signature
+        from assets.release import signature
 
         intact, problems = signature.verify(self.folder, signature.read_public_key(Path(key or self.key)))
         if problems:
@@ -259,7 +259,7 @@ class Publication:
         return list(intact.values())
 
     def __repr__(self) -> str:
-        from assets.publication import signature
+        from assets.release import signature
 
         current = self.verify()[0]
         printed = signature.fingerprint(signature.read_public_key(self.key))

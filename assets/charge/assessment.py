@@ -10,6 +10,7 @@ from typing import Any
 
 from assets.conventions import SHORT
 from assets.ledger.view import find_budget
+from assets.release import signature
 from assets.release.contents import describe_records, find_content_problems, read_contents, read_sketch_name
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
@@ -145,7 +146,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
             unbounded = dataset.allows_unbounded_releases
             reading.require_chargeable(dataset.name, release.name, draw.specification, dataset.cap, details, unbounded)
             # Before anything is charged that could not be published.
-            refusal = release.find_name_problem(custody, reading.entries)
+            refusal = release.find_name_problem(custody, reading.entries) or _find_foreign_key(release, custody)
             resemblance = ledger.find_resemblance(reading, dataset.name, details)
             if dataset.public:
                 refusal, resemblance = refusal or resemblance, ""
@@ -164,6 +165,11 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     budget = _describe_budget(dataset, reading, charge)
     reason = explain_why_new(release, details, reading.entries)
     return Assessment(release, draw, details, entry, reason, budget, refusal, resemblance, unsaid)
+
+
+def _find_foreign_key(release: Release, custody: Custody) -> str:
+    problem = signature.find_foreign_key(release.published, signature.public_key(custody))
+    return f"{problem}. {signature.OF_ANOTHER_KEY}" if problem else ""
 
 
 def predict_budget(

@@ -204,7 +204,7 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         return
     problem, (field, reason) = "", assessment.reason_wanted
     if assessment.refusal:
-        problem = f"The ledger refuses it: {assessment.refusal}."
+        problem = f"It is refused: {assessment.refusal}."
     elif given.authorized_loss and not assessment.allows(given.authorized_loss):
         problem = f"The authorization names another loss: {show_line(given.authorized_loss)}."
     elif given.authorized_loss and given.authorized_draw != assessment.draw_name:

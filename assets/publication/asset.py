@@ -35,7 +35,7 @@ from assets.conventions import (
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
 from assets.ledger.view import find_budget
-from assets.publication import record, signature
+from assets.publication import record
 from assets.publication.catalog import to_dcat
 from assets.publication.certificate import Certificate, to_html, to_json
 from assets.publication.cube import Heading
@@ -44,11 +44,12 @@ from assets.publication.listing import write_listing
 from assets.publication.package import README, DataFile, data_package, list_formulas, readme, write_data_files
 from assets.publication.placement import has_content, place_file, place_folder
 from assets.publication.record import PROSE, Check, Edition, Estimate, LedgerReference, Randomness, schema
-from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, SignedFolder, VerificationError
+from assets.release import signature
 from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.seal import SealError
+from assets.release.signature import CHECKSUMS, PUBLIC_KEY, Identity, SignedFolder, VerificationError
 from assets.release.stage import release_stage
 from assets.release.statement import Parameter
 from assets.remedies import explain_failure
@@ -213,7 +214,7 @@ def publication_problems(
     """
     key, folder = signature.public_key(custody), published / dataset / release
     path = published / PUBLIC_KEY
-    problem = _key_problem(published, key) if path.exists() else f"{PUBLIC_KEY} is missing"
+    problem = signature.find_foreign_key(published, key) if path.exists() else f"{PUBLIC_KEY} is missing"
     if not problem and not has_content(path, signature.pem(key)):
         problem = f"{PUBLIC_KEY} was altered"
     problems = [problem] if problem else []
@@ -301,20 +302,6 @@ def edition_problem(edition: Identity, dataset: str, release: str, entries: Sequ
     return ""
 
 
-def _key_problem(published: Path, key: Ed25519PublicKey) -> str:
-    """The problem if another public key lies beside the publications; "" if there is none, or it is the right one."""
-    path = published / PUBLIC_KEY
-    if not path.exists():
-        return ""
-    if not path.is_file():
-        # A reader would wait for a named pipe for ever.
-        return f"{path} is no file"
-    try:
-        return "" if signature.read_public_key(path) == key else f"{PUBLIC_KEY} is not this deployment's key"
-    except VerificationError as error:
-        return str(error)
-
-
 def _in_ledger(edition: Identity, draws: Sequence[Entry]) -> bool:
     entry = draws[edition.edition - 1] if 0 < edition.edition <= len(draws) else None
     return entry is not None and (entry.draw_id, entry.sequence, entry.hash) == (
@@ -341,11 +328,9 @@ def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> 
     """
     release = context.release
     key = signature.public_key(context.custody)
-    if problem := _key_problem(release.published, key):
+    if problem := signature.find_foreign_key(release.published, key):
         raise dg.Failure(
-            f"{release.schema} is not published: {problem}. Publications that were signed with another key need that "
-            "file. Publish into a folder of its own (STIRRED_PUBLISHED), or, if somebody replaced the file, remove it.",
-            allow_retries=False,
+            f"{release.schema} is not published: {problem}. {signature.OF_ANOTHER_KEY}.", allow_retries=False
         )
     _require_own_name(context)
     # First, because nothing waits for this publication yet.

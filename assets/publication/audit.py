@@ -26,7 +26,12 @@ from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.listing import LISTING, make_listing
 from assets.publication.placement import has_content, is_moving, publications
-from assets.publication.signature import (
+from assets.release.contents import forget_sketches
+from assets.release.draw import StaleInputError
+from assets.release.gate import ReleaseContext
+from assets.release.method import Method
+from assets.release.seal import SealError
+from assets.release.signature import (
     CHECKSUMS,
     PUBLIC_KEY,
     earlier_editions,
@@ -37,11 +42,6 @@ from assets.publication.signature import (
     signed_identity,
     verify,
 )
-from assets.release.contents import forget_sketches
-from assets.release.draw import StaleInputError
-from assets.release.gate import ReleaseContext
-from assets.release.method import Method
-from assets.release.seal import SealError
 from assets.texts import show_line
 from mechanisms.accounting.losses import format_loss
 from mechanisms.refusal import RefusedError

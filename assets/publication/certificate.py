@@ -26,10 +26,10 @@ from assets.ledger.view import describe_contributor
 from assets.publication import record
 from assets.publication.package import DataFile
 from assets.publication.record import PROSE, Check, Delta, Edition, LedgerReference, Randomness, Record
-from assets.publication.signature import name_edition
 from assets.release.prose import load_template
 from assets.release.release import Publisher
 from assets.release.risks import describe_risk
+from assets.release.signature import name_edition
 from assets.release.statement import Equivalent, Statement
 from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import (

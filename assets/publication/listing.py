@@ -18,8 +18,8 @@ from assets.publication.catalog import CONTEXT, describe_dataset
 from assets.publication.package import README
 from assets.publication.placement import place_files, publications
 from assets.publication.record import format_recorded
-from assets.publication.signature import EDITIONS, PACKAGE, earlier_editions, name_edition
 from assets.release.prose import load_template
+from assets.release.signature import EDITIONS, PACKAGE, earlier_editions, name_edition
 from assets.texts import describe_public, show_line
 from resources.regular import read_regular
 

@@ -26,10 +26,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as recorded
 
 from assets.conventions import join_names
-from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, SIGNATURE, file_sha256
 from assets.release.prose import load_template
 from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from assets.release.release import Release
+from assets.release.signature import CHECKSUMS, PUBLIC_KEY, SIGNATURE, file_sha256
 from assets.release.statement import RECORDED, Parameter, Sha256
 from assets.texts import FORMULA_SIGNS, SIGNED_NUMBER, is_formula
 from resources.chain import NOT_CHARGED

@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from assets.publication.signature import EDITIONS, is_readable, raise_error
+from assets.release.signature import EDITIONS, is_readable, raise_error
 from assets.texts import find_unseen, show_line
 from resources.keyfiles import flush_file, flush_folder
 

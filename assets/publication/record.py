@@ -19,8 +19,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from assets.publication.package import DataFile
-from assets.publication.signature import CHECKSUMS, SIGNATURE
 from assets.release.prose import Prose
+from assets.release.signature import CHECKSUMS, SIGNATURE
 from assets.release.statement import RECORDED, Accuracy, DataVersion, Paper, Parameter, Sha256, Uri
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import ApproximateLoss, CurveLoss, InfiniteLoss, Loss

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.publication.signature import SignedFolder
+from assets.release.signature import SignedFolder
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assets.publication.listing import write_listing
 from assets.publication.placement import remove
-from assets.publication.signature import earlier_editions, public_key, signed_identity
+from assets.release.signature import earlier_editions, public_key, signed_identity
 from assets.texts import find_unfit_name, show_line
 from resources.chain import RESERVE, Entry
 from resources.custody import Custody

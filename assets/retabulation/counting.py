@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.publication import signature
 from assets.publication.asset import open_publication
-from assets.publication.signature import CERTIFICATE, Identity, SignedFolder
+from assets.release import signature
 from assets.release.codes import CodesError, read_codes
+from assets.release.signature import CERTIFICATE, Identity, SignedFolder
 from assets.release.stage import Recipes, store_rows
 from assets.retabulation.declaration import BLOCKS, Retabulation, RetabulationError
 from resources.custody import Custody

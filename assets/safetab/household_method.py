@@ -23,13 +23,13 @@ from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import MEASUREMENTS, Batch, GridError, build_counts, plan_gate
 from assets.measurement.parts import PartCounts
 from assets.publication.asset import open_current_publication
-from assets.publication.signature import VerificationError
 from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, PUBLICATION, release_hook
 from assets.release.release import Release
 from assets.release.seal import seal_stage
+from assets.release.signature import VerificationError
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
 from assets.safetab.counting import (
     COUNT_COLUMNS,

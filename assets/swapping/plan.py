@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.publication.signature import CERTIFICATE
 from assets.release.plan import Cells, Curve, Plan
+from assets.release.signature import CERTIFICATE
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import FEWEST, LARGEST_STRATUM, SWAP_KEY, variable_words
 from mechanisms.accounting.losses import PureLoss, format_loss, format_number

@@ -14,8 +14,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.publication.signature import SignedFolder, altered_files, read_public_key
 from assets.publication.tables import PublishedTables
+from assets.release.signature import SignedFolder, altered_files, read_public_key
 from assets.topdown.asking import (
     Measured,
     PlacesError,

@@ -73,9 +73,9 @@ def explain_error(error: Exception) -> str | None:
     from pydantic import ValidationError
     from yaml import YAMLError
 
-    from assets.publication.signature import VerificationError
     from assets.publication.withdrawal import WithdrawalError
     from assets.release.release import DeclarationError
+    from assets.release.signature import VerificationError
     from mechanisms.refusal import RefusedError
     from orchestration.backup import BackupError
     from orchestration.checking import explain_cause, find_cause

@@ -17,8 +17,8 @@ from orchestration.cli.releases import RELEASE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assets.publication.signature import SignedFolder
     from assets.publication.tables import PublishedTables
+    from assets.release.signature import SignedFolder
     from orchestration.deployment import Deployment
 
 
@@ -239,7 +239,7 @@ def _find_published(
 
 def _open_published(deployment: "Deployment", names: "Sequence[str]", asked: str) -> "dict[str, SignedFolder]":
     """By name, what is published of these names, of what was asked for; it was not altered."""
-    from assets.publication.signature import SignedFolder, altered_files
+    from assets.release.signature import SignedFolder, altered_files
 
     folders = {name: folder for name in names if (folder := deployment.published / name).exists()}
     if not folders:
@@ -364,7 +364,7 @@ def registry(release: str, to: Path | None) -> None:
     Everything comes from the certificate, except for placeholders, which the command lists.
     """
     from assets.publication.registry import describe_deployment, list_placeholders, to_yaml
-    from assets.publication.signature import CERTIFICATE
+    from assets.release.signature import CERTIFICATE
     from orchestration.deployment import Deployment
 
     deployment = Deployment()
@@ -398,7 +398,7 @@ def verify(folder: Path, key: Path, authority: Path | None) -> None:
 
     With --authority, the time stamps in their certificates are verified too.
     """
-    from assets.publication import signature
+    from assets.release import signature
     from resources import clock
 
     roots = clock.read_roots(authority) if authority else []
@@ -479,7 +479,7 @@ def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[s
     The page is available until you interrupt the command. Only this machine can open it.
     """
     from assets.ledger.page import read_last_replays
-    from assets.publication.signature import fingerprint
+    from assets.release.signature import fingerprint
     from orchestration.deployment import Deployment
     from orchestration.explorer import launcher
     from orchestration.launch import open_instance, prepare_instance

@@ -13,7 +13,7 @@ from assets.ledger.asset import find_unlike_tables
 from assets.ledger.view import list_budgets, list_charge_rows
 from assets.publication.asset import edition_problems
 from assets.publication.placement import publications
-from assets.publication.signature import (
+from assets.release.signature import (
     CHECKSUMS,
     PUBLIC_KEY,
     SIGNATURE,

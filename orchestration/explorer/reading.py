@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from assets.ledger.population import Population, group_populations
 from assets.publication.asset import edition_problems
-from assets.publication.signature import PUBLIC_KEY, VerificationError, fingerprint, read_public_key
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Publisher
+from assets.release.signature import PUBLIC_KEY, VerificationError, fingerprint, read_public_key
 from orchestration import declarations
 from orchestration.checking import explain_refusal
 from orchestration.components.publisher import declared_publisher

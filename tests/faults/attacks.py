@@ -28,9 +28,9 @@ import duckdb
 import numpy as np
 
 from assets.ledger.asset import COMPOSITION, LEDGER_KEY
-from assets.publication.signature import CHECKSUMS, EDITIONS, checksums, public_key, verify
 from assets.release import gate
 from assets.release.gate import find_verdicts
+from assets.release.signature import CHECKSUMS, EDITIONS, checksums, public_key, verify
 from assets.release.verdicts import VERDICTS
 from tests.additions import ADDITIONS, LIES, Place
 from tests.deployments import Deployment

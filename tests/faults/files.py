@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assets.publication.placement import ARRIVING, LEAVING
-from assets.publication.signature import CERTIFICATE, CHECKSUMS, EDITIONS, PUBLIC_KEY, SIGNATURE, checksums, pem
+from assets.release.signature import CERTIFICATE, CHECKSUMS, EDITIONS, PUBLIC_KEY, SIGNATURE, checksums, pem
 
 UNSEEN = ("rights", "times", "an attribute", "a second name elsewhere")
 """Those that change no byte and no name of a publication, and need not be named."""

@@ -21,7 +21,7 @@ import duckdb
 
 from assets.publication.asset import publication_problems, publish
 from assets.publication.audit import Verdict, audit
-from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, checksums
+from assets.release.signature import CHECKSUMS, PUBLIC_KEY, checksums
 from resources.chain import Entry
 from resources.statements import Table, Zone
 from resources.warehouse import Session

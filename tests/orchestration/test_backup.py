@@ -13,8 +13,8 @@ import dagster as dg
 import pytest
 
 from assets.publication.placement import copy_publications
-from assets.publication.signature import CHECKSUMS, SIGNATURE, file_sha256, pem, public_key, sign
 from assets.publication.withdrawal import withdraw
+from assets.release.signature import CHECKSUMS, SIGNATURE, file_sha256, pem, public_key, sign
 from assets.texts import find_unseen
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification

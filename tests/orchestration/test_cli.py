@@ -21,7 +21,7 @@ import yaml
 from click.testing import CliRunner, Result
 from dagster_shared.error import SerializableErrorInfo
 
-from assets.publication.signature import sign
+from assets.release.signature import sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration import launch

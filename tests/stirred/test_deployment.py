@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 
 import stirred
-from assets.publication import signature
-from assets.publication.signature import PUBLIC_KEY, VerificationError, pem, public_key
+from assets.release import signature
+from assets.release.signature import PUBLIC_KEY, VerificationError, pem, public_key
 from resources.project import PROJECT
 from stirred.deployment import Deployment, NotAuthorizedError, RefusedError
 from tests.deployments import TO_PUBLICATION, small_deployment

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from assets.conventions import StageKind, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem
 from assets.publication.asset import open_current_publication
-from assets.publication.signature import SignedFolder, VerificationError
 from assets.publication.tables import PublishedTables
 from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.method import PUBLICATION
 from assets.release.seal import seal_stage
+from assets.release.signature import SignedFolder, VerificationError
 from assets.release.stage import COLUMN_SCHEMA, Recipes, build_stage, create_tables, release_stage, store_rows
 from assets.topdown.asking import Measured, inform_levels, list_all_families, read_measured
 from assets.topdown.dhc.release import FACILITIES, LINEAR, REDISTRICTING, TEXTS, DHCRelease

@@ -15,10 +15,10 @@ from assets.gates.shared import build_gates, count_problem, differing_table
 from assets.publication.asset import link, publish
 from assets.publication.package import DataFile
 from assets.publication.record import Check
-from assets.publication.signature import fingerprint, public_key, signed_identity
 from assets.release.gate import Gate, ReleaseContext, read_claim
 from assets.release.method import PUBLICATION
 from assets.release.published import PublishedTable, require_placeable
+from assets.release.signature import fingerprint, public_key, signed_identity
 from assets.release.stage import Recipes, build_stage, create_tables, release_stage, store_rows
 from assets.release.statement import Parameter
 from assets.tabulation.asset import TABLES

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from assets.publication import record
 from assets.publication.package import DataFile
 from assets.publication.record import Amount, Check, Count, Part
-from assets.publication.signature import name_edition
+from assets.release.signature import name_edition
 from assets.release.statement import Parameter, Sha256
 from assets.topdown.reestimation.declaration import TEXTS, Reestimation
 from assets.topdown.reestimation.given import GivenCertificate

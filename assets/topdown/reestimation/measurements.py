@@ -10,10 +10,10 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from assets.measurement.method import MEASUREMENTS
-from assets.publication import signature
 from assets.publication.asset import open_publication
-from assets.publication.signature import CERTIFICATE, SignedFolder
 from assets.publication.tables import PublishedTables
+from assets.release import signature
+from assets.release.signature import CERTIFICATE, SignedFolder
 from assets.release.stage import Recipes, store_tables
 from assets.topdown.anew import Source
 from assets.topdown.asking import Measured, read_answers, read_measured, read_tree

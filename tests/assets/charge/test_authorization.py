@@ -10,10 +10,12 @@ import pytest
 
 from assets.charge.assessment import BY_CURVE, Assessment, assess, find_charged, predict_budget, predict_charge
 from assets.charge.asset import build_charge, reserve
+from assets.release.signature import PUBLIC_KEY, pem, public_key
 from assets.swapping.release import SwappingRelease
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details, make_withdrawal
+from resources.custody import Custody
 from resources.ledger import Ledger, Reading
 from tests.deployments import TO_PUBLICATION, Deployment, households, small_dataset, small_deployment, write_csv
 from tests.depth import deep_cases, quick_cases
@@ -68,6 +70,20 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
     ):
         assert said in refusal
     assert asking.ledger == ()
+
+
+def test_nothing_is_charged_that_could_not_be_published_beside_the_key_of_another_deployment(
+    asking: Deployment[SwappingRelease],
+) -> None:
+    custody, other = asking.context.custody, Custody(folder=str(asking.root / "other"), variable="STIRRED_OTHER_KEY")
+    asking.release.published.mkdir(parents=True)
+    path = asking.release.published / PUBLIC_KEY
+    path.write_bytes(pem(public_key(other)))
+    sentence = asking.refusal("charge").splitlines()[1]
+    assert "It is refused: public_key.pem is not this deployment's key. " in sentence
+    assert sentence.endswith("(STIRRED_PUBLISHED), or, if somebody replaced the file, remove it.")
+    path.write_bytes(pem(public_key(custody)))
+    assert asking.refusal("charge").splitlines()[1].endswith("Nobody has authorized it.")
 
 
 @deep_cases(1)

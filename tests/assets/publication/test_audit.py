@@ -17,9 +17,9 @@ from assets.measurement.method import GridError
 from assets.publication import audit as audit_module
 from assets.publication import placement
 from assets.publication.audit import audit, write_report
-from assets.publication.signature import PUBLIC_KEY
 from assets.publication.withdrawal import withdraw
 from assets.release.gate import Gate
+from assets.release.signature import PUBLIC_KEY
 from assets.table_builder.cells import CountsError
 from orchestration.jobs import audit_job
 from resources.custody import Custody, CustodyMode

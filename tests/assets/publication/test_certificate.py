@@ -20,8 +20,8 @@ from assets.publication import certificate as certificate_module
 from assets.publication.certificate import Certificate, factor_text, to_html, to_json
 from assets.publication.package import DataFile
 from assets.publication.record import Check, Dataset, Edition, Estimate, LedgerReference, Randomness, Release, schema
-from assets.publication.signature import Identity, identity
 from assets.release.release import UNDECLARED, Publisher
+from assets.release.signature import Identity, identity
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.swapping import statement as swapping
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss

@@ -26,10 +26,10 @@ from frictionless import Package, validate
 from assets.publication import package as module
 from assets.publication.catalog import describe_dataset, to_dcat
 from assets.publication.package import DataFile, data_package, list_formulas, readme, write_data_files
-from assets.publication.signature import checksums
 from assets.release.dataset import DatasetDeclaration
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.release.release import UNDECLARED, Publisher, Release, ReleaseDeclaration
+from assets.release.signature import checksums
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse
 from tests.depth import deep_cases, quick_cases

@@ -21,9 +21,9 @@ from assets.publication.asset import publication_problems, publish, require_gate
 from assets.publication.audit import audit
 from assets.publication.placement import remove
 from assets.publication.record import Check
-from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
 from assets.publication.withdrawal import Withdrawal, withdraw
 from assets.release.gate import ReleaseContext
+from assets.release.signature import checksums, file_sha256, pem, public_key, sign
 from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger, LedgerError, Reading
 from resources.statements import Zone

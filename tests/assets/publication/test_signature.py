@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from assets.publication.signature import (
+from assets.release.signature import (
     SignedFolder,
     VerificationError,
     altered_files,

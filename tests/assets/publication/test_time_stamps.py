@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from assets.publication.asset import publish
 from assets.publication.audit import audit
-from assets.publication.signature import sign
 from assets.publication.withdrawal import withdraw
 from assets.release.gate import ReleaseContext
+from assets.release.signature import sign
 from orchestration.cli import main
 from resources import storage
 from resources.custody import CustodyMode

@@ -14,8 +14,8 @@ from assets.charge.asset import preflight_metadata
 from assets.charge.drawing import UnchargedDrawError, make_draw
 from assets.publication.asset import publication_problems, publish
 from assets.publication.listing import write_listing
-from assets.publication.signature import sign
 from assets.publication.withdrawal import WithdrawalError, withdraw
+from assets.release.signature import sign
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.jobs import withdraw_job

@@ -21,11 +21,11 @@ from assets.cef.synthetic import SyntheticPopulation
 from assets.publication import asset, placement
 from assets.publication.asset import publication_problems
 from assets.publication.audit import audit
-from assets.publication.signature import identity, public_key, sign
 from assets.publication.withdrawal import withdraw
 from assets.release.codes import read_codes
 from assets.release.columns import Column
 from assets.release.release import DeclarationError
+from assets.release.signature import identity, public_key, sign
 from orchestration.deployment import Deployment as Environment
 from resources.project import PROJECT
 from resources.statements import SQL, Table, Zone

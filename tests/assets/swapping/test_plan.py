@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assets.publication.signature import CERTIFICATE
+from assets.release.signature import CERTIFICATE
 from assets.swapping import plan
 from assets.swapping.plan import published_stratum, swapping_plan
 from assets.swapping.statement import LARGEST_STRATUM, SWAP_KEY

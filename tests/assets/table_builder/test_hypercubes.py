@@ -19,12 +19,12 @@ import pytest
 from click import UsageError
 from click.testing import CliRunner
 
-from assets.publication import signature
-from assets.publication.signature import altered_files, public_key
 from assets.publication.tables import PublishedTables
+from assets.release import signature
 from assets.release.contents import read_cef_version
 from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
+from assets.release.signature import altered_files, public_key
 from assets.release.statement import Statement
 from assets.table_builder.asking import PLACES, least_variance, read_labels, read_publication, sub_table, write_category
 from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe

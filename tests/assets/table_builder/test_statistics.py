@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
-from assets.publication.signature import public_key
 from assets.publication.tables import PublishedTables
 from assets.release.plan import PlanRequest
+from assets.release.signature import public_key
 from assets.table_builder import statistics_asking
 from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.statistics import StatisticRelease

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from assets.publication.signature import VerificationError
+from assets.release.signature import VerificationError
 from assets.topdown import anew
 from assets.topdown.anew import Source
 from assets.topdown.asking import PlacesError, read_published

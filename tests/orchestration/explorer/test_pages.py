@@ -21,7 +21,7 @@ from streamlit.testing.v1 import AppTest
 from assets.charge.assessment import predict_budget
 from assets.ledger.population import Population
 from assets.ledger.view import list_budgets
-from assets.publication.signature import PUBLIC_KEY, fingerprint, pem, public_key, sign
+from assets.release.signature import PUBLIC_KEY, fingerprint, pem, public_key, sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.explorer import tables

@@ -21,9 +21,9 @@ from assets.gates.shared import all_gates
 from assets.publication.asset import publication_problems, publish
 from assets.publication.audit import audit
 from assets.publication.listing import make_listing
-from assets.publication.signature import identity, sign
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.release import DeclarationError, Format
+from assets.release.signature import identity, sign
 from assets.topdown.asking import add_up_places
 from assets.topdown.bureau import read_bureau
 from assets.topdown.reestimation.asset import Anew, certify

@@ -47,6 +47,12 @@ PACKAGE = "datapackage.json"
 PUBLIC_KEY = "public_key.pem"
 """The name of the public key in the folder of all publications."""
 
+OF_ANOTHER_KEY = (
+    "Publications that were signed with another key need that file. Publish into a folder of its own "
+    "(STIRRED_PUBLISHED), or, if somebody replaced the file, remove it"
+)
+"""What to do about a problem of `find_foreign_key`."""
+
 _LARGEST = 2**28
 """The most bytes that are read of a file of a publication whose size the data dictionary does not have."""
 
@@ -211,6 +217,20 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
     if not isinstance(key, Ed25519PublicKey):
         raise VerificationError(f"{path} is not an Ed25519 key")
     return key
+
+
+def find_foreign_key(published: Path, key: Ed25519PublicKey) -> str:
+    """The problem if another public key lies beside the publications; "" if there is none, or it is the right one."""
+    path = published / PUBLIC_KEY
+    if not path.exists():
+        return ""
+    if not path.is_file():
+        # A reader would wait for a named pipe for ever.
+        return f"{path} is no file"
+    try:
+        return "" if read_public_key(path) == key else f"{PUBLIC_KEY} is not this deployment's key"
+    except VerificationError as error:
+        return str(error)
 
 
 def verify(folder: Path, key: Ed25519PublicKey) -> tuple[dict[Path, Identity], list[str]]:
