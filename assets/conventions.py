@@ -177,6 +177,11 @@ def shorten_digest(digest: str) -> str:
     return f"{digest[:SHORT]}…"
 
 
+def round_figures(number: float) -> float:
+    """A measured number with three significant digits, for a page that shows every digit it is given."""
+    return float(f"{number:.3g}")
+
+
 def group_digits(digest: str) -> str:
     """A hash or an identifier in full, in groups of 16 digits, so that a page can break it; the spaces are not part."""
     return " ".join(wrap(digest, 16))

@@ -16,6 +16,7 @@ from orchestration.components.release import DeclaresReleases, ReleaseComponent,
 from orchestration.components.scaffolding import JobComponent
 from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_resources
+from orchestration.following import list_jobs, name_job
 from resources.chain import RESERVE, SETTLE, Entry, find_last_withdrawal
 from resources.custody import CustodyError
 from resources.ledger import Ledger, Reading
@@ -82,13 +83,13 @@ class Deployment:
         """For each release: how often it was drawn, what it was charged, and its last run."""
         statuses = []
         job_of_group = {group: group.replace("/", "__") for group in self.groups}
-        own_jobs = (component.job for component in self.declared[1].values())
+        own_jobs = {job for name, component in self.declared[1].items() for job in _list_jobs(name, component)}
         last_runs = _find_last_runs(instance, {*own_jobs, *job_of_group.values()})
         for name, component in sorted(self.declared[1].items()):
             dataset, release = name.split("/")
             own = [entry for entry in entries if (entry.dataset, entry.release) == (dataset, release)]
             groups = [group for group, members in self.groups.items() if name in {member.named for member in members}]
-            jobs = {component.job, *(job_of_group[group] for group in groups)}
+            jobs = {*_list_jobs(name, component), *(job_of_group[group] for group in groups)}
             runs = [last_runs[job] for job in jobs if job in last_runs]
             statuses.append(
                 {
@@ -147,6 +148,12 @@ class Deployment:
     @cached_property
     def public_key(self) -> Ed25519PublicKey:
         return public_key(self.ledger.custody)
+
+
+def _list_jobs(name: str, component: ReleaseComponent) -> list[str]:
+    """The jobs that make a release: one, or with partitions those of each round too."""
+    further = [name_job(name, job) for of_round in list_jobs(component.rounds) for job in of_round]
+    return [component.job, *further]
 
 
 def _describe_last(runs: Sequence[dg.RunRecord]) -> dict[str, str | None]:

@@ -303,7 +303,7 @@ def find_unlike_tables(
     return altered, lagging
 
 
-_UPDATE = "the job `budget` brings it up to date"
+_UPDATE = "the job budget brings it up to date"
 
 
 def _list_compositions(session: Session) -> list[Table]:

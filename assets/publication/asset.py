@@ -129,12 +129,13 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
 
 
 def _preview_files(certificate: Certificate) -> dg.MetadataValue:
-    """The data files with their numbers of rows; a table that there is in both formats is shown once."""
+    """The data files with their numbers of rows; a table's CSV and Parquet files are shown as one, without ending."""
     paths = {file.path for file in certificate.products}
     rows = {}
     for file in certificate.products:
         stem = file.path.rpartition(".")[0]
-        rows[stem if {f"{stem}.csv", f"{stem}.parquet"} <= paths else file.path] = f"{file.rows:,}"
+        both = {f"{stem}.csv", f"{stem}.parquet"}
+        rows[stem if file.path in both and both <= paths else file.path] = f"{file.rows:,}"
     return preview({".csv and .parquet": "A file of each, unless the name says which", "rows": "Rows"}, rows.items())
 
 

@@ -161,7 +161,7 @@ def _check_exempt(session: Session, context: Context) -> list[str]:
 
 
 def _check_values(session: Session, context: Context) -> list[str]:
-    """Every value in the table `swapped` is the one that its code in the draw stands for."""
+    """Every value in the swapped data is the one that its code in the draw stands for."""
     # Products are made from the values, but the settlement is of the codes, so the two must agree.
     release = context.release
     again = session.stage("again", "swapping/decoded", **decoding_names(release, release.public(CELLS)))

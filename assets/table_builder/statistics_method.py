@@ -121,7 +121,7 @@ _KEPT = ("Counted", "Variables", "Noise", "Added up", "Structural zeros")
 
 def _describe_bounds(release: StatisticRelease, name: str, words: str) -> tuple[str, str, str]:
     scale = release.variable.grid if release.variable else release.scales[name]
-    return words, f"{float(scale.lower):g}", f"{float(scale.upper):g}"
+    return words, f"{float(scale.lower):,.15g}", f"{float(scale.upper):,.15g}"
 
 
 def _describe_accuracy(release: StatisticRelease) -> Accuracy:

@@ -12,7 +12,7 @@ from hashlib import sha256
 
 import dagster as dg
 
-from assets.conventions import StageKind, public_table_metadata, table_schema
+from assets.conventions import StageKind, public_table_metadata, round_figures, shorten_digest, table_schema
 from assets.measurement.method import MEASUREMENTS
 from assets.release.method import DRAW
 from assets.release.stage import release_stage
@@ -89,13 +89,13 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
             data_version=dg.DataVersion(made.content),
             metadata={
                 **metadata,
-                DRAW: made.draw_id,
+                DRAW: shorten_digest(made.draw_id),
                 "places": made.places,
                 **({pluralize(above): made.parents} if depth else {}),
                 "problems solved": made.solved,
-                "largest duality gap, relative": made.gap,
-                "largest violation of a constraint before rounding": made.violation,
-                "processor time (s)": made.seconds,
+                "largest duality gap, relative": round_figures(made.gap),
+                "largest violation of a constraint before rounding": round_figures(made.violation),
+                "processor time (s)": round_figures(made.seconds),
                 **({"estimated without races first": made.without_parts} if release.design.full else {}),
                 **({"τ² by state": made.spreads} if made.spreads != "{}" else {}),
                 "dagster/column_schema": schema,
@@ -145,7 +145,7 @@ def _describe(made: Sequence[Estimation], **metadata: int) -> dg.MaterializeResu
             **metadata,
             "tables": len(made),
             "places": sum(each.places for each in made),
-            "processor time (s)": sum(each.seconds for each in made),
+            "processor time (s)": round_figures(sum(each.seconds for each in made)),
         },
     )
 

@@ -25,7 +25,7 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import StageKind, list_some, shorten_digest
+from assets.conventions import StageKind, list_some, round_figures, shorten_digest
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
@@ -156,7 +156,7 @@ def _build_information(release: TopDownRelease, *, of_states: bool) -> dg.Assets
                 DRAW: shorten_digest(next(iter(made.values())).draw_id),
                 "tables": len(made),
                 "places": sum(account.places for account in made.values()),
-                "processor time (s)": sum(account.seconds for account in made.values()),
+                "processor time (s)": round_figures(sum(account.seconds for account in made.values())),
             },
         )
 

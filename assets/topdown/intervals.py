@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.conventions import StageKind, list_some, preview
+from assets.conventions import StageKind, list_some, preview, shorten_digest
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
@@ -141,7 +141,7 @@ def _build_intervals(release: TopDownRelease, *, of_states: bool) -> dg.AssetsDe
         shown = [(table.name, f"{number:,}") for table, number in rows.items()]
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
-            metadata={DRAW: draw_id, "tables": preview(["table", "rows"], shown)},
+            metadata={DRAW: shorten_digest(draw_id), "tables": preview(["table", "rows"], shown)},
         )
 
     return intervals

@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import StageKind, list_some, preview, table_schema
+from assets.conventions import StageKind, list_some, preview, shorten_digest, table_schema
 from assets.gates.shared import keep_part_verdicts
 from assets.release.account import read_account, store_account
 from assets.release.draw import StaleInputError
@@ -83,7 +83,8 @@ def _build_records(method: Method[TopDownRelease, Any, Any]) -> dg.AssetsDefinit
             tables = [release.public(release.of_state(name, state)) for name in release.made_by_state]
             shown = _describe(session, tables)
         keep_part_verdicts(method, release.adapt(warehouse), custody, ledger, state)
-        return dg.MaterializeResult(data_version=dg.DataVersion(made_of), metadata={**shown, DRAW: draw_id})
+        metadata = {**shown, DRAW: shorten_digest(draw_id)}
+        return dg.MaterializeResult(data_version=dg.DataVersion(made_of), metadata=metadata)
 
     return records
 

@@ -28,7 +28,7 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import StageKind, public_table_metadata, table_schema
+from assets.conventions import StageKind, public_table_metadata, round_figures, table_schema
 from assets.gates.shared import count_problem
 from assets.measurement.method import GridError
 from assets.release.draw import StaleInputError
@@ -201,7 +201,7 @@ def build_replicates(how: Replication[Any], description: str, after: str) -> dg.
             metadata={
                 **metadata,
                 "replicates": len(made),
-                "processor time (s)": sum(replicate.seconds for replicate in made),
+                "processor time (s)": round_figures(sum(replicate.seconds for replicate in made)),
                 "dagster/column_schema": schema,
             },
         )

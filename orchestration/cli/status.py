@@ -85,7 +85,8 @@ def _write_state(status: dict[str, Any]) -> tuple[str, str]:
     """The edition that is published, if any, and the last run."""
     unpublished = "withdrawn" if status.get("withdrawn") else "no"
     published = {True: f"edition {status['edition']}", False: unpublished, None: "unknown"}[status["published"]]
-    last_run = f"{status['last_run']}, {_to_minute(status['last_run_at'])}" if status["last_run"] else "never"
+    run, at = status["last_run"], status["last_run_at"]
+    last_run = f"{run.replace('_', ' ')}, {_to_minute(at)}" if run else "never"
     return published, last_run
 
 

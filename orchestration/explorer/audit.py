@@ -80,8 +80,8 @@ def _show_ledger() -> tuple[Entry, ...] | None:
         st.write("The hash of the last entry, which stands for all of them:")
         st.code(entries[-1].hash, language=None, wrap_lines=True)
     st.write(
-        "That no entry was cut off at the end is sealed beside the keys; stirred audit checks that. What was published "
-        "must be in the ledger too, which is checked below."
+        "A seal beside the keys shows whether entries were cut off at the end; `stirred audit` checks it. What was "
+        "published must be in the ledger too, which is checked below."
     )
     _compare_tables(entries)
     return entries
@@ -97,7 +97,7 @@ def _compare_tables(entries: Sequence[Entry]) -> None:
     if altered:
         st.error(escape(f"The tables of the ledger in the public database were altered: {'; '.join(altered)}."))
     elif lagging:
-        st.info(escape(f"A table of the public database is older than the ledger: {'; '.join(lagging)}."))
+        st.info(escape(f"Tables of the public database are older than the ledger: {'; '.join(lagging)}."))
     elif find_warehouse().path(Zone.PUBLIC).exists():
         st.success("The tables of the ledger in the public database agree with the ledger.")
 

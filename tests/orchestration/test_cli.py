@@ -26,6 +26,7 @@ from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, P
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration import launch
 from orchestration.cli import main, releases, runs
+from orchestration.deployment import Deployment
 from orchestration.environment import deployment_resources
 from orchestration.following import WEBSERVER, Page, Run, RunOutcome, Step
 from orchestration.queue import UnknownJobError
@@ -114,6 +115,25 @@ def test_a_failed_run_of_which_everything_is_published_is_told_from_others(
     monkeypatch.setattr("orchestration.launch.open_instance", nullcontext)
     told = [line for line in stirred("status").stdout.splitlines() if "last run " in line and ":" in line]
     assert told == ["a/whole: its last run failed, but its last charge is drawn and published, as edition 2.1"]
+
+
+def test_the_last_run_of_a_release_with_partitions_is_one_of_all_its_jobs(
+    stirred: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: the last run of its first job, which shows a success while a state fails."""
+    name = "two_states/redistricting"
+    component = Deployment().declared[1][name]
+    parted = replace(component, declaration=component.declaration.model_copy(update={"partitions": "state"}))
+    monkeypatch.setattr(Deployment, "declared", ([], {name: parted}))
+    monkeypatch.setattr(Deployment, "groups", {name: [parted]})
+    with dg.DagsterInstance.ephemeral() as instance:
+        monkeypatch.setattr("orchestration.launch.open_instance", lambda: nullcontext(instance))
+        jobs = ("", "measurements__", "before_states__", "states__", "publication__")
+        for number, job in enumerate(jobs):
+            status = dg.DagsterRunStatus.FAILURE if number % 2 else dg.DagsterRunStatus.NOT_STARTED
+            instance.run_storage.add_run(dg.DagsterRun(f"{job}two_states__redistricting", status=status))
+            (shown,) = re.findall(rf"{name}.*  (not started|failure), ", stirred("status").stdout)
+            assert shown == ("failure" if number % 2 else "not started"), job
 
 
 @pytest.mark.deep

@@ -33,7 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.charge.drawing import make_output
-from assets.conventions import StageKind, public_table_metadata, table_schema
+from assets.conventions import StageKind, public_table_metadata, round_figures, shorten_digest, table_schema
 from assets.release.account import read_account, store_account
 from assets.release.draw import StaleInputError
 from assets.release.method import CHARGE, DRAW, Method
@@ -280,10 +280,10 @@ def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) 
             data_version=dg.DataVersion(made.content),
             metadata={
                 **metadata,
-                DRAW: made.draw_id,
+                DRAW: shorten_digest(made.draw_id),
                 pluralize(level): made.places,
-                "largest duality gap, relative": made.gap,
-                "largest violation of a constraint before rounding": made.violation,
+                "largest duality gap, relative": round_figures(made.gap),
+                "largest violation of a constraint before rounding": round_figures(made.violation),
                 COLUMN_SCHEMA: schema,
             },
         )

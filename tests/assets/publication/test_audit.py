@@ -241,7 +241,7 @@ def test_what_the_pages_show_is_compared_with_the_ledger(published: Deployment[A
         connection.execute("DELETE FROM public.ledger.entries WHERE sequence = 2")
     ((verdict, said),) = findings(audited(published), "shown_as_charged")
     assert verdict == "could not be checked"
-    assert said == "public.ledger.entries shows the ledger as of entry 1; the job `budget` brings it up to date"
+    assert said == "public.ledger.entries shows the ledger as of entry 1; the job budget brings it up to date"
     with published.opened() as connection:
         connection.execute("UPDATE public.village.composition SET loss = 0")
     ((verdict, said),) = findings(audited(published), "shown_as_charged")
@@ -253,7 +253,7 @@ def test_what_the_pages_show_is_compared_with_the_ledger(published: Deployment[A
     ((verdict, said),) = findings(audited(published), "shown_as_charged")
     assert verdict == "does not hold"
     assert "public.ledger.entries shows no state that the ledger has had" in said
-    assert "public.village.composition is not there; the job `budget` brings it up to date" in said
+    assert "public.village.composition is not there; the job budget brings it up to date" in said
 
 
 @pytest.mark.prove

@@ -214,7 +214,7 @@ def test_the_page_states_every_fact_of_the_record() -> None:
 
 def _told_apart(fact: str | int | float, number: int) -> str | int | float:
     if isinstance(fact, str):
-        return f"told-apart-{number:04}"
+        return f"1/{10**10 + number}" if re.fullmatch("1/[0-9]+", fact) else f"told-apart-{number:04}"
     return 918_270_000 + number if isinstance(fact, int) else 827_000 + number + 0.25
 
 

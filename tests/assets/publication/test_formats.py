@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import duckdb
 import pytest
 import sdmx
@@ -24,7 +25,7 @@ from pyjstat import pyjstat
 from pysdmx.io import get_datasets
 
 from assets.publication import cube, json_stat, px
-from assets.publication.asset import publication_problems, publish
+from assets.publication.asset import _preview_files, publication_problems, publish
 from assets.publication.cube import Heading, encode_code, encode_name
 from assets.publication.formats import write_cubes
 from assets.publication.package import write_data_files
@@ -511,6 +512,9 @@ def test_a_release_in_more_formats_is_the_same_and_its_new_files_are_signed(
     new = {Path(name).name for name in after.keys() - before.keys()}
     assert {name.partition(".")[2] for name in new} == {"px", "json", "sdmx.csv", "sdmx.xml", "structure.xml"}
     assert new <= {file.path for file in certificate.products}
+    listed = _preview_files(certificate)
+    assert isinstance(listed, dg.TableMetadataValue)
+    assert new < {str(row.data[".csv and .parquet"]) for row in listed.records}, "the page names each of them"
     folder = context.release.folder
     assert validate(str(folder / "datapackage.json")).valid
     assert "Tables with figures are there as SDMX" in (folder / "README.txt").read_text()
