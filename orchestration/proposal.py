@@ -18,7 +18,16 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from assets.cef.profile import BLANKS, FEW, MISSING, ColumnProfile, Profile, split_words
+from assets.cef.profile import (
+    BLANKS,
+    FEW,
+    MISSING,
+    ColumnProfile,
+    Profile,
+    list_likely_missing,
+    split_words,
+    tells_persons_apart,
+)
 from assets.release.columns import Column, ColumnType, Role, title_columns
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_HYPERCUBES, COLUMNS_OF_SWAPPED, LONGEST_COLUMN
@@ -36,10 +45,14 @@ _RESERVED = "named like a column of Stirred's own tables, and releases may refus
 _KEYS = {"id", "uid", "uuid", "guid", "key", "serial", "serialno", "number", "nr", "no", "mafid", "identifier"}
 _KEY = re.compile(
     r"(hh|household|person|pers|case|record|resp|respondent|unit|dwelling|family|row|member|subject|hid|pid)_?(id|key|nr|no)"
-    r"|[hp]id"
+    r"|[hp](id|nr)"
 )
 """The words of names of keys, and compounds of which the last one is such a word; `paid` ends in none."""
-_WEIGHT = re.compile(r"\w*(weight|wgt|wght|gewicht|poids|ponder|peso)\w*|w?t?wt|\w*wt|wt\w*")
+_WEIGHT = re.compile(
+    r"\w*(weight|wgt|wght|gewicht|poids|ponder|peso|elevac|hochrechn)\w*|vikt|vah[ay]|waga|w?t?wt|\w*wt|wt\w*"
+)
+_RECORD_TYPE = re.compile(r"rec(ord)?_?ty(pe?)?|satzart", re.IGNORECASE)
+"""Names of the column that tells households from persons where both are rows of one file."""
 _OF_KEYS = (ColumnType.INTEGER, ColumnType.STRING)
 _SIZE = re.compile(r"size|persons|members|pop", re.IGNORECASE)
 
@@ -159,7 +172,10 @@ def _propose_rectangular(proposal: Proposal, name: str, path: Path, profile: Pro
 def _find_key(dataset: str, table: str, profile: Profile, given: str | None, *, required: bool) -> str | None:
     possible = [column.name for column in profile.columns if column.identifies and column.type in _OF_KEYS]
     if given is not None and given not in possible:
-        raise DeclarationError(f"dataset {dataset}: {table}: column {given} does not identify each record")
+        found = next((column for column in profile.columns if column.name == given), None)
+        reason = _explain_repetition(found) if found else f"there are {', '.join(col.name for col in profile.columns)}"
+        what = "does not identify each record" if found else "is not in the file"
+        raise DeclarationError(f"dataset {dataset}: {table}: column {given} {what}: {reason}")
     key = given or next(filter(_is_key, possible), None)
     if key is None and required:
         raise DeclarationError(
@@ -167,10 +183,24 @@ def _find_key(dataset: str, table: str, profile: Profile, given: str | None, *, 
             + (
                 f"name the column that identifies a record with --key; {', '.join(possible)} would do"
                 if possible
-                else "no column identifies a record: in each, a value is empty or repeated"
+                else f"no column identifies a record: in each, a value is empty or repeated{_name_nearest_key(profile)}"
             )
         )
     return key
+
+
+def _name_nearest_key(profile: Profile) -> str:
+    """The column named like a key that has the most different values."""
+    named = [column for column in profile.columns if _is_key(column.name)]
+    nearest = max(named, key=lambda column: column.different, default=None)
+    return f". Of the columns named like a key, {nearest.name}: {_explain_repetition(nearest)}" if nearest else ""
+
+
+def _explain_repetition(column: ColumnProfile) -> str:
+    if column.identifies:
+        return f"it has the type {column.type.value}, and keys are integers or strings"
+    empty = column.records - column.present
+    return f"{_count(column.records)} have {column.different:,} different values, and {empty:,} none"
 
 
 def _is_key(name: str) -> bool:
@@ -216,6 +246,11 @@ def _propose_table(
         yield f"    csv: {{{', '.join(f'{field}: {_write(value)}' for field, value in profile.csv.items())}}}"
     proposal.warnings += profile.sentences
     yield "    columns:"
+    for column in profile.columns:
+        if _RECORD_TYPE.fullmatch(column.name) and 1 < column.different == len(column.codes):
+            said = f"the rows are of several kinds by {column.name}, and each row counts as a record"
+            yield f"      # {said}"
+            proposal.warnings.append(f"{table}: {said}: make a file of each kind.")
     for keys in _list_repeated_keys(profile, roles):
         said = (
             f"several rows have the same {' and '.join(keys)}. If they are of one person, losses are for a row and not"
@@ -234,7 +269,7 @@ def _propose_table(
         kind = column.type
         if role is None and column.is_place:
             role, kind = Role.GEOGRAPHY, ColumnType.STRING
-        elif role is None and column.has_whole_decimals:
+        elif role is None and column.has_whole_decimals and not _is_weight(column.name):
             kind = ColumnType.STRING
         fields = {"type": kind.value} | ({"role": role.value} if role else {})
         if not identifies:
@@ -316,7 +351,9 @@ def _propose_domain(
     """The fields of a column's domain as this type, and what a person must look at, with numbers of rows as `count`
     writes them."""
     domain, concerns, marks = dict[str, str](), list[str](), _describe_marks(column, count)
+    weight = _is_weight(column.name)
     whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= (len(column.labels) or FEW)
+    whole_codes = whole_codes and (bool(column.labels) or not weight)
     if column.labels:
         domain = {"values": _write_labels(kind, column)}
         if column.reasons:
@@ -341,6 +378,9 @@ def _propose_domain(
     elif whole_codes:
         # -0 is 0.
         domain = {"values": str(sorted(set(map(int, column.codes))))}
+        if likely := list_likely_missing(column.codes):
+            listed = ", ".join(map(_quote, likely))
+            concerns.append(f"a list of codes in which {listed} may stand for no value; if so, move it to null")
     elif column.lowest is not None and column.highest is not None:
         low, high = widen(floor(column.lowest), floor(column.highest))
         domain = {"minimum": str(low), "maximum": str(high)}
@@ -357,7 +397,6 @@ def _propose_domain(
         found = ", ".join(f"{_quote(code)} ({count(rows)})" for code, rows in column.frequent.items())
         concerns.append(f"far more often {found} than other numbers; if that stands for no value, list it in null")
     if kind in (ColumnType.INTEGER, ColumnType.DECIMAL) and not whole_codes:
-        weight = _is_weight(column.name)
         concerns += [f"a weight that is negative in {count(column.negative)}"] if weight and column.negative else []
         concerns += (
             ["a weight: take its bounds from the design of the survey"] if weight and not column.negative else []
@@ -366,9 +405,7 @@ def _propose_domain(
         concerns.append("an amount that is in one row the sum of all others; if that row is a total, delete it")
     if kind not in (ColumnType.STRING, ColumnType.BOOLEAN):
         many = MANY if kind is ColumnType.INTEGER else FEW
-        concerns += (
-            [_CONTINUOUS] if column.different > many and not column.labels and not _is_weight(column.name) else []
-        )
+        concerns += [_CONTINUOUS] if column.different > many and not column.labels and not weight else []
     return domain, concerns
 
 
@@ -400,7 +437,7 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     usable = {column: declared for column, declared in columns.items() if column.casefold() not in COLUMNS_OF_SWAPPED}
     places = [column for column, declared in usable.items() if declared.role is Role.GEOGRAPHY]
     smallest = _leave_out_larger(usable, places)
-    few = [column for column, declared in usable.items() if column not in places and _has_few_values(declared)]
+    few = [column for column, declared in usable.items() if column not in places and _is_category(column, declared)]
     if not places or not few:
         missing = f"variable with at most {MOST_PROPOSED} values"
         if not places:
@@ -575,12 +612,12 @@ def _find_variables(dataset: DatasetDeclaration, reserved: Collection[str]) -> _
     usable = [
         column
         for column, declared in columns.items()
-        if column.casefold() not in reserved and _has_few_values(declared)
+        if column.casefold() not in reserved and _is_category(column, declared)
     ]
     places = _leave_out_larger(columns, [column for column in usable if columns[column].role is Role.GEOGRAPHY])
     others = [column for column in usable if columns[column].role is not Role.GEOGRAPHY]
     # A column without labels may be a number such as PERNUM.
-    others.sort(key=lambda column: (column not in of_persons, not columns[column].labels))
+    others.sort(key=lambda column: (tells_persons_apart(column), column not in of_persons, not columns[column].labels))
     return _Variables("persons" if of_persons else "units", columns, places, others)
 
 
@@ -590,9 +627,10 @@ def _leave_out_larger(columns: Mapping[str, Column], places: Sequence[str]) -> l
     return [place for place in places if place not in larger]
 
 
-def _has_few_values(column: Column) -> bool:
+def _is_category(name: str, column: Column) -> bool:
+    """Whether it has few values, and is no weight."""
     try:
-        return 1 < column.domain_size <= MOST_PROPOSED
+        return 1 < column.domain_size <= MOST_PROPOSED and (bool(column.labels) or not _is_weight(name))
     except ValueError:
         return False
 

@@ -199,6 +199,24 @@ def split_words(name: str) -> list[str]:
     return _WORDS.findall(drop_accents(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
 
 
+def tells_persons_apart(name: str) -> bool:
+    """Whether a column named so seems to number persons, such as those of a household."""
+    return bool(_PERSON.search(name))
+
+
+def list_likely_missing(codes: Collection[str]) -> list[str]:
+    """Of a few whole numbers, those that surveys write for no value, such as -9 and 99: below 0 without the same number
+    above 0, or more than twice as great as all others."""
+    above = {code for code in codes if code in ("8", "9") or _NINES.fullmatch(code)}
+    greatest = max((int(code) for code in codes if code not in above), default=None)
+    return [
+        code
+        for code in codes
+        if (_BELOW.fullmatch(code) and code[1:] not in codes)
+        or (code in above and greatest is not None and int(code) > 2 * max(greatest, 1))
+    ]
+
+
 def _names_place(name: str) -> bool:
     return any(_OF_PLACES.fullmatch(word) for word in split_words(name))
 
@@ -317,6 +335,10 @@ def _describe_column(
         usual_rows = present / facts["different"]
         missing |= {number.text: number.rows for number in _find_codes(lows, highs, usual_rows)}
         frequent = _find_frequent({end["text"]: end["rows"] for end in ends[3] or ()}, missing, usual_rows)
+        frequent |= {
+            number.text: number.rows
+            for number in _find_set_apart([number for number in highs if number.text not in missing], usual_rows)
+        }
     lowest, highest = (
         next(number.value for number in side if number.text not in missing) if numeric else None
         for side in (lows, highs)
@@ -387,6 +409,15 @@ def _find_frequent(most: Mapping[str, int], missing: Collection[str], usual_rows
         if text not in missing and rows > 10 * max(usual_rows, 1)
         if (_BELOW.fullmatch(text) and text[1:] not in most) or (len(text) > 2 and _NINES.fullmatch(text))
     }
+
+
+def _find_set_apart(highs: Sequence[_Number], usual_rows: float) -> list[_Number]:
+    """The greatest numbers if they are written like such codes, a gap is below them, and each is more frequent."""
+    size = 0
+    while size < len(highs) and _NINES.fullmatch(highs[size].text) and highs[size].rows > 3 * usual_rows:
+        size += 1
+    apart = 0 < size < len(highs) and highs[size - 1].value - highs[size].value > 1
+    return list(highs[:size]) if apart and size <= _MOST_CODES else []
 
 
 def _find_codes_at_end(side: Sequence[_Number], other: _Number, usual_rows: float) -> list[_Number]:
@@ -467,7 +498,7 @@ def _find_persons_of_waves(session: Session, relation: Fragment, columns: Sequen
 def _find_repeated_persons(
     session: Session, relation: Fragment, household: Sequence[str], columns: Sequence[ColumnProfile]
 ) -> Sequence[str]:
-    named = [column.name for column in columns if _PERSON.search(column.name) and column.name not in household]
+    named = [column.name for column in columns if tells_persons_apart(column.name) and column.name not in household]
     groups = {name: {"relation": relation, "key": [*household, name], "columns": [], "number": ""} for name in named}
     return [name for name, names in groups.items() if session.row("cef/households", **names)[1]]
 

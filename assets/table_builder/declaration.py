@@ -324,7 +324,7 @@ def _name_once(variables: list[str]) -> list[str]:
 
 
 class MomentsAttributes(StatisticAttributes):
-    """Means, deviations, correlations and regressions of variables. Records with an empty variable are left out."""
+    """Means, deviations, correlations and regressions of variables, from records with a value of every variable."""
 
     variables: list[str] = Field(min_length=1, max_length=8, description="The variables: numeric columns.")
     bounds: dict[str, Bounds] = Field(

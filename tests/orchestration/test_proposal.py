@@ -247,6 +247,59 @@ def kinds_of_columns() -> list[dict[str, str]]:
     ]
 
 
+def test_weights_and_numbers_of_persons_are_no_categories(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Wrong programs: one that lists the few weights of a stratified sample as codes, one that publishes them or the
+    persons' numbers as variables, and one that takes codes such as 9 and 99 for categories without a word."""
+    rows = [
+        {
+            "PERNUM": str(number % 4 + 1),
+            "design_weight": str(100 + number % 2 * 10),
+            "wt2": f"{number % 2 + 1}.0",
+            "vikt": str(number % 3 * 5),
+            "sex": ("1", "2", "9")[number % 3],
+            "education": ("1", "2", "3", "-8", "99")[number % 5],
+            "change": ("-1", "0", "1")[number % 3],
+            "race": ("1", "6", "7", "8")[number % 4],
+            "hours": str(97 + number % 3) if number % 4 == 0 else str(number * 7 % 71),
+            "age": str(number * 7 % 100),
+        }
+        for number in range(600)
+    ]
+    proposal = proposed(warehouse, written(tmp_path / "units.csv", rows))
+    declaration, said = declared(proposal), "\n".join(proposal.warnings)
+    columns = declaration.units.columns
+    assert {name: columns[name].type.value for name in ("design_weight", "wt2", "vikt")} == {
+        "design_weight": "integer", "wt2": "decimal", "vikt": "integer",
+    }  # fmt: skip
+    assert not any(columns[name].values for name in ("design_weight", "wt2", "vikt"))
+    for sentence in (
+        "column vikt is a weight: take its bounds from the design of the survey.",
+        'column sex is a list of codes in which "9" may stand for no value; if so, move it to null.',
+        'column education is a list of codes in which "-8", "99" may stand for no value; if so, move it to null.',
+        'column hours is far more often "99" (50 rows), "98" (50 rows), "97" (50 rows) than other numbers; if that',
+    ):
+        assert sentence in said
+    assert not any(f"column {name} " in said for name in ("change", "race", "age"))
+    (cube,) = attributes_of(propose_tables(declaration, "tables"))["hypercubes"]
+    assert cube["variables"] == ["sex", "education"]
+
+
+def test_rows_of_several_kinds_and_repeated_keys_are_pointed_out(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Wrong programs: one that counts households and persons of a hierarchical file as records of one kind, and one
+    that does not tell which key is repeated, or takes a misspelled one for repeated."""
+    rows = [{"RECTYPE": "HP"[number % 2], "hhid": str(number), "sex": str(number % 2)} for number in range(40)]
+    proposal = proposed(warehouse, written(tmp_path / "units.csv", rows))
+    assert any("rows are of several kinds by RECTYPE" in sentence for sentence in proposal.warnings)
+    path = written(tmp_path / "repeated.csv", [*rows, rows[0]])
+    for key, reason in (
+        (None, "hhid: 41 rows have 40 different values, and 0 none"),
+        ("hhid", "does not identify each record: 41 rows have 40 different values"),
+        ("hidd", "column hidd is not in the file: there are RECTYPE, hhid, sex"),
+    ):
+        with pytest.raises(DeclarationError, match=reason):
+            proposed(warehouse, path, path, key=key)
+
+
 @pytest.mark.deep
 def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_path: Path) -> None:
     """Wrong programs: a key that ends in "id"; a bound that includes a code; a code among true values (age 99, losses);

@@ -211,6 +211,21 @@ def test_the_tables_are_described(published: Deployed) -> None:
     assert undescribed(tables_of(published), "table_builder") == []
 
 
+def test_readers_learn_which_records_the_figures_are_of(published: Deployed) -> None:
+    """Wrong program: a certificate that lets readers take the mean hours of records with an income for those of all."""
+    names = ("work_moments", "work_income_quantiles", "further_hours_quantiles")
+    folders = {name: published.release.folder.with_name(f"tables_{name}") for name in names}
+    methods = {name: (folder / "certificate.json").read_text() for name, folder in folders.items()}
+    sentences = ("of households with a value of every variable.", "Households without a value are left out.")
+    assert {name: [sentence in text for sentence in sentences] for name, text in methods.items()} == {
+        "work_moments": [True, False],
+        "work_income_quantiles": [False, True],
+        "further_hours_quantiles": [False, True],
+    }
+    words = (folders["work_moments"] / "README.txt").read_text().split()
+    assert "records that have a value of every variable" in " ".join(words)
+
+
 def test_what_is_published_is_near_the_records_and_what_is_asked(published: Deployed) -> None:
     tree, moments = read(published, "income_quantiles"), read(published, "moments")
     quantiles, statistics = (
