@@ -77,7 +77,8 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         state = name_partition(context) if by_state else ""
         scope = Scope(level, state, PERSONS.name if release.design.full else "")
 
-        (made,) = _estimate(context, release.adapt(warehouse), custody, release, scope)
+        with release.adapt(warehouse).in_turns() as turns:
+            (made,) = _estimate(context, turns, custody, release, scope)
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
                 keep_states(session, release)
