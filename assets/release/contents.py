@@ -253,17 +253,19 @@ def _identify_check(custody: Custody, dataset: DatasetDeclaration) -> str | None
 
 
 def hash_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVersions:
-    """The keyed versions of the stored CEF: of its tables and of the recodes that it was made with."""
+    """The keyed versions of the stored CEF: of its tables and of the recodes that it was made with. Call it in a
+    transaction if others can write the zone, and after it otherwise."""
     tables, keyed = dataset.cef_tables(), with_recodes(key, dataset.recodes())
 
     def add_up() -> dict[Table, tuple[int, ...]]:
         return {table: session.content_sums(table, keyed) for table in tables}
 
     if session.shared:
-        # Another connection would see what others have committed meanwhile.
+        # Inside a transaction, which another connection does not see; it sees what others have committed meanwhile.
         ordered, sums = session.ordered_version(tables, keyed), add_up()
     else:
-        with session.open_sibling() as beside, ThreadPoolExecutor(1) as thread:
+        # The sibling ends first, and with it what the thread still runs if the block raises.
+        with ThreadPoolExecutor(1) as thread, session.open_sibling() as beside:
             hashing = thread.submit(beside.ordered_version, tables, keyed)
             sums, ordered = add_up(), hashing.result()
     content = session.version_of_sums(sums.items(), keyed)

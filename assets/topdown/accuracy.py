@@ -27,8 +27,9 @@ from resources.processes import Stopped, in_threads
 from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Session
 
-PLACES_AT_A_TIME = 4096
-"""The places that are compared with the truth at a time: about a hundred megabytes."""
+PLACES_AT_A_TIME, _THREADS = 4096, 4
+"""The places that are compared with the truth at a time, in about a hundred megabytes for each thread, and the most
+threads."""
 
 _RECORDS_COUNTED = SQL("topdown/records_counted", "SELECT coalesce(sum(count), 0)::BIGINT FROM {{ counts }}")
 
@@ -180,7 +181,7 @@ def _sum_differences(
         return sums
 
     total = Counter[tuple[str, str]]()
-    with closing(in_threads(compare, read_truth(), release.processes)) as parts:
+    with closing(in_threads(compare, read_truth(), min(release.processes, _THREADS))) as parts:
         for sums in parts:
             total.update(sums)
     return total

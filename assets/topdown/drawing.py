@@ -33,7 +33,7 @@ from assets.topdown.measurements import (
     to_stored,
 )
 from assets.topdown.release import TopDownRelease
-from assets.topdown.spine import read_codes, stage_ancestry, stage_state
+from assets.topdown.spine import read_codes, stage_ancestry
 from assets.topdown.sums import SCHEMA as SUMS_SCHEMA
 from assets.topdown.sums import SUMS, Adding, Summed, SumsAccount, find_summed
 from mechanisms.sampling.goodness import BinCounts, bin_answers, find_misfits
@@ -174,7 +174,7 @@ def count_parts(
     session: Session, release: TopDownRelease, streams: Sequence[Stream], *, stored: bool = False, state: str = ""
 ) -> Iterator[CountedPart]:
     """The parts of some streams; if they are all of one state, no other places are counted."""
-    ancestry = stage_state(session, release, state)[1] if state else stage_ancestry(session, release)
+    ancestry = stage_ancestry(session, release, state)
     for (histogram, level), parts in groupby(order_parts(streams), lambda part: part.level):
         counts = stage_level(session, release, histogram, level, ancestry)
         for part in parts:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assets.gates.shared import count_problem, differing_table
 from assets.release.gate import ByPart, Gate, ReleaseContext, session_gate
@@ -48,14 +49,15 @@ from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MOST_PERSON
 from mechanisms.topdown.feasibility import InfeasibleError
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.schema import OCCUPIED, PERSONS, UNITS, Schema
-from resources.statements import Table, Zone
-from resources.warehouse import Session
+from resources.statements import SQL, Table, Zone
+from resources.warehouse import ROWS_HASHED, Session
 
 Context = ReleaseContext[TopDownRelease]
 
 PLACES_AT_A_TIME = 100_000
 """The number of places whose records are compared with the estimates at a time."""
 
+_COUNTS = SQL("topdown/all_counts", "SELECT histogram::VARCHAR AS name, count::BIGINT AS count FROM {{ estimates }}")
 _COLUMNS = {"histogram": "VARCHAR", "number": "BIGINT", "cell": "BIGINT", "count": "BIGINT"}
 _COUNTED = {POPULATION: PERSONS.name, HOUSING_UNITS: UNITS.name}
 _LEAST = {GROUP_QUARTERS: 1, HOUSING_UNITS: 0}
@@ -392,7 +394,7 @@ def _find_other_rows(session: Session, release: TopDownRelease, tables: Sequence
 
 
 def _are_tables_of_state(session: Session, release: TopDownRelease, state: str) -> bool:
-    """Whether the tables of one state are what its records make."""
+    """Whether the tables of one state are what its estimates make."""
     recipes = state_recipes(session, release, state)
     return not any(problem for table, recipe in recipes.items() for problem in differing_table(session, table, recipe))
 
@@ -434,7 +436,7 @@ def _find_record_problems(
     """Group by group of consecutive places, whose records are consecutive too, so that memory is bounded. The records
     are numbered after those that come before them."""
     histogram, tables = {"histogram": schema.name}, {"estimates": estimates, "records": records}
-    codes = register_codes(session, schema)
+    codes, begin = register_codes(session, schema), before
     differing = stored = numbered = nowhere = 0
     for piece, due in session.rows("topdown/records_due", histogram | {"places": PLACES_AT_A_TIME}, **tables):
         if piece is None:
@@ -451,13 +453,24 @@ def _find_record_problems(
             attributes=[attribute.name for attribute in schema.attributes],
         )
         before, stored, numbered, differing = before + due, stored + rows, numbered + numbers, differing + cells
+    hidden = _count_estimated(session, schema, estimates) - (before - begin) - nowhere
     for number, problem in (
+        (abs(hidden), "estimated records that the table's stored statistics hide or invent"),
         (nowhere, "estimated records of places that do not exist"),
         (differing, "cells whose records differ from the estimate in their number or order"),
         (stored - numbered, "records with the number of another one"),
         (session.count(records) - stored, "records numbered beyond the estimates"),
     ):
         yield from count_problem(number, f"{records}: {problem}")
+
+
+def _count_estimated(session: Session, schema: Schema, estimates: Table) -> int:
+    """The records that estimates count, read without a condition, by which forged statistics could hide rows."""
+    records = 0
+    for batch in session.batches(_COUNTS, ROWS_HASHED, estimates=estimates):
+        own = batch.filter(pc.equal(batch["name"], schema.name))
+        records += pc.sum(own["count"], min_count=0).as_py()
+    return records
 
 
 def _check_tables(session: Session, context: Context) -> Iterable[str]:

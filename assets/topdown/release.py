@@ -287,13 +287,13 @@ class TopDownRelease(TreeRelease):
 
     @property
     def tabulated_by_state(self) -> Sequence[str]:
-        """The redistricting tables that are made of records by state."""
+        """The redistricting tables that are made state by state."""
         by_state = [name for name in TABLES if REDISTRICTING[name].schema.name in self.recorded_by_state]
         return [name for name in by_state if name in self.products]
 
     @property
     def made_by_state(self) -> Sequence[str]:
-        """The names of the public tables of which each state has a part: records, and tables made of them."""
+        """The names of the public tables of which each state has a part: records, and redistricting tables."""
         return [*self.recorded_by_state, *map(str.lower, self.tabulated_by_state)]
 
     @property

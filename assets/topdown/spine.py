@@ -142,9 +142,11 @@ def require_nameable(session: Session, release: TreeRelease) -> None:
             )
 
 
-def stage_ancestry(session: Session, release: TreeRelease) -> Fragment:
-    """Stage the places that each place of the finest level lies in, with the columns finest, depth and number."""
-    return session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=release.public(SPINE))
+def stage_ancestry(session: Session, release: TreeRelease, state: str = "") -> Fragment:
+    """Stage the places that each place of the finest level lies in, with the columns finest, depth and number; if it is
+    of one state, no others, and no larger places."""
+    spine = stage_places(session, release, state) if state else release.public(SPINE)
+    return session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=spine)
 
 
 def find_ranges(session: Session, release: TreeRelease, state: str) -> tuple[int, list[tuple[int, int]]]:
@@ -153,14 +155,12 @@ def find_ranges(session: Session, release: TreeRelease, state: str) -> tuple[int
     return release.levels.index(level), read_tree(session, release).ranges_below(level, number)
 
 
-def stage_state(session: Session, release: TreeRelease, state: str) -> tuple[Fragment, Fragment]:
-    """Stage the state and the places in it, as rows of the spine, and for each of its places of the finest level, those
-    of them that it lies in, as `stage_ancestry`."""
+def stage_places(session: Session, release: TreeRelease, state: str) -> Fragment:
+    """Stage the state and the places in it, as rows of the spine."""
     top, ranges = find_ranges(session, release, state)
     bounds = [{"depth": top + below, "first": first, "last": last} for below, (first, last) in enumerate(ranges)]
     names = {"spine": release.public(SPINE), "ranges": session.register("ranges", pa.Table.from_pylist(bounds))}
-    places = session.stage("places_of_state", "topdown/places_of_state", **names)
-    return places, session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=places)
+    return session.stage("places_of_state", "topdown/places_of_state", **names)
 
 
 def placement(release: TreeRelease) -> tuple[dict[str, Any], dict[str, Any]]:

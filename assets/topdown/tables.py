@@ -21,15 +21,15 @@ from assets.tabulation.asset import build_tables
 from assets.topdown.reading import find_scope
 from assets.topdown.release import (
     INVARIANTS,
+    MICRODATA,
     QUERIES,
     QUERY_CELLS,
-    RECORDS,
     SPINE,
     TABLES,
     TEXTS,
     TopDownRelease,
 )
-from assets.topdown.spine import count_places, find_ranges, read_states, stage_state
+from assets.topdown.spine import count_places, find_ranges, read_states, stage_places
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, level_of_states, words
 from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
@@ -94,7 +94,7 @@ def register_codes(session: Session, schema: Schema) -> Fragment:
 def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
     return build_tables(
         release,
-        [release.estimated, *([RECORDS] if release.partitioned else [])],
+        [release.estimated, *([MICRODATA] if release.partitioned else [])],
         TEXTS("tables", tables=[f"{table.name} ({table.title})" for table in redistricting_tables(release)]),
         lambda session: tables_recipe(session, release, apart=True),
         shown=lambda session: {
@@ -143,7 +143,7 @@ def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict
     """The recipes of the tables that one state has: the rows of the state and of the places in it, from their
     estimates."""
     top, ranges = find_ranges(session, release, state)
-    places, _ = stage_state(session, release, state)
+    places = stage_places(session, release, state)
     estimates = {
         depth: find_scope(release, level, state).table(release)
         for depth, level in enumerate(release.levels)

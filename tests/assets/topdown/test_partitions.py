@@ -28,6 +28,7 @@ from assets.topdown.measurements import Stream, compute_stored_version
 from assets.topdown.reading import list_scopes
 from assets.topdown.records import store_records, unite_records
 from assets.topdown.release import TopDownRelease
+from assets.topdown.tables import build_redistricting
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 from tests.assets.topdown.products import LISTS
@@ -244,6 +245,12 @@ def require_same(one: Deployment[Any], other: Deployment[Any]) -> None:
     for stage in ("spine", "histograms", "noisy_measurements", "level_us", "level_state", "microdata", "tables"):
         name = one.key(stage).to_user_string()
         assert ours[name] == theirs[name]
+
+
+def test_tables_wait_for_the_stage_that_refuses_stale_and_missing_states(parted: Parted) -> None:
+    release = parted.deployment.release
+    (upstream,) = build_redistricting(release).asset_deps.values()
+    assert release.key("microdata") in upstream
 
 
 def test_lists_of_an_earlier_version_stay_or_are_all_packed(tmp_path: Path, key: None) -> None:

@@ -26,10 +26,12 @@ from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import PERSONS
+from resources.instances import close_waiting
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.topdown.products import LISTS, Histogram, Products, products, random_histograms
 from tests.depth import deep_cases, quick_cases
+from tests.forging import forge_file
 
 Truth = dict[str, Histogram]
 
@@ -366,6 +368,20 @@ def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Product
     made, _ = town
     made.change(made.release.public("level_block"), "UPDATE {} SET count = count + 1 WHERE histogram = 'units'")
     assert len(problems("microdata_of_estimates", made)) == 1
+
+
+def test_microdata_without_the_persons_that_forged_statistics_hide_are_found(town: tuple[Products, Truth]) -> None:
+    """The estimates stay, but where they are read for the microdata, DuckDB skips all persons."""
+    made, _ = town
+    made.change(made.release.public("level_block"), "CREATE OR REPLACE TABLE {0} AS SELECT * FROM {0}")
+    close_waiting()
+    forge_file(made.warehouse.path(Zone.PUBLIC), {("persons", "units"): ("q", "units")})
+    fooled = replace(made, warehouse=made.warehouse.relying_on_statistics())
+    with fooled.warehouse.session(writes=Zone.PUBLIC) as session:
+        create_tables(session, microdata_recipes(made.release))
+    assert made.read(made.release.public("persons")) == []
+    (problem,) = problems("microdata_of_estimates", fooled)
+    assert "estimated records that the table's stored statistics hide" in problem
 
 
 @deep_cases(1)
