@@ -31,6 +31,9 @@ FINEST_VARIANCE = 10_000
 LARGEST_LATTICE = 20_000
 """The most atoms of the sum of several cells' losses. Above it, the cells are composed one by one."""
 
+LARGEST_STEPS = 2**18
+"""The most losses of a cell with Laplace noise, such as a sum of large amounts on a fine grid."""
+
 NEGLIGIBLE = 1e-32
 """The δ at which the bound of a ρ-zCDP curve ends."""
 
@@ -105,11 +108,13 @@ def _(pair: SpreadPair, times: int) -> Atoms:
 
 @find_atoms.register
 def _(pair: LaplacePair, times: int) -> Atoms:
-    rate = float(1 / pair.scale)
-    noise = np.arange(pair.shift + 1, dtype=np.float64)
-    masses = math.tanh(rate / 2) * np.exp(-rate * noise)
-    masses[0] = 1 / (1 + math.exp(-rate))
-    masses[-1] = math.exp(-rate * pair.shift) / (1 + math.exp(-rate))
+    """Of so many outcomes that they are grouped, each has the greatest loss of its group, which bounds the loss."""
+    rate, inner = float(1 / pair.scale), max(0, pair.shift - 1)
+    begins = np.arange(1, pair.shift, math.ceil(inner / LARGEST_STEPS) or 1, dtype=np.float64)
+    lengths = np.diff(begins, append=float(pair.shift))
+    noise = np.concatenate([[0.0], begins, [float(pair.shift)]])
+    masses = np.exp(-rate * noise) / (1 + math.exp(-rate))
+    masses[1:-1] *= -np.expm1(-rate * lengths)
     return Atoms((pair.shift - 2 * noise) * rate, masses, times=times)
 
 

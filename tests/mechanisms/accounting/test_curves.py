@@ -137,6 +137,28 @@ def test_two_cells_of_a_made_table_are_bounded_by_every_pair_of_rows() -> None:
     assert time.process_time() - start < 1
 
 
+@pytest.mark.parametrize("most", [1, 7, 400, 998])
+def test_outcomes_of_large_amounts_are_grouped_so_that_their_loss_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """By less than the width of a group. Without groups, a sum up to 20 million in cents takes over 20 GiB."""
+    pair = LaplacePair(Fraction(300), 1000)
+    single = find_atoms(pair, 1)
+    assert single.losses.size == 1001
+    monkeypatch.setattr("mechanisms.accounting.atoms.LARGEST_STEPS", most)
+    grouped = find_atoms(pair, 1)
+    assert grouped.losses.size <= most + 2
+    assert math.isclose(math.fsum(grouped.masses), 1, rel_tol=1e-12)
+    width = 2 * math.ceil(999 / most) / 300
+    for epsilon in np.linspace(-4, 4, 81):
+        least, most_of_all = (_delta(single, epsilon - by) for by in (0.0, width))
+        assert least - 1e-15 <= _delta(grouped, epsilon) <= most_of_all + 1e-15
+
+
+def _delta(atoms: Atoms, epsilon: float) -> float:
+    return float(atoms.masses @ -np.expm1(np.minimum(0.0, epsilon - atoms.losses)))
+
+
 @pytest.mark.parametrize("bounds", [(0, 1), (1, 3), (-2, 3)])
 @pytest.mark.parametrize(("noise", "cap"), [("gaussian", None), ("laplace", None), ("laplace", 30)])
 def test_pairs_of_a_hypercube_bound_every_change_of_a_record(
