@@ -119,6 +119,10 @@ class Entry:
             fields.get("bound", {}),
         )
 
+    def parse_withdrawer(self) -> str:
+        """Who withdrew the draw; "" in an entry that is no withdrawal."""
+        return str(json.loads(self.details).get("by", "")) if self.kind == WITHDRAW and self.details else ""
+
     def parse_specification(self) -> Specification:
         """The DP specification of a reservation. Raises ValueError for any other entry."""
         if self.specification is None:

@@ -34,6 +34,7 @@ from mechanisms.accounting.losses import (
     InfiniteLoss,
     Loss,
     PureLoss,
+    format_exact_loss,
     format_loss,
 )
 from mechanisms.accounting.risks import compose_charges
@@ -74,7 +75,16 @@ class LedgerError(RefusedError):
 
 
 class CapExceeded(LedgerError):  # noqa: N818 - the domain's term for this refusal
-    """A charge does not fit under its population's cap, as an infinite one never does; nothing was charged."""
+    """A charge does not fit under its population's cap, as an infinite one never does; nothing was charged.
+
+    Attributes:
+        verdict: the end of a sentence that begins with the charge, without the price and without what remains, such as
+            " does not fit under the cap of ρ = 3".
+    """
+
+    def __init__(self, message: str, verdict: str = "") -> None:
+        super().__init__(message)
+        self.verdict = verdict
 
 
 class PopulationError(LedgerError):
@@ -148,11 +158,9 @@ class Reading:
         self._require_one_population(dataset, details)
         if isinstance(specification.charge, InfiniteLoss):
             if not unbounded_releases:
-                raise CapExceeded(
-                    f"population {details.population}: release {dataset}/{release} would charge "
-                    f"{format_loss(specification.charge)}, which fits under no cap, and dataset {dataset} does not "
-                    "declare unbounded_releases: allowed"
-                )
+                verdict = f" fits under no cap, and dataset {dataset} does not declare unbounded_releases: allowed"
+                price = f"release {dataset}/{release} would charge {format_loss(specification.charge)}"
+                raise CapExceeded(f"population {details.population}: {price}, which{verdict}", verdict)
         elif cap is not None:
             total = self.require_fit(details.population, f"{dataset}/{release}", specification, cap)
             if isinstance(total, CurveLoss):
@@ -176,7 +184,8 @@ class Reading:
         try:
             total = self.compose(population, cap, also=[specification])
         except DoesNotCompose as error:
-            raise CapExceeded(f"{price}which cannot be counted under the cap of {format_loss(cap)}: {error}") from None
+            verdict = f" cannot be counted under the cap of {format_loss(cap)}: {error}"
+            raise CapExceeded(f"{price}which{verdict}", verdict) from None
         if not fits(total, cap):
             charged = self.compose(population, cap)
             if isinstance(cap, CurveLoss):
@@ -185,9 +194,11 @@ class Reading:
                 counted = ""
             else:
                 counted = f"counted as {format_loss(compose_like(cap, [charge]))}, "
+            verdict = f"does not fit under the cap of {format_exact_loss(cap)}"
             raise CapExceeded(
-                f"{price}{counted}which does not fit under the cap of {cap.symbol} = {cap} ({cap.round_up()}): "
-                f"{format_loss(charged)} is charged so far and {cap.symbol} = {remaining(charged, cap)} remains"
+                f"{price}{counted}which {verdict}: {format_loss(charged)} is charged so far and "
+                f"{cap.symbol} = {remaining(charged, cap)} remains",
+                f"{', ' if counted else ' '}{counted}{verdict}",
             )
         return total
 

@@ -154,7 +154,9 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
                     unsaid = (
                         f"the records are declared public, from {show_line(details.public)}, without a reason so far"
                     )
-    except (CapExceeded, PopulationError) as error:
+    except CapExceeded as error:
+        refusal = f"the charge{error.verdict}"
+    except PopulationError as error:
         refusal = str(error)
     if entry and (withdrawn := reading.find_withdrawal(draw.draw_id)):
         refusal = (
@@ -195,7 +197,7 @@ def predict_budget(
         try:
             reading.require_fit(dataset.population, f"{dataset.name}/{release}", charge, dataset.cap)
         except CapExceeded as error:
-            refusal = str(error)
+            refusal = f"a charge of {format_loss(charge.charge)}{error.verdict}"
     return _describe_budget(dataset, reading, None if refusal else charge), refusal
 
 

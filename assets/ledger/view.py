@@ -211,6 +211,7 @@ def list_entry_records(entries: Iterable[Entry]) -> list[dict[str, Any]]:
             "public": entry.parse_details().public,
             "public_because": entry.parse_details().authorization.get(PUBLIC_BECAUSE, ""),
             "authorized_by": entry.parse_details().authorization.get("by", ""),
+            "withdrawn_by": entry.parse_withdrawer(),
             "different_people": entry.parse_details().authorization.get(DIFFERENT_PEOPLE, ""),
             "recorded_at": entry.recorded_at,
             "draw_id": entry.draw_id,

@@ -69,6 +69,7 @@ _KINDS = {
 _LONGEST_ON_A_LINE = 24
 _LARGEST_PLAIN = 10**6
 _LARGEST_NUMBER = 10**300
+_LARGEST_COUNTED = 10**15
 _DIGITS = 40
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -302,13 +303,19 @@ def building_blocks(specification: Specification) -> tuple[record.BuildingBlock,
 
 
 def _shown(value: object) -> str:
-    """A value as the page shows it: numbers with thousands separators, lists joined with commas unless they have
-    sentences."""
+    """A value as the page shows it: numbers with thousands separators (`49,808,700`, `1.5 × 10²⁰`), and lists joined
+    with commas unless they have sentences."""
     if isinstance(value, list):
         sentences = any(text.endswith(".") for text in value)
         return (" " if sentences else ", ").join(value) or "none"
     if isinstance(value, float):
-        return f"{value:,.6g}"
+        text = f"{value:,.6g}"
+        if "e+" not in text:
+            return text
+        if abs(value) < _LARGEST_COUNTED:
+            return f"{float(text):,.0f}"
+        mantissa, exponent = text.split("e+")
+        return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -101,14 +101,21 @@ def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
 
 
 def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
-    statistics = [f"- {statistic}" for statistic in release.design.invariants_in_words]
+    statistics = (release.design.places_in_words, *release.design.invariants_in_words)
     return build_stage(
         release,
         INVARIANTS,
         StageKind.INVARIANTS,
-        "\n".join(["The statistics that are exact in this release, and may be published:", "", *statistics])
-        if statistics
-        else "The release has no invariants except the list of places.",
+        "\n".join(
+            [
+                "The statistics that are exact in this release, and may be published. The first one is in the table "
+                f"`{SPINE}`, the others are in this one:"
+                if statistics[1:]
+                else f"The release has no invariants except the list of places, which is in the table `{SPINE}`:",
+                "",
+                *(f"- {statistic}" for statistic in statistics),
+            ]
+        ),
         [CEF, SPINE],
         lambda session: {release.public(INVARIANTS): invariants_recipe(session, release)},
         INVARIANT_COLUMNS,

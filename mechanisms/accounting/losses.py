@@ -226,6 +226,22 @@ def format_loss(loss: Loss, places: int = DECIMALS) -> str:
     return f"{loss.symbol} = {format_number(loss, places)}{at_delta}"
 
 
+def format_exact_loss(loss: Loss) -> str:
+    """A loss without rounding: as a decimal if it has up to `DECIMALS` places, and otherwise exactly and rounded up, as
+    `ρ = 3`, `ε = 7.5 at δ = 1e-10` or `ρ = 1/3 (0.3334)`."""
+    if isinstance(loss, InfiniteLoss):
+        return format_loss(loss)
+    rounded, at_delta = loss.round_up(), ""
+    if isinstance(loss, ApproximateLoss):
+        at_delta = f" at δ = {format_decimal(loss.delta)}{loss.basis}"
+        is_decimal = loss.epsilon == PureLoss(Fraction(rounded))
+    else:
+        is_decimal = loss in (PureLoss(Fraction(rounded)), ConcentratedLoss(Fraction(rounded)))
+    if is_decimal:
+        return f"{loss.symbol} = {rounded.normalize():f}{at_delta}"
+    return f"{loss.symbol} = {loss} ({rounded})"
+
+
 def format_number(loss: Loss, places: int = DECIMALS) -> str:
     """The ε or ρ of a loss alone, rounded up, as text for a reader: `0.7000` or `∞`."""
     return str(loss) if isinstance(loss, InfiniteLoss) else str(loss.round_up(places))

@@ -275,13 +275,17 @@ class TopDownDesign:
         return tuple(STATISTICS[name].format(level=words(level)) for name, level in self.invariants.items())
 
     @property
+    def places_in_words(self) -> str:
+        """The list of places, which is exact in every release."""
+        return f"which {words(self.levels[-1])}s have a housing unit or group quarters, and the places they lie in"
+
+    @property
     def multiverse(self) -> tuple[str, ...]:
         """The invariants in words. They always include which places exist and how many housing units there are: a
         change of persons changes which units are occupied, but never how many there are."""
-        finest = words(self.levels[-1])
-        stock = STATISTICS[HOUSING_UNITS].format(level=finest)
+        stock = STATISTICS[HOUSING_UNITS].format(level=words(self.levels[-1]))
         return (
-            f"which {finest}s have a housing unit or group quarters, and the places they lie in",
+            self.places_in_words,
             *self.invariants_in_words,
             *([] if HOUSING_UNITS in self.invariants else [f"{stock}, though it is not published exactly"]),
         )

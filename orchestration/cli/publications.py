@@ -531,7 +531,18 @@ def withdraw(name: str, by: str) -> None:
     deployment = Deployment()
     dataset, slash, release = name.partition("/")
     _wait_for_writers(dataset)
-    echo(withdrawal.withdraw(deployment.ledger, deployment.published, dataset, release if slash else None, by))
+    try:
+        done = withdrawal.withdraw(deployment.ledger, deployment.published, dataset, release if slash else None, by)
+    except withdrawal.WithdrawalError as error:
+        members: list[str] = []
+        # What is withdrawn need not be declared any more, and other declarations may be wrong.
+        with suppress(Exception):
+            members = [member.named for member in deployment.groups.get(name, ())]
+        if members in ([], [name]):
+            raise
+        declared = f"{name} declares these releases; withdraw each of them: {', '.join(members)}"
+        raise withdrawal.WithdrawalError(f"{error}. {declared}") from None
+    echo(done)
 
 
 def _wait_for_writers(dataset: str | None) -> None:

@@ -47,7 +47,7 @@ def status(as_json: bool) -> None:
 @click.command()
 @as_json
 def budget(as_json: bool) -> None:
-    """Show every charge with its release and authorization, and what remains of each cap."""
+    """Show every charge with its release and authorization, every withdrawal, and what remains of each cap."""
     from assets.ledger.view import list_entry_records
     from assets.texts import show_line
     from orchestration.deployment import Deployment
@@ -61,12 +61,17 @@ def budget(as_json: bool) -> None:
     else:
         _print_budgets(budgets)
         echo()
-        keys = ("entry", "kind", "release", "charged", "authorized_by")
+        keys = ("entry", "kind", "release", "charged")
         print_table(
             "Ledger" + (", not intact" if problems else ", intact"),
-            ["entry", "what", "release", "charged", "authorized by", "when (UTC)", "draw"],
+            ["entry", "what", "release", "charged", "authorized or withdrawn by", "when (UTC)", "draw"],
             [
-                [*(str(entry[key]) for key in keys), _to_minute(entry["recorded_at"]), entry["draw_id"][:12]]
+                [
+                    *(str(entry[key]) for key in keys),
+                    entry["authorized_by"] or entry["withdrawn_by"],
+                    _to_minute(entry["recorded_at"]),
+                    entry["draw_id"][:12],
+                ]
                 for entry in entries
             ],
         )

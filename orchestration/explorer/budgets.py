@@ -76,7 +76,7 @@ def show_charge(dataset: DatasetDeclaration, release: str, charge: Specification
     """Show whether the charge of a release, by its name alone, would fit under the cap, and the rest it would leave."""
     words, refusal = predict_budget(dataset, release, charge, Reading(tuple(entries), ()))
     if refusal:
-        st.error(escape(f"A launch would be refused: {refusal}."))
+        st.error(escape(f"A launch would be refused: {refusal}. {words}"))
     else:
         st.success(escape(words))
 

@@ -239,6 +239,22 @@ def _show_lines(lines: Sequence[Line]) -> None:
         {"name": title, "margin": line.margin, "figure": f"{line.margin:,.4g}"}
         for title, line in zip(names, lines, strict=True)
     ]
+    table = [
+        {
+            "Line": title,
+            "What is counted": line.counted,
+            "Budget": f"{float(line.budget):.6g}",
+            "Standard error": f"{line.standard_error:,.4g}",
+            "90% margin": f"{line.margin:,.4g}",
+            **({"Numbers": "" if line.numbers is None else f"{line.numbers:,}"} if is_counted else {}),
+        }
+        for title, line in zip(names, lines, strict=True)
+    ]
+    if not any(line.margin for line in lines):
+        # A chart would be empty, with an axis from 0 to 0.
+        st.write("Every 90% margin of error is 0: each number is exact with a probability of at least 90%.")
+        show_table(table)
+        return
     chart = (
         make_row_chart(rows, {"name": "line", "figure": "margin"})
         .mark_bar(color=COLORS[0])
@@ -248,17 +264,7 @@ def _show_lines(lines: Sequence[Line]) -> None:
     show_chart_with_table(
         chart,
         "90% margins of error by line",
-        [
-            {
-                "Line": title,
-                "What is counted": line.counted,
-                "Budget": f"{float(line.budget):.6g}",
-                "Standard error": f"{line.standard_error:,.4g}",
-                "90% margin": f"{line.margin:,.4g}",
-                **({"Numbers": "" if line.numbers is None else f"{line.numbers:,}"} if is_counted else {}),
-            }
-            for title, line in zip(names, lines, strict=True)
-        ],
+        table,
         expanded=len(lines) <= _MANY,
         in_rows=True,
     )

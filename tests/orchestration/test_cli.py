@@ -170,6 +170,9 @@ def test_a_folder_with_a_certificate_that_was_not_signed_here_is_no_publication(
     assert not published(), "signed, but of no draw in the ledger"
     ledger.withdraw("ma1940", "tenure_by_county", "Ann")
     assert re.search(r"ma1940/tenure_by_county +0 +withdrawn ", stirred("status").stdout)
+    recorded = json.loads(stirred("budget", "--json").stdout)["ledger"]
+    assert [(each["kind"], each["withdrawn_by"]) for each in recorded] == [("reserve", ""), ("withdraw", "Ann")]
+    assert re.search(r"withdraw +ma1940/tenure_by_county +Ann ", stirred("budget").stdout)
 
 
 @pytest.mark.deep
@@ -440,6 +443,7 @@ def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
         (["launch", "two_counties/places", "--authorize", "1"], 2, "two_counties/places charges nothing"),
         (["table", "two_counties/places"], 2, "is no release, but a retabulation of two_counties/redistricting. It "),
         (["withdraw", "ma1940/nothing", "--by", "Ada"], 1, "ma1940/nothing"),
+        (["withdraw", "two_states/hypercubes", "--by", "Ada"], 1, "withdraw each of them: two_states/hypercubes_race"),
         (["verify", "nowhere", "--key", "nowhere"], 1, "nowhere cannot be read"),
         (["restore", "nowhere"], 1, "nowhere"),
         (["unblock", "nothing"], 1, "there is no run nothing"),

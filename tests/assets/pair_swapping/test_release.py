@@ -321,7 +321,7 @@ def test_the_charge_refuses_what_was_loaded_without_a_permission(tmp_path: Path)
     with patch.object(Release, "require_allowed", lambda self: None):
         deployment = pair_swapping_deployment(tmp_path / "release", dataset={"unbounded_releases": None})
         refusal = deployment.refusal(*TO_DRAW)
-    assert "would charge ε = ∞, which fits under no cap" in refusal
+    assert "would charge ε = ∞ to population town. It is refused: the charge fits under no cap" in refusal
     assert "unbounded_releases: allowed" in refusal
     assert deployment.ledger == ()
 

@@ -153,7 +153,13 @@ def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDe
         (
             {"rho": "0.539999"},
             "ephemeral",
-            ["population town", "Release town/s_dhc", "would charge ρ = 0.54", "does not fit", "0.0000 is charged"],
+            [
+                "population town",
+                "Release town/s_dhc",
+                "would charge ρ = 0.54",
+                "does not fit",
+                "charged ρ = 0.0000 of its cap",
+            ],
         ),
         (
             40,

@@ -190,7 +190,7 @@ def _missing(certificate: Certificate) -> list[tuple[Any, ...]]:
 def _texts(fact: str | int | float) -> tuple[str, ...]:
     """How the page may write a fact. What each kind of number looks like is decided in one place of the template."""
     if isinstance(fact, float):
-        return (*(f"{fact:,.{places}f}" for places in (2, 4, 6)), f"{fact:,.6g}")
+        return (*(f"{fact:,.{places}f}" for places in (2, 4, 6)), certificate_module._shown(fact))
     return (f"{fact:,}" if isinstance(fact, int) else fact,)
 
 
@@ -328,6 +328,15 @@ def test_a_loss_in_zcdp_is_written_in_rho_with_its_lines_and_meaning() -> None:
     assert "ε charged" not in text
     assert "k²ρα" in text
     assert [line["exact"] for line in certificate.as_record()["loss"]["lines"]] == ["1/8", "3/8"]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0.05, "0.05"), (264_332.0, "264,332"), (49_808_700.5, "49,808,700"), (1.5e20, "1.5 × 10²⁰")],
+)
+def test_a_great_number_is_written_as_people_read_it(number: float, text: str) -> None:
+    """Wrong program: the appendix with `4.98087e+07`."""
+    assert certificate_module._shown(number) == text
 
 
 def test_every_delta_is_shown_and_never_rounded_down() -> None:

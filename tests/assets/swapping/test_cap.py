@@ -36,7 +36,7 @@ def test_the_refusal_names_population_release_request_charges_and_cap(tmp_path: 
     deployment = small_deployment(tmp_path, dataset={"cap": 4})
     refusal = deployment.refusal(*TO_PUBLICATION)
     assert refusal.startswith("village__counties__charge:")
-    for said in ("population village", "Release village/counties", "4.1272", "cap of ε = 4", "ε = 0.0000 is charged"):
+    for said in ("population village", "Release village/counties", "4.1272", "cap of ε = 4.", "charged ε = 0.0000 of"):
         assert said in refusal
 
 
@@ -47,7 +47,10 @@ def test_a_second_release_that_does_not_fit_leaves_the_first_unchanged(tmp_path:
     files, ledger = first.published(), first.ledger
     second = small_deployment(tmp_path, name="again", custody="ephemeral", dataset={"cap": "8"})
     refusal = second.refusal(*TO_PUBLICATION)
-    assert "ε = 4.1272 is charged so far and ε = 3.8728 remains" in refusal
+    assert "It is refused: the charge does not fit under the cap of ε = 8." in refusal
+    assert "has been charged ε = 4.1272 of its cap of ε = 8.0000; ε = 3.8728 remains." in refusal
+    (times,) = {refusal.count(words) for words in ("It is refused", "would charge", "3.8728")}
+    assert times, "price and rest are stated once, wherever the refusal is repeated"
     assert second.published() == {}
     assert not tables(second) & {"charge", "draw", "swapped", "swapped_cells"}
     assert list(tmp_path.glob("custody/ephemeral/*")) == []

@@ -143,7 +143,7 @@ def test_the_cap_admits_one_of_two_simultaneous_releases(tmp_path: Path) -> None
     (winner,) = (name for name, said in answers.items() if said["success"])
     (loser,) = (name for name, said in answers.items() if not said["success"])
     assert answers[loser]["failed"] == [f"village__{loser}__charge"]
-    assert f"release village/{loser} would charge" in answers[loser]["said"]
+    assert f"village/{loser} would charge" in answers[loser]["said"]
     assert answers[loser]["published"] == []
     assert "certificate.json" in answers[winner]["published"]
     deployment = small_deployment(tmp_path, name=winner, dataset={"cap": 5})
