@@ -578,3 +578,20 @@ def test_the_page_of_budgets_shows_what_is_spent_and_left_and_whether_a_charge_w
     test.text_input[1].set_value("38").run()
     assert "does not fit under the cap" in test.error[0].value
     assert any(table.value.iloc[0, 0] == "the number of homes" for table in test.table)
+
+
+def lines_without_errors() -> None:
+    from fractions import Fraction
+
+    from assets.release.plan import Line
+    from orchestration.explorer.plan import _show_lines
+
+    _show_lines([Line("counts", "persons", Fraction(100), 0.0, lambda budget: 0)])
+
+
+def test_lines_without_errors_have_a_sentence_and_a_table_instead_of_an_empty_chart() -> None:
+    test = AppTest.from_function(lines_without_errors, default_timeout=60).run()
+    assert not test.exception
+    assert not test.get("arrow_vega_lite_chart")
+    assert test.markdown[-1].value.startswith("Every 90% margin of error is 0")
+    assert len(test.table) == 1
