@@ -395,7 +395,7 @@ WORDS = {
     "file",
     "full_disk": "the disk full from each write on",
     "in_sequence": "a sequence of events: a release's job killed as above; a record, the custody or the declaration "
-    "changed, or the release withdrawn or audited; then the release launched again",
+    "changed, or the release withdrawn or audited",
     "launched_at_once": "five simultaneous launches of three releases: by hand, schedule and sensor",
     "planted": "recognizable values planted in the data, and searched for in everything that the release leaves",
     "altered_tables": "in every table of the three databases: a value altered, two values exchanged, a row deleted or "
