@@ -236,7 +236,7 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         f"Nothing was drawn, and nothing was charged.{' An earlier publication stays unchanged.' if is_new else ''}",
     ]
     if assessment.refusal:
-        parts.append("To continue, change the declaration so that the ledger accepts it, and launch the job again.")
+        parts.append("To continue, remove the cause of this refusal, and launch the job again.")
     command = {}
     if not assessment.refusal:
         command = {AUTHORIZED_BY_COMMAND: assessment.command}
