@@ -140,18 +140,18 @@ def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figu
             (records,) = session.row(_RECORDS_COUNTED, counts=exact)
             metrics = [metric for metric in METRICS if metric.schema is schema]
             sums = _sum_differences(session, release, level, metrics, exact, places[level])
-            measured = {query.query for query in release.design.measured_at(schema.name, level)}
             for metric in metrics:
                 for source in (POST_PROCESSED, RAW):
-                    known = source == POST_PROCESSED or metric.query in measured
-                    value = metric.value(sums[metric.name, source], places[level], records) if known else None
+                    differences = sums.get((metric.name, source))
+                    value = None if differences is None else metric.value(differences, places[level], records)
                     yield Figure(level, metric.name, source, value, places[level])
 
 
 def _sum_differences(
     session: Session, release: TopDownRelease, level: str, metrics: Sequence[Metric], exact: Fragment, places: int
 ) -> Counter[tuple[str, str]]:
-    """By name of each metric of one histogram and by source, the sum of absolute differences from the exact answers."""
+    """By name of each metric of one histogram and by source, the sum of absolute differences from the exact answers; of
+    answers to a query that is not measured, nothing."""
     histogram, size = metrics[0].schema.name, metrics[0].schema.size
     measured = {query.query: query for query in release.design.measured_at(histogram, level)}
     own = {metric.query: measured[metric.query] for metric in metrics if metric.query in measured}

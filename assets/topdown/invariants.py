@@ -101,21 +101,19 @@ def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
 
 
 def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
-    statistics = (release.design.places_in_words, *release.design.invariants_in_words)
+    declared = release.design.invariants_in_words
+    begin = (
+        "The statistics that are exact in this release, and may be published. The first one is in the table "
+        f"`{SPINE}`, the others are in this one:"
+        if declared
+        else f"The release has no invariants except the list of places, which is in the table `{SPINE}`:"
+    )
+    statistics = [f"- {statistic}" for statistic in (release.design.places_in_words, *declared)]
     return build_stage(
         release,
         INVARIANTS,
         StageKind.INVARIANTS,
-        "\n".join(
-            [
-                "The statistics that are exact in this release, and may be published. The first one is in the table "
-                f"`{SPINE}`, the others are in this one:"
-                if statistics[1:]
-                else f"The release has no invariants except the list of places, which is in the table `{SPINE}`:",
-                "",
-                *(f"- {statistic}" for statistic in statistics),
-            ]
-        ),
+        "\n".join([begin, "", *statistics]),
         [CEF, SPINE],
         lambda session: {release.public(INVARIANTS): invariants_recipe(session, release)},
         INVARIANT_COLUMNS,

@@ -109,8 +109,8 @@ def _(pair: SpreadPair, times: int) -> Atoms:
 @find_atoms.register
 def _(pair: LaplacePair, times: int) -> Atoms:
     """Of so many outcomes that they are grouped, each has the greatest loss of its group, which bounds the loss."""
-    rate, inner = float(1 / pair.scale), max(0, pair.shift - 1)
-    begins = np.arange(1, pair.shift, math.ceil(inner / LARGEST_STEPS) or 1, dtype=np.float64)
+    rate, size = float(1 / pair.scale), math.ceil(pair.shift / LARGEST_STEPS)
+    begins = np.arange(1, pair.shift, size, dtype=np.float64)
     lengths = np.diff(begins, append=float(pair.shift))
     noise = np.concatenate([[0.0], begins, [float(pair.shift)]])
     masses = np.exp(-rate * noise) / (1 + math.exp(-rate))
