@@ -32,7 +32,7 @@ from assets.release.columns import Column, ColumnType, Role, title_columns
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_HYPERCUBES, COLUMNS_OF_SWAPPED, LONGEST_COLUMN
 from assets.release.release import DeclarationError
-from assets.texts import LONGEST_TEXT, drop_accents, find_unseen
+from assets.texts import LONGEST_TEXT, drop_accents, find_unseen, show_line
 from assets.unperturbed.release import RESERVED
 
 MANY = 100
@@ -93,7 +93,7 @@ def propose_dataset(
         tables = ["  units:", *_propose_table(proposal, "units", path, profile, roles, {})]
     sources = " and ".join(dict.fromkeys(file.name for file, _ in filter(None, (units, persons))))
     lines = [
-        f"# Proposed from {sources}. Compare every line with the",
+        _comment(f"Proposed from {sources}. Compare every line with the"),
         "# questionnaire: the codes below are the occurring ones, and the bounds are rounded outwards.",
         "type: orchestration.components.Dataset",
         "attributes:",
@@ -249,20 +249,20 @@ def _propose_table(
     for column in profile.columns:
         if _RECORD_TYPE.fullmatch(column.name) and 1 < column.different == len(column.codes):
             said = f"the rows are of several kinds by {column.name}, and each row counts as a record"
-            yield f"      # {said}"
+            yield f"      {_comment(said)}"
             proposal.warnings.append(f"{table}: {said}: make a file of each kind.")
     for keys in _list_repeated_keys(profile, roles):
         said = (
             f"several rows have the same {' and '.join(keys)}. If they are of one person, losses are for a row and not"
         )
-        yield f"      # {said} for the person"
+        yield f"      {_comment(said)} for the person"
         proposal.warnings.append(f"{table}: {said} for the person: make a file with one row a person.")
     for column in profile.columns:
         role, domain = roles.get(column.name), dict[str, str]()
         concerns, comments = list[str](), list[str]()
         if role is None and (why := omitted.get(column.name, "")):
             uncounted = _explain_omission(column, profile.reasons.get(column.name, ""), _leave_uncounted)
-            yield f"      # {_write(column.name)} is left out: {uncounted}"
+            yield f"      {_comment(f'{_write(column.name)} is left out: {uncounted}')}"
             proposal.warnings.append(f"{table}: column {column.name} is left out: {why}.")
             continue
         identifies, name = role is not None, renamed.get(column.name, column.name)
@@ -292,14 +292,14 @@ def _propose_table(
         if name != column.name:
             fields["source"] = _write(column.name)
         written = ", ".join(f"{field}: {value}" for field, value in fields.items())
-        yield f"      {_write(name)}: {{{written}}}" + (f"  # {'; '.join(comments)}" if comments else "")
+        yield f"      {_write(name)}: {{{written}}}" + (f"  {_comment('; '.join(comments))}" if comments else "")
         if concerns:
             proposal.warnings.append(f"{table}: column {name} is {'; '.join(concerns)}.")
         in_words = ", ".join(value if field == "values" else f"{field} {value}" for field, value in domain.items())
         in_words = in_words if len(in_words) <= 60 else f"{in_words[:59]}…"
         proposal.columns.append((table, name, fields["type"], (role or Role.CHARACTERISTIC).value, in_words))
     for name, why in profile.unfit.items():
-        yield f"      # {_write(name)} is left out: {why}"
+        yield f"      {_comment(f'{_write(name)} is left out: {why}')}"
         proposal.warnings.append(f"{table}: column {_write(name)} is left out: {why}.")
 
 
@@ -654,6 +654,11 @@ _NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 def _list(names: Iterable[str]) -> str:
     return f"[{', '.join(map(_write, names))}]"
+
+
+def _comment(text: str) -> str:
+    """A comment of YAML, which ends at more letters than a line feed: what follows them would be declared."""
+    return f"# {show_line(text)}"
 
 
 def _write(text: str) -> str:

@@ -300,6 +300,29 @@ def test_rows_of_several_kinds_and_repeated_keys_are_pointed_out(warehouse: Ware
             proposed(warehouse, path, path, key=key)
 
 
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"])
+def test_a_name_in_a_comment_declares_nothing(warehouse: Warehouse, tmp_path: Path, end: str) -> None:
+    """Wrong program: the name of a column ends the comment, as YAML reads it, and makes the records synthetic, which an
+    editor shows as one line."""
+    declared = [
+        "  synthetic: true",
+        "  persons:",
+        "    path: b.csv",
+        "    columns:",
+        "      a: {type: integer, role: unit}",
+    ]
+    name = end.join(["person_id", "      serial: {type: integer, role: key}", *declared, "      #"])
+    rows = [f"{1000 + number % 400},{('own', 'rent')[number % 2]}" for number in range(500)]
+    source = tmp_path / "town.csv"
+    source.write_text("\n".join([f'"{name}",tenure', *rows]) + "\n", encoding="utf-8")
+    with warehouse.session() as session:
+        proposal = propose_dataset("town", Reader.CSV, (source, profile(session, Reader.CSV, source)))
+    attributes = yaml.safe_load(proposal.text)["attributes"]
+    assert "several rows have the same person_id" in proposal.text
+    assert "synthetic" not in attributes
+    assert list(attributes["units"]["columns"]) == ["tenure"]
+
+
 @pytest.mark.deep
 def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_path: Path) -> None:
     """Wrong programs: a key that ends in "id"; a bound that includes a code; a code among true values (age 99, losses);
