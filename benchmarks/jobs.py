@@ -31,8 +31,7 @@ from orchestration import components
 from orchestration.components import SafeTabH, SafeTabP, TopDown
 from orchestration.components.release import ReleaseComponent, releases_of
 from orchestration.definitions import budget
-from orchestration.environment import deployment_resources
-from orchestration.release_definitions import define_jobs, define_stages, without_configuration
+from orchestration.release_definitions import define_jobs, define_resources, define_stages
 from resources.project import PROJECT, deployment_folders
 
 CASE = "STIRRED_BENCH_CASE"
@@ -176,8 +175,7 @@ def _define(case: Case) -> Iterator[dg.Definitions]:
         job = dg.define_asset_job(component.job, selection=dg.AssetSelection.assets(*stages, *others))
         yield dg.Definitions(jobs=[job])
     yield budget([dataset], releases)
-    resources = without_configuration(deployment_resources(home))
-    yield dg.Definitions(resources=resources, executor=dg.in_process_executor)
+    yield define_resources(home)
 
 
 @dg.definitions

@@ -27,7 +27,10 @@ from orchestration.components.release import ReleaseComponent, dataset_of, decla
 from orchestration.environment import deployment_resources, is_cluster
 from orchestration.planning import PlannedDeclaration, plan_declaration
 from orchestration.run_locks import end_lost_runs, hold_lock
+from resources.machine import skip_last_collection
 from resources.project import deployment_folders
+
+skip_last_collection()
 
 
 def define_resources(home: Path) -> dg.Definitions:

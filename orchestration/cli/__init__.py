@@ -7,7 +7,6 @@ Exit codes: 0 done; 1 refused, failed, or something does not hold; 2 wrong usage
 # function of a command that runs, so that help and completion need none of them. The work is in `orchestration` and
 # below, or in the modules `runs` and `plan_report`, which no command's declaration needs.
 
-import atexit
 import gc
 import io
 import os
@@ -25,10 +24,10 @@ from orchestration.cli.publications import audit, estimate, explore, export, reg
 from orchestration.cli.releases import completion
 from orchestration.cli.status import budget, check, status
 from orchestration.cli.storage import backup, ledger, restore, unblock
+from resources.machine import skip_last_collection
 
-# A process that ends gives back everything anyway: without this, Python first looks for garbage in all that was loaded.
-atexit.register(gc.freeze)
-# Nor does it look again and again while it loads, or makes a small release: half a million objects are 50 MB.
+skip_last_collection()
+# Nor does Python look again and again while it loads, or makes a small release: half a million objects are 50 MB.
 gc.set_threshold(500_000)
 
 __all__ = ["REFUSED", "UNAUTHORIZED", "main"]
