@@ -146,7 +146,8 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
             if published.has_lists
         }
         plain = [published for published in tables if not published.has_lists]
-        with closing(in_threads(write, plain, min(count_cores(), _WRITERS))) as files:
+        threads = max(1, min(count_cores() - len(packed), _WRITERS))
+        with closing(in_threads(write, plain, threads)) as files:
             written = {published.name: own for published, own in zip(plain, files, strict=True)}
         written |= {name: [file.result()] for name, file in packed.items()}
     return tuple(file for published in tables for file in written[published.name])

@@ -7,6 +7,7 @@ of a redistricting table counts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import pairwise
 
@@ -33,6 +34,7 @@ from assets.topdown.spine import count_places, find_ranges, read_states, stage_p
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, level_of_states, words
 from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
+from resources.processes import in_threads
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
 
@@ -187,12 +189,16 @@ def _count_tables(
     place_names = session.register("place_names", rows)
     names = {"spine": release.public(SPINE), "places": places, "names": place_names}
 
+    def read(table: RedistrictingTable, piece: Mapping[str, int]) -> tuple[pa.Table, pa.Table]:
+        of_table = {**piece, "histogram": table.schema.name, "cells": table.schema.size}
+        counted = session.arrow("topdown/counts_tabulated", of_table, counts=counts, places=places)
+        return session.arrow("topdown/places_tabulated", piece, **names), counted
+
     def list_rows(table: RedistrictingTable) -> Iterator[pa.Table]:
-        for piece in pieces:
-            described = session.arrow("topdown/places_tabulated", piece, **names)
-            of_table = {**piece, "histogram": table.schema.name, "cells": table.schema.size}
-            counted = session.arrow("topdown/counts_tabulated", of_table, counts=counts, places=places)
-            yield _add_cells(table, described, counted)
+        # A thread adds up one piece, while the one before it is stored.
+        described = (read(table, piece) for piece in pieces)
+        with closing(in_threads(lambda piece, _: _add_cells(table, *piece), described, 1)) as rows:
+            yield from rows
 
     recipes: dict[str, Recipe] = {}
     for table in tables:
@@ -207,8 +213,8 @@ def _add_cells(table: RedistrictingTable, places: pa.Table, counted: pa.Table) -
     leaf, leaves = table.leaf_of[cell], np.zeros((len(table.leaves), len(places)), dtype=np.int64)
     is_counted = leaf >= 0
     np.add.at(leaves, (leaf[is_counted], position[is_counted]), count[is_counted])
-    for each in table.cells:
-        places = places.append_column(each.name, pa.array(leaves[list(table.parts(each))].sum(axis=0)))
+    for each, counts in zip(table.cells, table.add_leaves(leaves), strict=True):
+        places = places.append_column(each.name, pa.array(counts))
     return places
 
 

@@ -74,8 +74,14 @@ class RedistrictingTable:
         counted = np.array([leaf.counted for leaf in self.leaves])
         return np.where(counted.any(axis=0), counted.argmax(axis=0), -1)
 
-    def parts(self, cell: TableCell) -> tuple[int, ...]:
-        return tuple(number for number, leaf in enumerate(self.leaves) if leaf.path[: len(cell.path)] == cell.path)
+    def add_leaves(self, leaves: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """The counts of all cells in some places, from those of the leaves, shape (leaves, places)."""
+        counts = dict(zip((leaf.path for leaf in self.leaves), leaves, strict=True))
+        # The parts of a cell come after it.
+        for cell in reversed(self.cells):
+            if whole := cell.path[:-1]:
+                counts[whole] = counts[whole] + counts[cell.path] if whole in counts else counts[cell.path]
+        return [counts[cell.path] for cell in self.cells]
 
 
 def _codes(name: str) -> NDArray[np.int32]:
