@@ -41,7 +41,7 @@ class ShareStep(Part):
 
 
 class UniqueRace(Part):
-    """The factor of a household with a person whose race no other household of the block has."""
+    """The factor of a household with a person whose race no other unit of the block has."""
 
     variable: str = Field("CENRACE", description="The variable of persons that has the race.")
     factor: Factor = Field(description="The factor of the weight: 0, or a fraction of integers up to 64.")
@@ -64,7 +64,7 @@ class RiskFactorsDeclaration(Part):
         default_factory=list, description="Factors by the number of households in the block; steps in ascending order."
     )
     unique_race: UniqueRace | SkipJsonSchema[None] = Field(
-        None, description="The factor for a household with a person whose race no other household of the block has."
+        None, description="The factor for a household with a person whose race no other unit of the block has."
     )
     block_imputation: list[ShareStep] = Field(
         default_factory=list,

@@ -48,7 +48,7 @@ HOUSEHOLD_COLUMNS = {
 TRAIT_COLUMNS = {
     "block_households": "Number of households in the block",
     "block_imputed": "How many of them are imputed",
-    "unique_race": "1 if a person has a race that no other household of the block has",
+    "unique_race": "1 if a person has a race that no other unit of the block has",
     "imputed_items": "The declared number of imputed items",
 }
 """The further columns if risk factors are declared."""
