@@ -146,14 +146,18 @@ def dhc_deployment(
     described: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 40}, "charging": "automatic"}
     population = SyntheticPopulation(households=homes, states=list(states), seed=20 + guess, dhc=True)
     described |= dataset or {}
-    town: CensusDeclaration = synthetic_census(population, **described)
-    if files:
+    town: CensusDeclaration
+    if not files:
+        town = synthetic_census(population, **described)
+    else:
+        end = "_{part}.csv" if described.get("partitions") else ".csv"
+        units, geo, persons = (str(root / f"{name}{end}") for name in ("units", "geo", "persons"))
         town = CensusDeclaration(
             **described,
             reader=Reader.CSV,
             record_name="unit",
-            units=census_units(str(root / "units.csv"), str(root / "geo.csv"), dhc=True),
-            persons=census_persons(str(root / "persons.csv"), dhc=True),
+            units=census_units(units, geo, dhc=True),
+            persons=census_persons(persons, dhc=True),
         )
     before = {"products": ["P1", "persons", "units"] if repeated else ["persons", "units"], "replicates": repeated}
     before |= {"estimation": "full"} if full else {}

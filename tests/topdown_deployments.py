@@ -118,14 +118,23 @@ def with_quarters(files: Files) -> Files:
 def topdown_dataset(root: Path, **changes: Any) -> CensusDeclaration:
     """The declaration of a census with types of group quarters. It is not synthetic unless declared so."""
     declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}, "charging": "automatic"}
-    recodes = changes.pop("recoded_units", None)
+    recodes, end = changes.pop("recoded_units", None), "_{part}.csv" if changes.get("partitions") else ".csv"
+    units, geo, persons = (str(root / f"{name}{end}") for name in ("units", "geo", "persons"))
     return CensusDeclaration(
         **(declared | changes),
         reader=Reader.CSV,
         record_name="unit",
-        units=census_units(str(root / "units.csv"), str(root / "geo.csv"), group_quarters_types=True, recodes=recodes),
-        persons=census_persons(str(root / "persons.csv")),
+        units=census_units(units, geo, group_quarters_types=True, recodes=recodes),
+        persons=census_persons(persons),
     )
+
+
+def write_parts(root: Path, files: Files, parts: Sequence[str]) -> None:
+    """Write the files of a census in partitions, to which its units are dealt out."""
+    for name, rows in files.items():
+        for number, part in enumerate(parts):
+            own = [row for row in rows if int(row["MAFID"]) % len(parts) == number]
+            write_csv(root / f"{name}_{part}.csv", own)
 
 
 def topdown_deployment(
@@ -134,6 +143,7 @@ def topdown_deployment(
     files: Files | None = None,
     dataset: Mapping[str, Any] | None = None,
     beside: Sequence[ReleaseComponent] = (),
+    parts: Sequence[str] = (),
     **changes: Any,
 ) -> Deployment[TopDownRelease]:
     """A deployment whose source files are written; nothing has run yet.
@@ -143,13 +153,19 @@ def topdown_deployment(
         files: the census, if not the usual one.
         dataset: changes to the dataset's declaration.
         beside: other releases of the same dataset.
+        parts: the partitions of the dataset; none by default.
         changes: to the release's declaration, which is the production one in a single process, with each level
             estimated by itself.
     """
     root.mkdir(exist_ok=True)
-    for name, rows in (files or with_quarters(census())).items():
-        write_csv(root / f"{name}.csv", rows)
-    return deploy(root, topdown_dataset(root, **(dataset or {})), TopDown(topdown_declaration(**changes)), *beside)
+    files, described = files or with_quarters(census()), dict(dataset or {})
+    if parts:
+        write_parts(root, files, parts)
+        described |= {"partitions": parts}
+    else:
+        for name, rows in files.items():
+            write_csv(root / f"{name}.csv", rows)
+    return deploy(root, topdown_dataset(root, **described), TopDown(topdown_declaration(**changes)), *beside)
 
 
 def topdown_declaration(**changes: Any) -> TopDownDeclaration:

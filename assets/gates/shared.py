@@ -4,7 +4,7 @@ A gate is evaluated on the tables as they are stored. The publication evaluates 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import groupby
 from typing import Any
@@ -116,10 +116,15 @@ def build_gates(method: Method[Any, Any, Any]) -> list[dg.AssetChecksDefinition]
 
 
 def keep_part_verdicts(
-    method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger, part: str
+    method: Method[Any, Any, Any],
+    warehouse: Warehouse,
+    custody: Custody,
+    ledger: Ledger,
+    part: str,
+    stages: Collection[str],
 ) -> None:
-    """In the run that has made a part of a release: find which rules hold in it, and keep these verdicts for the run
-    that joins all parts. That run finds the problems, if there are any.
+    """In the run that has made a part of some stages: find which of their rules hold in it, and keep these verdicts for
+    the run that joins all parts. That run finds the problems, if there are any.
 
     Raises WarehouseError if a zone cannot be read. Nothing may have been written to the public zone yet.
     """
@@ -128,7 +133,7 @@ def keep_part_verdicts(
     verdicts = find_verdicts(method, custody)
     with warehouse.snapshot([zone for zone in method.release.zones if warehouse.holds(zone)]) as held:
         context = ReleaseContext(method, held, custody, ledger, {}, verdicts)
-        for gate in all_gates(method):
+        for gate in (gate for gate in all_gates(method) if gate.stage in stages):
             with suppress(RefusedError):
                 gate.holds_in(context, verdicts, part, set())
 

@@ -13,7 +13,7 @@ whose runs keep the verdict that their counts are those of their records.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_hex
 from typing import Any, Generic, Self, TypeVar
@@ -153,7 +153,7 @@ class PartCounts(Generic[R]):
             adapted = release.adapt(warehouse)
             with adapted.session(writes=Zone.CONFIDENTIAL) as session:
                 self.update(session, custody, part)
-            keep_part_verdicts(method, adapted, custody, ledger, part)
+            keep_part_verdicts(method, adapted, custody, ledger, part, [self.stage])
             # Without a version, which would show whether the records of this partition have changed.
             return dg.MaterializeResult()
 
@@ -174,7 +174,7 @@ class PartCounts(Generic[R]):
             return not any(differing_table(session, *made) for made in self.recipes(session).items())
 
     def _count(self, session: Session, part: str) -> Recipe:
-        return self.count(session, replace(self.release, dataset=self.release.dataset.parts[part]))
+        return self.count(session, self.release.of_part(part))
 
     def _add_up(self, session: Session) -> Recipe:
         tables = list(map(self.table, self.release.dataset.parts))

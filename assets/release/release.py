@@ -5,7 +5,7 @@ rules about the dataset that a release must satisfy before anything runs. All ot
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self
@@ -237,6 +237,10 @@ class Release:
         as plain values; none by default. A version of what is counted shows no more of the records than one of recodes
         does: with other rules, it is another one even if all counts stay."""
         return {}
+
+    def of_part(self, part: str) -> Self:
+        """The same release of a partition of the dataset."""
+        return replace(self, dataset=self.dataset.parts[part])
 
     def version_key(self, custody: Custody) -> bytes:
         """The key of versions of the confidential data that the draw follows from."""

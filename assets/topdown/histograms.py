@@ -6,14 +6,15 @@ have what is published exactly.
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.measurement.method import GridError
-from assets.topdown.release import HISTOGRAMS, TopDownRelease, TreeRelease
-from assets.topdown.spine import Tree, placement
+from assets.topdown.release import HISTOGRAMS, SPINE, TopDownRelease, TreeRelease
+from assets.topdown.spine import Tree, place_by_code, placement
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import PERSONS, Counts, Schema
@@ -41,9 +42,22 @@ class ImpossibleRecordsError(RefusedError, ValueError):
 
 
 def histograms_recipe(session: Session, release: TopDownRelease) -> Recipe:
-    values, names = placement(release)
+    return _count_placed(*placement(release))
+
+
+def part_recipe(session: Session, release: TopDownRelease) -> Recipe:
+    """The recipe of the histograms of a partition, for `added_recipe`."""
+    return _count_placed(*place_by_code(session, release))
+
+
+def _count_placed(values: Mapping[str, Any], names: Mapping[str, Any]) -> Recipe:
     attributes = [vars(attribute) for attribute in PERSONS.attributes]
-    return "topdown/histograms", values, names | {"attributes": attributes}
+    return "topdown/histograms", values, {**names, "attributes": attributes}
+
+
+def added_recipe(release: TreeRelease, counted: Mapping[str, Any]) -> Recipe:
+    """The recipe of the histograms from those of all partitions, named as in `assets.measurement.parts`."""
+    return "topdown/histograms_added_up", {"finest": release.finest}, {**counted, "spine": release.public(SPINE)}
 
 
 def require_possible(session: Session, release: TopDownRelease) -> None:

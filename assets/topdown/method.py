@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import dagster as dg
 
 from assets.conventions import list_some, preview
 from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
+from assets.measurement.parts import PartCounts
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Fact, Partitions, release_hook, session_hook, statement_hook
@@ -24,7 +26,7 @@ from assets.topdown.drawing import Drawing, find_wrong_noise
 from assets.topdown.estimated import build_estimates
 from assets.topdown.estimation import read_spreads
 from assets.topdown.gates import topdown_gates
-from assets.topdown.histograms import histograms_recipe, require_possible
+from assets.topdown.histograms import added_recipe, histograms_recipe, part_recipe, require_possible
 from assets.topdown.intervals import build_intervals
 from assets.topdown.invariants import build_invariants, require_feasible
 from assets.topdown.measured import REPEATED, build_measured, find_repeated, keep_charged, take_states
@@ -114,6 +116,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         errors += [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
         before = [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, *self.release.measured_by_state]
         return [*before, MEASUREMENTS, *levels, MICRODATA, TABLES, *errors]
+
+    @property
+    def part_counts(self) -> PartCounts[TopDownRelease] | None:
+        return PartCounts.of(self.release, HISTOGRAMS, part_recipe, partial(added_recipe, self.release))
 
     @property
     def partitions(self) -> Partitions | None:

@@ -82,7 +82,7 @@ def _build_records(method: Method[TopDownRelease, Any, Any]) -> dg.AssetsDefinit
             draw_id, made_of = store_records(session, custody, release, state)
             tables = [release.public(release.of_state(name, state)) for name in release.made_by_state]
             shown = _describe(session, tables)
-        keep_part_verdicts(method, release.adapt(warehouse), custody, ledger, state)
+        keep_part_verdicts(method, release.adapt(warehouse), custody, ledger, state, [MICRODATA, method.closing_stage])
         metadata = {**shown, DRAW: shorten_digest(draw_id)}
         return dg.MaterializeResult(data_version=dg.DataVersion(made_of), metadata=metadata)
 

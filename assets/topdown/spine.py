@@ -21,8 +21,13 @@ from assets.release.stage import build_stage
 from assets.topdown.release import SPINE, TEXTS, SpineError, TreeRelease
 from mechanisms.topdown.design import level_of_states, words
 from mechanisms.topdown.replicates import find_starts
-from resources.statements import Fragment, Table
+from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
+
+_CODES = SQL(
+    "topdown/codes",
+    "SELECT DISTINCT $finest AS level, {% include 'topdown/code.sql' %} AS geoid, geoid AS number FROM {{ units }}",
+)
 
 SPINE_COLUMNS = {
     "level": "Geographic level",
@@ -169,6 +174,13 @@ def placement(release: TreeRelease) -> tuple[dict[str, Any], dict[str, Any]]:
     columns = release.spine[release.finest].columns
     names = {"units": units, "persons": persons, "spine": release.public(SPINE), "finest_columns": columns}
     return {"finest": release.finest}, names
+
+
+def place_by_code(session: Session, release: TreeRelease) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same without a spine, which a partition of the dataset has not: places have their codes as numbers."""
+    values, names = placement(release)
+    codes = session.stage("codes", _CODES, values, units=names["units"], columns=names["finest_columns"])
+    return values, names | {"spine": codes}
 
 
 def summarize_levels(session: Session, release: TreeRelease) -> list[tuple[str, int, int]]:

@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -13,6 +14,7 @@ import dagster as dg
 from assets.cef.dhc import register_codes
 from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
+from assets.measurement.parts import PartCounts
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Fact, Partitions, release_hook, session_hook, statement_hook
@@ -41,11 +43,12 @@ from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICROD
 from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.dhc.statement import dhc_statement
 from assets.topdown.dhc.uncertainty import build_dhc_uncertainty, list_first_tables
+from assets.topdown.histograms import added_recipe
 from assets.topdown.partitions import state_partitions
 from assets.topdown.plan import allocations_for
 from assets.topdown.release import INTERVALS, PLACES, REPLICATES, SPINE, UNCERTAINTY, SpineError
 from assets.topdown.replicates import build_replicates
-from assets.topdown.spine import build_spine, placement, read_tree
+from assets.topdown.spine import build_spine, place_by_code, placement, read_tree
 from assets.topdown.uncertainty import describe_errors
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
@@ -79,6 +82,10 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
         super().__init__(release)
         self.draw_follows = (HISTOGRAMS, self._levels[-1])
         self.publishes_also_from = (SPINE, FACILITIES, *self._errors)
+
+    @property
+    def part_counts(self) -> PartCounts[DHCRelease] | None:
+        return PartCounts.of(self.release, HISTOGRAMS, part_recipe, partial(added_recipe, self.release))
 
     @property
     def _levels(self) -> Sequence[str]:
@@ -240,7 +247,15 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
 
 
 def histograms_recipe(session: Session, release: DHCRelease) -> Recipe:
-    values, names = placement(release)
+    return _count_placed(session, *placement(release))
+
+
+def part_recipe(session: Session, release: DHCRelease) -> Recipe:
+    """The recipe of the histograms of a partition, for `added_recipe`."""
+    return _count_placed(session, *place_by_code(session, release))
+
+
+def _count_placed(session: Session, values: Mapping[str, Any], names: Mapping[str, Any]) -> Recipe:
     placed = session.stage("placed_units", "topdown/placed_units", values, **names)
     return (
         "dhc/histograms",

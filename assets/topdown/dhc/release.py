@@ -1,7 +1,8 @@
 """A DHC release as one value, with the rules that it satisfies before anything runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from assets.release.prose import Prose
 from assets.topdown.dhc.declaration import (
@@ -83,6 +84,9 @@ class DHCRelease(TreeRelease):
                 f"replicates: {replicates}; each lies within one of {redistricting.name}, which declares "
                 f"{redistricting.declaration.replicates}"
             )
+
+    def of_part(self, part: str) -> Self:
+        return replace(self, dataset=self.dataset.parts[part], redistricting=self.redistricting.of_part(part))
 
     @property
     def _measures_shared_counts(self) -> bool:

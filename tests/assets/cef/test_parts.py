@@ -11,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from assets.cef import parts as reading
-from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.cef.ingestion import ingest
 from assets.cef.parts import unite_parts
 from assets.cef.validation import SourceError
@@ -26,7 +25,6 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.gate import find_verdicts
 from assets.release.method import PUBLICATION
 from assets.release.seal import SealError
-from orchestration.components import TopDown
 from orchestration.explorer.launcher import list_left_out
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -47,18 +45,13 @@ from tests.deployments import (
     write_csv,
 )
 from tests.depth import deep_cases, quick_cases
+from tests.dhc_deployments import dhc_deployment
 from tests.lake import make_lake
-from tests.phsafe_deployments import FEW, phsafe_deployment
+from tests.phsafe_deployments import FEW, census, phsafe_deployment
 from tests.postgres import Server
 from tests.safetab_deployments import safetab_deployment
 from tests.templates import MASTER_KEY
-from tests.topdown_deployments import (
-    census,
-    topdown_dataset,
-    topdown_declaration,
-    topdown_deployment,
-    with_quarters,
-)
+from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, write_parts
 
 KEYS = ("n", "S")
 TABLES: dict[str, Any] = {
@@ -163,28 +156,6 @@ def test_what_is_made_of_partitions_is_what_is_made_of_one_file(
         job = parted.definitions.get_repository_def().get_job(name)
         keys = {key.path[-1] for key in job.asset_layer.executable_asset_keys}
         assert (job.partitions_def, keys & {"cef", "cef_of_parts"}) == (None, {"cef"})
-
-
-@pytest.mark.prove
-def test_redistricting_data_of_a_census_in_partitions_are_those_of_one_file(tmp_path: Path) -> None:
-    """In the layout with most rules, and with places and joins of persons with units that each level reads. Told apart
-    from: draws that depend on the order of records, or that see only one partition."""
-    rows, root = with_quarters(census()), tmp_path / "parted"
-    root.mkdir()
-    for key in KEYS:
-        for name, each in rows.items():
-            own = [row for row in each if (int(row["MAFID"]) % 2 == 0) == (key == "n")]
-            write_csv(root / f"{name}_{key}.csv", own)
-    tables = {
-        "units": census_units(str(root / "units_{part}.csv"), str(root / "geo_{part}.csv"), group_quarters_types=True),
-        "persons": census_persons(str(root / "persons_{part}.csv")),
-    }
-    declared = CensusDeclaration.model_validate({**dict(topdown_dataset(root)), **tables, "partitions": KEYS})
-    whole, parted = topdown_deployment(tmp_path / "town"), deploy(root, declared, TopDown(topdown_declaration()))
-    for deployment in (whole, parted):
-        deployment.run("cef", *deployment.context.method.stages, "publication")
-    assert [entry.draw_id for entry in parted.ledger] == [entry.draw_id for entry in whole.ledger]
-    assert data_files(parted) == data_files(whole) != {}
 
 
 @pytest.mark.prove
@@ -444,10 +415,16 @@ def phsafe(root: Path, *parts: str) -> Deployment[Any]:
     return phsafe_deployment(root, files=census(60), runs=FEW, dataset={"partitions": parts} if parts else {})
 
 
+def topdown(root: Path, *parts: str) -> Deployment[Any]:
+    """Of two levels, the finest of which has blocks with units in both partitions."""
+    return topdown_deployment(root, parts=parts, **TWO_LEVELS)
+
+
 COUNTED: dict[str, Callable[..., Deployment[Any]]] = {
     "SafeTab-P": safetab,
     "SafeTab-H": safetab_of_households,
     "PHSafe": phsafe,
+    "TopDown": topdown,
 }
 
 
@@ -493,13 +470,30 @@ def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counte
     assert find_leaks(nodes, parted.key(PUBLICATION)) == []
     assert nodes[parted.key(name).to_user_string()].tags[ZONE] == Zone.CONFIDENTIAL
     job = parted.definitions.get_repository_def().get_job(parted.release.schema)
-    keys = {key.path[-1] for key in job.asset_layer.executable_asset_keys}
-    assert (job.partitions_def, keys & {name, "counts", "cef_of_parts"}) == (None, {"counts"})
+    keys, stage = {key.path[-1] for key in job.asset_layer.executable_asset_keys}, parted.context.method.counts_stage
+    assert (job.partitions_def, keys & {name, stage, "cef_of_parts"}) == (None, {stage})
     # Whoever can launch can give a run any partition; a fault of the code would not say so.
     job = parted.definitions.get_repository_def().get_job("cef__town")
     run = job.execute_in_process(instance=parted.instance, tags={"dagster/partition": "zz"}, raise_on_error=False)
     (failure,) = run.get_step_failure_events()
     assert "partition zz does not exist" in str(failure.step_failure_data.user_failure_data)
+
+
+def test_histograms_of_a_dhc_add_up_too(tmp_path: Path) -> None:
+    """Those of all records, which the gate counts. Told apart from: households that see a unit in part, and a place of
+    one partition under its number in another."""
+    files = census(60, ("10",), dhc=True)
+    write_parts(tmp_path, files, KEYS)
+    (tmp_path / "made_of_0").touch()
+    deployment = dhc_deployment(tmp_path, files=files, dataset={"partitions": KEYS})
+    deployment.run("cef", "spine", "histograms")
+    context = deployment.context
+    (gate,) = (gate for gate in all_gates(context.method) if gate.name == "counts_exact")
+    assert gate.evaluate(context) == []
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        stored = session.arrow("warehouse/all", source=context.release.confidential("histograms"))
+    assert set(stored["histogram"].to_pylist()) == {"persons", "units", "households"}
+    assert len(set(stored["number"].to_pylist())) > 1
 
 
 @pytest.fixture(scope="module")

@@ -219,7 +219,9 @@ def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
 
 @pytest.fixture(scope="module")
 def by_state(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[TopDownRelease]:
-    return made_by_state(topdown_deployment(tmp_path_factory.mktemp("by_state"), partitions="state", **FOUR_LEVELS))
+    """Of a dataset in partitions too, which are no states."""
+    root, parts = tmp_path_factory.mktemp("by_state"), ("n", "S")
+    return made_by_state(topdown_deployment(root, parts=parts, partitions="state", **FOUR_LEVELS))
 
 
 ALTERATIONS = (
