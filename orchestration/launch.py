@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -20,7 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 import dagster as dg
-from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, inspect
+from sqlalchemy import Engine, ExceptionContext
 from sqlalchemy.event import listens_for
 
 from assets.texts import read_description
@@ -113,8 +113,7 @@ def run_job(
     arguments += ["-j", full, "--tags", json.dumps(tag(name, partition))]
 
     def watch() -> Sequence[Run]:
-        with closing(_Here(instance, home)) as runs:
-            return follow(runs, name, report, ended)
+        return follow(_Here(instance, home), name, report, ended)
 
     with ThreadPoolExecutor(1) as threads, NamedTemporaryFile("w", suffix=".yaml") as configuration:
         following = threads.submit(watch)
@@ -174,7 +173,6 @@ class _Here:
 
     def __init__(self, instance: dg.DagsterInstance, home: Path) -> None:
         self._instance, self._home = instance, home
-        self._opened = dict[str, list[Connection]]()
 
     def find(self, name: str) -> list[Run]:
         # The run may wait for another one whose process was killed.
@@ -182,8 +180,6 @@ class _Here:
         runs = self._instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         for run in runs[-1:]:
             _locate(self._instance, run)
-            if run.run_id not in self._opened:
-                self._opened[run.run_id] = list(_open_history(self._instance, run.run_id))
         return [Run(run.run_id, run.status.value, run.tags) for run in runs]
 
     def read(self, run_id: str, cursor: str | None) -> Page:
@@ -194,26 +190,6 @@ class _Here:
     def awaits_retry(self, run: Run) -> bool:
         """Nothing launches a run of this process again."""
         return False
-
-    def close(self) -> None:
-        """Close the files."""
-        for connection in (each for opened in self._opened.values() for each in opened):
-            connection.close()
-
-
-def _open_history(instance: dg.DagsterInstance, run_id: str) -> Iterator[Connection]:
-    """Connections to the files of a local instance that a run writes.
-
-    Dagster opens and closes a file for every event. The last one to close it moves everything from the log of SQLite
-    into it, which takes longer than the event.
-    """
-    for name in ("runs.db", "runs/index.db", f"runs/{run_id}.db"):
-        path = Path(instance.root_directory, "history", name)
-        if path.exists():
-            connection = create_engine(f"sqlite:///{path}").connect()
-            # SQLite opens a file when it is first read.
-            inspect(connection).get_table_names()
-            yield connection
 
 
 def _locate(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:

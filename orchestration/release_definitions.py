@@ -26,10 +26,12 @@ from orchestration.components.publisher import declared_publisher
 from orchestration.components.release import ReleaseComponent, dataset_of, declared_datasets
 from orchestration.environment import deployment_resources, is_cluster
 from orchestration.planning import PlannedDeclaration, plan_declaration
+from orchestration.run_history import hold_history
 from orchestration.run_locks import end_lost_runs, hold_lock
 from resources.machine import skip_last_collection
 from resources.project import deployment_folders
 
+hold_history()
 skip_last_collection()
 
 

@@ -38,8 +38,8 @@ REACHES_OUT = {"load", "loadtxt", "genfromtxt", "fromfile", "memmap", "save", "s
 SQL = re.compile(
     r"\b(SELECT|INSERT\s+INTO|DELETE\s+FROM|UPDATE\s+\w+\s+SET|CREATE|DROP|ALTER|ATTACH|COPY|PRAGMA|WITH\s+\w+\s+AS)\s"
 )
-RUNS_SQL = (Path("resources/warehouse.py"), Path("resources/ledger_server.py"))
-"""The modules that run SQL: in DuckDB, and in the PostgreSQL server of a ledger."""
+RUNS_SQL = tuple(map(Path, ("resources/warehouse.py", "resources/ledger_server.py", "orchestration/run_history.py")))
+"""The modules that run SQL: in DuckDB, in the PostgreSQL server of a ledger, and on how SQLite keeps a history."""
 OPENS_ZONES = {Path(f"resources/{name}.py") for name in ("storage", "instances", "lake")}
 """The modules that run SQL of files to open a zone for the warehouse."""
 SHIPPED = (*LAYERS, "benchmarks")

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -334,8 +334,7 @@ class Queued(_Here):
 
 def follow_queued(instance: dg.DagsterInstance, home: Path) -> list[str]:
     """Follow a job in the queue; the runs, the last one last."""
-    with closing(Queued(instance, home)) as runs:
-        return [run.run_id for run in follow(runs, "name", lambda step: None)]
+    return [run.run_id for run in follow(Queued(instance, home), "name", lambda step: None)]
 
 
 def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(

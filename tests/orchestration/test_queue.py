@@ -5,7 +5,6 @@ import io
 import json
 import urllib.error
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPMessage, IncompleteRead
 from pathlib import Path
@@ -118,9 +117,8 @@ def test_the_webserver_tells_of_a_run_what_the_instance_has(
         instance.add_run_tags(run_ids[-1], {GIVEN_UP: run_ids[-1]})
         found = follow(asked, "name", told.append)
         assert [run.run_id for run in found] == run_ids
-        with closing(_Here(instance, tmp_path)) as here:
-            monkeypatch.setattr(following, "LONGEST_UNTIL_RETRY", 0.0)
-            assert follow(here, "name", had.append, None) == found
+        monkeypatch.setattr(following, "LONGEST_UNTIL_RETRY", 0.0)
+        assert follow(_Here(instance, tmp_path), "name", had.append, None) == found
     assert list(map(untimed, told)) == list(map(untimed, had))
     assert all(abs(one.seconds - other.seconds) < 0.01 for one, other in zip(told, had, strict=True))
     said = {(step.kind, step.asset, step.check): step for step in told}
