@@ -49,10 +49,23 @@ _KEY = re.compile(
 )
 """The words of names of keys, and compounds of which the last one is such a word; `paid` ends in none."""
 _WEIGHT = re.compile(
-    r"\w*(weight|wgt|wght|gewicht|poids|ponder|peso|elevac|hochrechn)\w*|vikt|vah[ay]|waga|w?t?wt|\w*wt|wt\w*"
+    r"\w*(weight|wgt|wght|gewicht|poids|peso(?!s$)|elevac|hochrechn|multiplier)\w*|i?pond(i|er\w*)?|vikt|vekt|vaegt|vah[ay]|waga"
+    r"|paino\w*|coeff\w*|w?t?wt|\w*wt|wt\w*"
+)
+_NAMED_WEIGHTS = re.compile(
+    r"db0[89]\d|rb0[56]\d|pb0[4-8]\d|rl070|[hm]?v005|fac(tor|\d+)|fac(tor)?_?(exp|pond|hog|viv|per)\w*|fex\w*|expr"
+    r"|mult|mlt\w*"
+)
+"""Whole names of weights, with EU-SILC's and those of Demographic and Health Surveys."""
+_LABELED_WEIGHT = re.compile(
+    r"(sampl\w+|survey|design|expansion|person|household|individual|longitudinal|cross-sectional|final|base) weight"
+    r"|hochrechnungsfaktor|gewichtungsfaktor|ponderation|ponderacion|fa[ck]tor de expans|expansion factor"
 )
 _RECORD_TYPE = re.compile(r"rec(ord)?_?ty(pe?)?|satzart", re.IGNORECASE)
 """Names of the column that tells households from persons where both are rows of one file."""
+_KEYS_OF_SILC = {"DB030", "HB030", "RB030", "PB030"}
+_OF_HOUSEHOLD = re.compile("RB040|[RP]X030")
+"""EU-SILC's names of the household's number in its files of persons."""
 _OF_KEYS = (ColumnType.INTEGER, ColumnType.STRING)
 _SIZE = re.compile(r"size|persons|members|pop", re.IGNORECASE)
 
@@ -88,7 +101,8 @@ def propose_dataset(
     if persons is None and key is None and profile.household:
         tables, record_name = _propose_rectangular(proposal, name, path, profile), "household"
     else:
-        key = _find_key(name, "units", profile, key, required=persons is not None)
+        shared = [column.name for column in persons[1].columns] if persons else []
+        key = _find_key(name, "units", profile, key, shared, required=persons is not None)
         roles = {key: Role.KEY} if key else {}
         tables = ["  units:", *_propose_table(proposal, "units", path, profile, roles, {})]
     sources = " and ".join(dict.fromkeys(file.name for file, _ in filter(None, (units, persons))))
@@ -109,7 +123,8 @@ def propose_dataset(
     if persons:
         path, profile = persons
         names = [column.name for column in profile.columns]
-        unit = unit or next((column for column in names if column.casefold() == str(key).casefold()), None)
+        same = (column for column in names if column.casefold() == str(key).casefold())
+        unit = unit or next(same, None) or next((column for column in names if _OF_HOUSEHOLD.fullmatch(column)), None)
         if unit is None or unit not in names:
             raise DeclarationError(
                 f"dataset {name}: persons: name the column that identifies the unit with --unit; there are "
@@ -169,14 +184,19 @@ def _propose_rectangular(proposal: Proposal, name: str, path: Path, profile: Pro
     return [*rectangular, "  persons:", *lines]
 
 
-def _find_key(dataset: str, table: str, profile: Profile, given: str | None, *, required: bool) -> str | None:
+def _find_key(
+    dataset: str, table: str, profile: Profile, given: str | None, shared: Collection[str] = (), *, required: bool
+) -> str | None:
+    """The key that is given, or that looks like one. `shared` has the columns of persons: one may identify the unit."""
     possible = [column.name for column in profile.columns if column.identifies and column.type in _OF_KEYS]
     if given is not None and given not in possible:
         found = next((column for column in profile.columns if column.name == given), None)
         reason = _explain_repetition(found) if found else f"there are {', '.join(col.name for col in profile.columns)}"
         what = "does not identify each record" if found else "is not in the file"
         raise DeclarationError(f"dataset {dataset}: {table}: column {given} {what}: {reason}")
-    key = given or next(filter(_is_key, possible), None)
+    in_both = [name for name in possible if name.casefold() in map(str.casefold, shared)]
+    named = [name for name in (*in_both, *possible) if _is_key(name)]
+    key = given or next(iter(named), in_both[0] if len(in_both) == 1 else None)
     if key is None and required:
         raise DeclarationError(
             f"dataset {dataset}: {table}: "
@@ -204,7 +224,7 @@ def _explain_repetition(column: ColumnProfile) -> str:
 
 
 def _is_key(name: str) -> bool:
-    return any(word in _KEYS or _KEY.fullmatch(word) for word in split_words(name))
+    return any(word in _KEYS or _KEY.fullmatch(word) for word in split_words(name)) or name in _KEYS_OF_SILC
 
 
 def _list_repeated_keys(profile: Profile, roles: Mapping[str, Role]) -> Iterator[Sequence[str]]:
@@ -221,8 +241,12 @@ def _list_repeated_keys(profile: Profile, roles: Mapping[str, Role]) -> Iterator
             yield [column.name]
 
 
-def _is_weight(name: str) -> bool:
-    return any(_WEIGHT.fullmatch(word) for word in split_words(name))
+def _is_weight(name: str, label: str = "") -> bool:
+    return (
+        any(_WEIGHT.fullmatch(word) for word in split_words(name))
+        or bool(_NAMED_WEIGHTS.fullmatch(name.casefold()))
+        or bool(_LABELED_WEIGHT.search(drop_accents(label)))
+    )
 
 
 def _propose_table(
@@ -269,7 +293,7 @@ def _propose_table(
         kind = column.type
         if role is None and column.is_place:
             role, kind = Role.GEOGRAPHY, ColumnType.STRING
-        elif role is None and column.has_whole_decimals and not _is_weight(column.name):
+        elif role is None and column.has_whole_decimals and not _is_weight(column.name, column.title):
             kind = ColumnType.STRING
         fields = {"type": kind.value} | ({"role": role.value} if role else {})
         if not identifies:
@@ -323,14 +347,16 @@ def _explain_omission(column: ColumnProfile, reason: str, count: Callable[[int],
         return "it has no values"
     if any(find_unseen(code) or len(code) > LONGEST_TEXT for code in [*column.codes, *column.missing]):
         return f"it has texts of over {LONGEST_TEXT:,} letters, or with line breaks, tabs or others that cannot be seen"
-    if column.identifies and column.type in _OF_KEYS and column.records > FEW:
-        return "it identifies every record"
+    identifies = column.identifies and column.type in _OF_KEYS and column.records > FEW
+    what = "a weight, " * _is_weight(column.name, column.title)
     if column.type is ColumnType.STRING and not column.codes and not column.digits:
-        what = "a weight, " * _is_weight(column.name)
         if 2 * column.like_numbers > column.present and (marks := _describe_marks(column, count)):
             return f"{what}text and no number, because of {marks}; write it as a number in the file"
-        return reason or f"it has {what}many different texts, which may identify persons; declare values or a pattern"
-    return ""
+        if reason or not identifies:
+            return (
+                reason or f"it has {what}many different texts, which may identify persons; declare values or a pattern"
+            )
+    return "it identifies every record" if identifies else ""
 
 
 def _describe_marks(column: ColumnProfile, count: Callable[[int], str]) -> str:
@@ -351,7 +377,7 @@ def _propose_domain(
     """The fields of a column's domain as this type, and what a person must look at, with numbers of rows as `count`
     writes them."""
     domain, concerns, marks = dict[str, str](), list[str](), _describe_marks(column, count)
-    weight = _is_weight(column.name)
+    weight = _is_weight(column.name, column.title)
     whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= (len(column.labels) or FEW)
     whole_codes = whole_codes and (bool(column.labels) or not weight)
     if column.labels:
@@ -375,6 +401,8 @@ def _propose_domain(
     elif kind is ColumnType.STRING:
         fewest, most = column.digits or (1, 18)
         domain = {"pattern": _quote(f"[0-9]{{{fewest}{f',{most}' * (most > fewest)}}}")}
+        if column.type is kind and most <= 18:
+            concerns.append("text, because of zeros before numbers; if they are amounts, declare type integer")
     elif whole_codes:
         # -0 is 0.
         domain = {"values": str(sorted(set(map(int, column.codes))))}
@@ -393,9 +421,12 @@ def _propose_domain(
             f"{_quote(code)} ({column.reasons.get(code, count(rows))})" for code, rows in column.missing.items()
         )
         concerns.append(f"taken as no value where it is {found}; list a code that means 0 in zero instead of null")
+    if column.named and kind in (ColumnType.INTEGER, ColumnType.DECIMAL):
+        found = ", ".join(f"{_quote(code)} ({label})" for code, label in column.named.items())
+        concerns.append(f"of numbers, of which the file labels {found}; list those that stand for no value in null")
     if column.frequent:
         found = ", ".join(f"{_quote(code)} ({count(rows)})" for code, rows in column.frequent.items())
-        concerns.append(f"far more often {found} than other numbers; if that stands for no value, list it in null")
+        concerns.append(f"of numbers, of which {found} stand apart; list those that stand for no value in null")
     if kind in (ColumnType.INTEGER, ColumnType.DECIMAL) and not whole_codes:
         concerns += [f"a weight that is negative in {count(column.negative)}"] if weight and column.negative else []
         concerns += (
@@ -630,7 +661,7 @@ def _leave_out_larger(columns: Mapping[str, Column], places: Sequence[str]) -> l
 def _is_category(name: str, column: Column) -> bool:
     """Whether it has few values, and is no weight."""
     try:
-        return 1 < column.domain_size <= MOST_PROPOSED and (bool(column.labels) or not _is_weight(name))
+        return 1 < column.domain_size <= MOST_PROPOSED and (bool(column.labels) or not _is_weight(name, column.title))
     except ValueError:
         return False
 

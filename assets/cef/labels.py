@@ -22,6 +22,12 @@ MOST_LABELED = 1000
 _LETTER = re.compile(r"\.[A-Za-z_]")
 """A special missing value."""
 
+_DIGIT = re.compile(r"\d")
+
+_OCCURRING = SQL(
+    "cef/occurring_codes",
+    "SELECT DISTINCT {{ name | id }} FROM {{ relation }} WHERE list_contains($codes, {{ name | id }}) ORDER BY 1",
+)
 _DIFFERENT = SQL(
     "cef/different_codes",
     "SELECT DISTINCT {{ name | id }} FROM {{ relation }} WHERE {{ name | id }} IS NOT NULL LIMIT $most",
@@ -36,12 +42,14 @@ class Known:
         relation: the source in which known codes for no value are NULL, and numbers are not filled up with zeros.
         missing: these codes, with their rows, by column.
         labeled: by column of which all codes have labels, its codes; they are categories, whatever they mean.
+        named: by other column, its codes with labels that have no number, and do not say that there is no value.
     """
 
     relation: Fragment
     variables: Mapping[str, Variable]
     missing: Mapping[str, Mapping[str, int]]
     labeled: Mapping[str, Sequence[str]]
+    named: Mapping[str, Sequence[str]]
 
     def describe(self, column: "ColumnProfile") -> "ColumnProfile":
         """The profile of a column of the relation, with what is known about it."""
@@ -58,7 +66,8 @@ class Known:
             missing = {code and code.zfill(variable.width): rows for code, rows in missing.items()}
         missing |= self.missing.get(column.name, {})
         reasons = {code: label for code in missing if (label := _find_label(variable, code))}
-        return replace(column, title=variable.label, missing=missing, reasons=reasons)
+        named = {code: _find_label(variable, code) for code in self.named.get(column.name, ()) if code not in missing}
+        return replace(column, title=variable.label, missing=missing, reasons=reasons, named=named)
 
     def select_of_units(self, names: Iterable[str]) -> list[str]:
         """The columns of these that do not describe persons, even if all persons of each unit have the same value."""
@@ -78,9 +87,9 @@ def find_known(
         names_code: whether a column's name says that it has codes, and no numbers.
     """
     missing: dict[str, dict[str, int]] = {}
-    labeled, filled_up = dict[str, list[str]](), []
+    labeled, named, filled_up = dict[str, list[str]](), dict[str, list[str]](), []
     if not variables:
-        return Known(relation, {}, {}, {})
+        return Known(relation, {}, {}, {}, {})
     for name in columns:
         variable = variables.get(name, Variable())
         bound: dict[str, Any] = {"most": MOST_LABELED + 1}
@@ -91,6 +100,9 @@ def find_known(
                 continue
         if variable.filled_up and not names_code(name):
             filled_up.append(name)
+        words = [code for code, label in variable.codes.items() if _find_number(code) and not _DIGIT.search(label)]
+        if words and (found := session.rows(_OCCURRING, {"codes": words}, relation=relation, name=name)):
+            named[name] = [code for (code,) in found]
         by_label = [(code, code) for code, label in variable.codes.items() if means_no_value(label)]
         declared = [*variable.missing, *by_label]
         ranges = [pair for pair in declared if _find_number(pair[0]) is not None]
@@ -103,7 +115,7 @@ def find_known(
         name: Fragment(f"[{', '.join(quote_literal(code).text for code in codes)}]") for name, codes in missing.items()
     }
     names = {"relation": relation, "columns": columns, "missing": listed, "filled_up": filled_up}
-    return Known(Fragment(render("cef/without_missing", names)), variables, missing, labeled)
+    return Known(Fragment(render("cef/without_missing", names)), variables, missing, labeled, named)
 
 
 def label_codes(variable: Variable, codes: Iterable[str]) -> dict[str, str]:

@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 from assets.cef.extracts import Variable
 from assets.cef.labels import find_known
 from assets.cef.notation import Notation, examine_columns, find_notation
-from assets.cef.readers import DescribedFile, UnreadableError, open_every_column, refuse_unreadable
+from assets.cef.readers import (
+    DescribedFile,
+    UnreadableError,
+    open_every_column,
+    read_categories,
+    refuse_unreadable,
+)
 from assets.cef.recognition import recognize_dialect
 from assets.cef.text_files import describe_notation
 from assets.cef.validation import Finding, SourceError
@@ -29,10 +35,10 @@ from resources.warehouse import Session, WarehouseError
 MOST_CODES = 40
 
 _HOUSEHOLD = re.compile(
-    r"(^|_)(serial(no)?|hh?(old)?_?(id|no|nr|num|number|key|seq|serial)|id_?hh?|hhn|household\w*|dwelling\w*|fam(ily)?_?id)"
-    r"($|_)",
-    re.IGNORECASE,
+    r"(^|_)(serial(no)?|hh?(old)?_?(id|no|nr|num|number|key|seq|serial)|id_?hh?|hhn|household\w*|dwelling\w*|fam(ily)?_?id"
+    r"|hushall\w*|haushalt\w*|menage\w*|hogar\w*|domicilio\w*|urut|[dh]b030|rb040|[rp]x030)($|_)"
 )
+"""Names of columns that identify a household, with Susenas's and EU-SILC's."""
 _SAMPLE = re.compile(r"^(year|month|sample|wave|country|survey_?year)$", re.IGNORECASE)
 _PERSON = re.compile(
     r"(^|_)(per(s|son)?_?(num|number|no|nr|nro|id)|pnum|pid|puid|line_?no|(subject|respondent|resp)_?(id|no|nr))($|_)",
@@ -53,7 +59,7 @@ FEW = 10
 
 MISSING = (
     *("NA", "na", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NULL", "Null", "null", "None", "none", "NIU"),
-    *("missing", "Missing", "MISSING", ".", "..", "-", "--", "?", ""),
+    *("missing", "Missing", "MISSING", ".", "..", "-", "--", "?", "*", "**", "***", ":", ""),
 )
 """Texts that programs write where there is no value."""
 
@@ -84,13 +90,17 @@ _WHOLE = SQL("cef/profiled", "FROM ({{ relation }})")
 _NESTED = SQL("cef/nested", "SELECT DISTINCT {{ outer | id }}, {{ inner | id }} FROM {{ relation }} ORDER BY ALL")
 
 _DIGIT = re.compile(r"\d")
+_POINT = re.compile(r"\D$|[.e]")
 _WORDS = re.compile(r"[^\W\d_]+")
 _OF_PLACES = re.compile(
     r"((state|county|count(y|ies)|region|province|provincia|canton|district|municip\w*|city|town|village|tract|block"
     r"|blkgrp|bg|zip|zcta|postcode|postal|place|area|puma|migpuma|st|fips|cbsa|msa|csa|metro|metarea|commune|comune"
-    r"|gemeinde|kommune|kreis|bundesland|dep|dept|departement|departamento|departamentos|lau|parish|ward|prefecture"
-    r"|constituency|division)(s|e|fip|fips|fp|icp|ce|cd|code)?|geo\w*|nuts\w*)"
+    r"|gemeinde|kommune?|kreis|bundesland|dep|dept|departement|departamento|departamentos|lau|parish|ward|prefecture"
+    r"|constituency|division|prov|provincie|provinsi|kab|kabupaten|uf|distrito|comuna|depto|dpto|barrio|ubigeo|concelho"
+    r"|freguesia|gemeente|bezirk|lan|fylke|kunta|maakunta|gmina|powiat|wojewodztwo|obec|okres|kraj|oblast|cma|lga)(s|e|fip|fips|fp|icp|ce|cd|code)?|geo\w*|nuts\w*)"
 )
+_MEASURED = {"floor", "living", "land", "plot", "farm", "crop", "total", "built", "usable", "harvested", "cultivated"}
+"""Words beside `area` of names of amounts."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +123,9 @@ class ColumnProfile:
         title: its label in a codebook, or in the file of a statistical package.
         labels: the labels of all `codes` there.
         reasons: the labels of codes in `missing`, or of categories that the file declares as no value.
+        named: the labels of single numbers among others that have none.
         frequent: by number among others that is written like a code for no value, and far more frequent than numbers
-            usually are, its number of rows.
+            usually are or far from them, its number of rows.
     """
 
     name: str
@@ -135,6 +146,7 @@ class ColumnProfile:
     title: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
+    named: Mapping[str, str] = field(default_factory=dict)
     frequent: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -144,8 +156,9 @@ class ColumnProfile:
 
     @property
     def is_place(self) -> bool:
-        """Whether it seems to be a geography, by its name."""
-        return _names_place(self.name) and self.type in (ColumnType.INTEGER, ColumnType.STRING)
+        """Whether it seems to be a geography, by its name, or by a label of one word."""
+        names = _names_place(self.name) or _OF_PLACES.fullmatch(drop_accents(self.title))
+        return bool(names) and self.type in (ColumnType.INTEGER, ColumnType.STRING)
 
     @property
     def has_whole_decimals(self) -> bool:
@@ -199,6 +212,10 @@ def split_words(name: str) -> list[str]:
     return _WORDS.findall(drop_accents(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
 
 
+def names_household(name: str) -> bool:
+    return bool(_HOUSEHOLD.search(drop_accents(name)))
+
+
 def tells_persons_apart(name: str) -> bool:
     """Whether a column named so seems to number persons, such as those of a household."""
     return bool(_PERSON.search(name))
@@ -206,19 +223,20 @@ def tells_persons_apart(name: str) -> bool:
 
 def list_likely_missing(codes: Collection[str]) -> list[str]:
     """Of a few whole numbers, those that surveys write for no value, such as -9 and 99: below 0 without the same number
-    above 0, or more than twice as great as all others."""
+    above 0, unless that is written so too, or more than twice as great as all others."""
     above = {code for code in codes if code in ("8", "9") or _NINES.fullmatch(code)}
     greatest = max((int(code) for code in codes if code not in above), default=None)
+    far = {code for code in above if greatest is not None and int(code) > 2 * max(greatest, 1)}
     return [
-        code
-        for code in codes
-        if (_BELOW.fullmatch(code) and code[1:] not in codes)
-        or (code in above and greatest is not None and int(code) > 2 * max(greatest, 1))
+        code for code in codes if code in far or (_BELOW.fullmatch(code) and (code[1:] not in codes or code[1:] in far))
     ]
 
 
 def _names_place(name: str) -> bool:
-    return any(_OF_PLACES.fullmatch(word) for word in split_words(name))
+    words = split_words(name)
+    measured = not _MEASURED.isdisjoint(words)
+    # EU-SILC's region has a number for its name.
+    return name == "DB040" or any(_OF_PLACES.fullmatch(word) for word in words if not (measured and word == "area"))
 
 
 def profile(
@@ -261,6 +279,9 @@ def profile(
         (records,) = session.row("warehouse/count", table=relation)
         if not records or source.records not in (None, records):
             raise SourceError([Finding(source.label, "contains no records" if not records else "cannot be read")])
+        (empty,) = session.row("cef/empty_records", relation=relation, columns=list(source.columns))
+        if empty:
+            sentences.append(f"{path.name} has records without any value: {empty:,}. Each counts, so delete their rows")
         if path.suffix.lower() == ".xpt":
             sentences.append(f"{path.name} has {records:,} records, which it may not state itself: compare with SAS")
         columns, values = [], {"missing": list(MISSING)}
@@ -276,12 +297,14 @@ def profile(
             described = _describe_column(
                 name, records, facts, [code for (code,) in rows], ends, is_text=name in notation.reasons
             )
-            # A floating-point number of a Parquet file is read only if it is rounded.
-            rounded = described.rounded or (column.rounded and described.type is not ColumnType.STRING)
-            kind = ColumnType.DECIMAL if rounded else described.type
-            described = known.describe(replace(described, type=kind, rounded=rounded))
+            if column.rounded and described.type is ColumnType.DECIMAL:
+                described = _as_floating(described)
+            described = known.describe(described)
             columns.append(_as_written(described, notation) if name in notation.types else described)
         columns = [replace(column, has_total=_has_total(session, relation, column)) for column in columns]
+        if reader is Reader.PARQUET:
+            categories = read_categories(path)
+            columns = [_add_categories(column, categories.get(column.name, ())) for column in columns]
         larger = _find_larger_places(session, relation, columns)
         household, differing = _find_households(session, relation, columns)
         repeated = known.select_of_units(name for name, households in differing.items() if not households)
@@ -335,10 +358,8 @@ def _describe_column(
         usual_rows = present / facts["different"]
         missing |= {number.text: number.rows for number in _find_codes(lows, highs, usual_rows)}
         frequent = _find_frequent({end["text"]: end["rows"] for end in ends[3] or ()}, missing, usual_rows)
-        frequent |= {
-            number.text: number.rows
-            for number in _find_set_apart([number for number in highs if number.text not in missing], usual_rows)
-        }
+        above, below = ([each for each in side if each.text not in missing] for side in (highs, lows))
+        frequent |= {number.text: number.rows for number in _find_set_apart(above, below[0].value, usual_rows)}
     lowest, highest = (
         next(number.value for number in side if number.text not in missing) if numeric else None
         for side in (lows, highs)
@@ -381,6 +402,20 @@ def _as_written(column: ColumnProfile, notation: Notation) -> ColumnProfile:
     return replace(column, codes=codes, missing=missing, frequent=frequent)
 
 
+def _as_floating(column: ColumnProfile) -> ColumnProfile:
+    """A column of floating-point numbers, which is read only if it is rounded. Its codes have a point."""
+    missing = {code if _POINT.search(code) else f"{code}.0": rows for code, rows in column.missing.items()}
+    frequent = {code if _POINT.search(code) else f"{code}.0": rows for code, rows in column.frequent.items()}
+    return replace(column, rounded=True, missing=missing, frequent=frequent)
+
+
+def _add_categories(column: ColumnProfile, categories: Collection[str]) -> ColumnProfile:
+    """A column with few codes, and with the categories that no record has."""
+    codes = sorted({*column.codes, *categories}.difference(column.missing))
+    fits = column.type is ColumnType.STRING or all(code.isdecimal() for code in categories)
+    return replace(column, codes=codes) if column.codes and len(codes) <= MOST_CODES and fits else column
+
+
 def _find_codes(lows: Sequence[_Number], highs: Sequence[_Number], usual_rows: float) -> list[_Number]:
     """Numbers at the ends of a range that seem to stand for no value.
 
@@ -411,13 +446,16 @@ def _find_frequent(most: Mapping[str, int], missing: Collection[str], usual_rows
     }
 
 
-def _find_set_apart(highs: Sequence[_Number], usual_rows: float) -> list[_Number]:
-    """The greatest numbers if they are written like such codes, a gap is below them, and each is more frequent."""
-    size = 0
-    while size < len(highs) and _NINES.fullmatch(highs[size].text) and highs[size].rows > 3 * usual_rows:
-        size += 1
-    apart = 0 < size < len(highs) and highs[size - 1].value - highs[size].value > 1
-    return list(highs[:size]) if apart and size <= _MOST_CODES else []
+def _find_set_apart(highs: Sequence[_Number], lowest: Decimal, usual_rows: float) -> list[_Number]:
+    """The greatest numbers if they are written like such codes, a gap is below them, and the gap is an eighth of the
+    range of the other numbers, or each is more frequent."""
+    size = next((place for place, number in enumerate(highs) if not _NINES.fullmatch(number.text)), len(highs))
+    if not 0 < size < len(highs) or size > _MOST_CODES:
+        return []
+    codes, greatest = list(highs[:size]), highs[size].value
+    gap = codes[-1].value - greatest
+    is_far = 8 * gap >= greatest - lowest or all(number.rows > 3 * usual_rows for number in codes)
+    return codes if gap > 1 and is_far else []
 
 
 def _find_codes_at_end(side: Sequence[_Number], other: _Number, usual_rows: float) -> list[_Number]:
@@ -452,7 +490,7 @@ def _find_households(
         and column.name not in (number, *samples)
         and column.type in (ColumnType.INTEGER, ColumnType.STRING)
     ]
-    for key in sorted(keys, key=lambda name: not _HOUSEHOLD.search(name))[:_MOST_KEYS]:
+    for key in sorted(keys, key=lambda name: not names_household(name))[:_MOST_KEYS]:
         household = [*samples, key]
         others = [name for name in names if name not in household]
         households, several, numbered, *differing = session.row(
@@ -463,7 +501,7 @@ def _find_households(
         varied = {column.name for column in columns if column.different > 1}
         if (
             households < columns[0].records
-            and (numbered or _HOUSEHOLD.search(key))
+            and (numbered or names_household(key))
             and varied.intersection(repeated)
             and varied.difference(repeated, household, [number])
         ):

@@ -388,7 +388,8 @@ def open_every_column(
             if not name:
                 unfit[name] = UNNAMED
             elif kind is None and _is_floating(stored[name]):
-                columns[name] = Column.model_construct(type=ColumnType.DECIMAL, rounded=True)
+                # Whole numbers are read without a point; others need `rounded`.
+                columns[name] = Column.model_construct(type=ColumnType.INTEGER, rounded=True)
             elif kind is None:
                 unfit[name] = f"it is stored as {_name_type(stored[name])}, which Stirred does not read"
             else:
@@ -396,6 +397,20 @@ def open_every_column(
         if not columns:
             raise SourceError([Finding(path.name, "no column that can be read exactly" if unfit else "has no header")])
     return _open_file(reader, path, columns, described=described, dialect=dialect), unfit
+
+
+def read_categories(path: Path) -> dict[str, list[str]]:
+    """The categories of the columns that a Parquet file stores as a dictionary of texts. As in the data frame that was
+    written, some may have no record."""
+    with pq.ParquetFile(path) as file:
+        named = [field.name for field in file.schema_arrow if pa.types.is_dictionary(field.type)]
+        batches = file.iter_batches(1, row_groups=[0], columns=named) if named and file.num_row_groups else iter(())
+        return {
+            name: [code for code in values.dictionary.to_pylist() if isinstance(code, str)]
+            for batch in batches
+            for name, values in zip(batch.schema.names, batch.columns, strict=True)
+            if pa.types.is_dictionary(values.type)
+        }
 
 
 def _choose_type(stored: pa.DataType) -> ColumnType | None:
@@ -447,11 +462,12 @@ def _open_parquet(
     _require_decrypted(path)
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
-    findings = []
+    findings, whole = [], list[str]()
     for name, source in sources.items():
         stored, fitting = schema.field(source).type, STORED_AS[columns[name].type]
-        rounded = columns[name].rounded and _is_floating(stored)
-        if not rounded and _find_kind(stored) not in (*fitting, "null"):
+        if _is_floating(stored) and columns[name].type in (ColumnType.INTEGER, ColumnType.STRING):
+            whole.append(name)
+        elif not (_is_floating(stored) and columns[name].rounded) and _find_kind(stored) not in (*fitting, "null"):
             findings.append(Finding(path.name, describe_misfit(_name_type(stored), columns[name].type), source))
     if not any(pa.types.is_nested(field.type) for field in schema):
         # Otherwise, chunks are those of the parts of columns.
@@ -478,8 +494,8 @@ def _open_parquet(
                     raise pa.ArrowInvalid("the columns differ in length")
                 every = [name for name in every if name != chunk.path_in_schema]
     relation = "FROM read_parquet($path, hive_partitioning = false, union_by_name = false)"
-    whole = dict(zip(every, every, strict=True))
-    return _relate(sources, relation), _relate(whole, relation), metadata.num_rows
+    all_columns = dict(zip(every, every, strict=True))
+    return _relate(sources, relation, whole=whole), _relate(all_columns, relation), metadata.num_rows
 
 
 def _require_decrypted(path: Path) -> None:
@@ -566,6 +582,8 @@ def _open_generated(declaration: GeneratedDeclaration, table: str) -> Source:
     return Source(f"the synthetic {table}", "built-in source", columns, relation, values, typed=typed)
 
 
-def _relate(sources: Mapping[str, str], relation: str, *, typed: bool = False) -> Fragment:
-    """The columns of a relation by their names in the CEF, as texts unless they are typed."""
-    return Fragment(render("cef/renamed", {"columns": sources, "relation": Fragment(relation), "typed": typed}))
+def _relate(sources: Mapping[str, str], relation: str, *, typed: bool = False, whole: Sequence[str] = ()) -> Fragment:
+    """The columns of a relation by their names in the CEF, as texts unless they are typed; of the floating-point
+    columns `whole`, whole numbers have no point."""
+    names = {"columns": sources, "relation": Fragment(relation), "typed": typed, "whole": whole}
+    return Fragment(render("cef/renamed", names))

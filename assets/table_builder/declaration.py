@@ -108,7 +108,7 @@ class AmountDeclaration(Part):
             require_amounts(self.column, columns, besides=0)
         grid = Grid(self.grid, self.least, self.most)
         if columns[self.column].nullable and not grid.least <= 0 <= grid.most:
-            raise ValueError(f"least: {self.column} may be empty, which counts as 0, so 0 lies within the bounds")
+            raise ValueError(f"least: {self.column} may be empty, which counts as 0, so the bounds must include 0")
         if (self.grid * 10**PLACES).denominator != 1:
             raise ValueError(f"grid: {self.grid} is not a number with at most {PLACES} decimals")
         return Amount(self.column, grid)

@@ -1,5 +1,12 @@
 SELECT
     {% for name, source in columns.items() %}
+    {% if name in whole %}
+    -- NaN is greater than any number.
+    CASE WHEN {{ source | id }} = trunc({{ source | id }}) AND abs({{ source | id }}) < 9007199254740992
+        THEN {{ source | id }}::BIGINT::VARCHAR ELSE {{ source | id }}::VARCHAR
+    END AS {{ name | id }},
+    {% else %}
     {{ source | id }}{% if not typed %}::VARCHAR{% endif %} AS {{ name | id }},
+    {% endif %}
     {% endfor %}
 FROM ({{ relation }})

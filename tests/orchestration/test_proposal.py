@@ -249,7 +249,8 @@ def kinds_of_columns() -> list[dict[str, str]]:
 
 def test_weights_and_numbers_of_persons_are_no_categories(warehouse: Warehouse, tmp_path: Path) -> None:
     """Wrong programs: one that lists the few weights of a stratified sample as codes, one that publishes them or the
-    persons' numbers as variables, and one that takes codes such as 9 and 99 for categories without a word."""
+    persons' numbers as variables, and one that takes codes such as 9 and 99 for categories or rare numbers, or amounts
+    with zeros before them for codes, without a word."""
     rows = [
         {
             "PERNUM": str(number % 4 + 1),
@@ -262,6 +263,9 @@ def test_weights_and_numbers_of_persons_are_no_categories(warehouse: Warehouse, 
             "race": ("1", "6", "7", "8")[number % 4],
             "hours": str(97 + number % 3) if number % 4 == 0 else str(number * 7 % 71),
             "age": str(number * 7 % 100),
+            "days": str(99 if number % 150 == 7 else number * 7 % 71),
+            "amount": f"{number * 7 % 500:07d}",
+            "rent": f"{number + 1000:,}",
         }
         for number in range(600)
     ]
@@ -276,12 +280,67 @@ def test_weights_and_numbers_of_persons_are_no_categories(warehouse: Warehouse, 
         "column vikt is a weight: take its bounds from the design of the survey.",
         'column sex is a list of codes in which "9" may stand for no value; if so, move it to null.',
         'column education is a list of codes in which "-8", "99" may stand for no value; if so, move it to null.',
-        'column hours is far more often "99" (50 rows), "98" (50 rows), "97" (50 rows) than other numbers; if that',
+        'column hours is of numbers, of which "99" (50 rows), "98" (50 rows), "97" (50 rows) stand apart; list those',
+        'column days is of numbers, of which "99" (4 rows) stand apart; list those that stand for no value in null.',
+        "column amount is text, because of zeros before numbers; if they are amounts, declare type integer.",
+        "column rent is left out: text and no number, because of marks between thousands in 600 rows",
     ):
         assert sentence in said
     assert not any(f"column {name} " in said for name in ("change", "race", "age"))
     (cube,) = attributes_of(propose_tables(declaration, "tables"))["hypercubes"]
     assert cube["variables"] == ["sex", "education"]
+
+
+def test_columns_of_european_and_other_surveys_are_recognized(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Wrong programs: one that sums the weights of EU-SILC or an expansion factor as amounts, or takes a respondent
+    ("responder") or pesos for a weight; one that takes an area in square meters for a place; and one that knows no
+    regions, counties or households with numbers or foreign words for names."""
+    units = [
+        {
+            "DB030": str(number),
+            "DB040": f"CZ0{number % 8 + 1}",
+            "DB090": str(number * 17 % 150),
+            "FACTOR": str(number * 13 % 200),
+            "responder": str(number % 3),
+            "pesos": str(number % 4),
+            "floor_area": str(20 + number * 7 % 100),
+            "rating": ("-9", "1", "2", "9")[number % 4],
+        }
+        for number in range(300)
+    ]
+    persons = [
+        {"RB030": str(10 * number + 1), "RB040": str(number // 2), "Län": f"0{number // 2 % 3 + 1}"}
+        for number in range(600)
+    ]
+    proposal = proposed(warehouse, written(tmp_path / "d.csv", units), written(tmp_path / "r.csv", persons))
+    declaration, said = declared(proposal), "\n".join(proposal.warnings)
+    assert declaration.persons
+    columns = {**declaration.units.columns, **declaration.persons.columns}
+    assert {name: column.role.value for name, column in columns.items() if column.role.value != "characteristic"} == {
+        "DB030": "key", "DB040": "geography", "RB030": "key", "RB040": "unit", "Län": "geography",
+    }  # fmt: skip
+    weights = [name for name in columns if f"column {name} is a weight" in said]
+    assert (weights, columns["responder"].codes, columns["pesos"].codes) == (
+        ["DB090", "FACTOR"], (0, 1, 2), (0, 1, 2, 3),
+    )  # fmt: skip
+    assert 'column rating is a list of codes in which "-9", "9" may stand for no value' in said
+    # Another file of persons, whose number of the household has no word for it.
+    renamed = written(tmp_path / "u.csv", [{"URUT": row["DB030"], "WI1": row["pesos"]} for row in units])
+    of_persons = written(tmp_path / "p.csv", [{"URUT": row["RB040"], "R405": row["Län"]} for row in persons])
+    assert declared(proposed(warehouse, renamed, of_persons)).units.key == "URUT"
+    numbered = [{"Hushållsnr": row["RB040"], "Län": row["Län"], "age": row["RB030"][-3:]} for row in persons]
+    rectangular = attributes_of(proposed(warehouse, written(tmp_path / "l.csv", numbered)))["rectangular"]
+    assert rectangular == {"household": ["Hushållsnr"], "columns": ["Län"]}
+
+
+def test_rows_without_any_value_are_pointed_out(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Wrong program: one that counts the empty rows below a table of Excel as records without a word."""
+    path = tmp_path / "export.csv"
+    path.write_text("id,size\na,1\nb,2\n,\n,\n")
+    assert (
+        "export.csv has records without any value: 2. Each counts, so delete their rows"
+        in proposed(warehouse, path).warnings
+    )
 
 
 def test_rows_of_several_kinds_and_repeated_keys_are_pointed_out(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -367,8 +426,8 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         'text in which "01", "01 " may be one category; if so, merge them.',
         'column code is text in which "01", "1" may be one category; if so, merge them.',
         'text in which "STRASSE", "Straße" may be one category; if so, merge them.',
-        'column net is far more often "-9" (47 rows) than other numbers; if that stands for no value, list it in null;',
-        'column wages is far more often "99998" (47 rows) than other numbers; if that stands for no value, list i',
+        'column net is of numbers, of which "-9" (47 rows) stand apart; list those that stand for no value in null;',
+        'column wages is of numbers, of which "99998" (47 rows) stand apart; list those that stand for no value',
         'column exporter is text in which "NA" may stand for no value; if so, move it to null.',
     ):
         assert sentence in said
@@ -467,20 +526,41 @@ def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, t
             "zip": pa.array(["01", "02"]).dictionary_encode(),
             "rent": pa.array([Decimal("1.25"), None], pa.decimal128(6, 2)),
             "heated": [True, False],
+            # As pandas stores integers if one is missing, and a category that no record has.
+            "puma": [101.0, None],
+            "rooms": [3.0, None],
+            "bad": [9999.0, 1.5],
+            "tenure": pa.DictionaryArray.from_arrays([0, 1], ["own", "rent", "free"]),
         }
     )
     pq.write_table(table, path)
     proposal = proposed(warehouse, path)
     declaration = declared(proposal)
     assert {name: column.type.value for name, column in declaration.units.columns.items()} == {
-        "weight": "decimal", "zip": "string", "rent": "decimal", "heated": "boolean",
+        "weight": "decimal", "zip": "string", "rent": "decimal", "heated": "boolean", "puma": "string",
+        "rooms": "integer", "bad": "decimal", "tenure": "string",
     }  # fmt: skip
+    columns = declaration.units.columns
+    assert (columns["puma"].codes, columns["rooms"].codes) == (("101",), (3,)), "no 101.0"
+    assert columns["tenure"].codes == ("free", "own", "rent"), "with the category of no record"
     assert proposal.warnings == [
         "units: column weight is rounded to 4 digits, because of floating-point numbers; a weight: take its bounds "
         "from the design of the survey.",
+        "units: column bad is rounded to 4 digits, because of floating-point numbers.",
         "units: column at is left out: it is stored as timestamp, which Stirred does not read.",
     ]
     assert records_read(warehouse, declaration) == [2]
+    integers = columns["rooms"].model_copy(update={"source": "bad", "values": [1, 9999]})
+    misread = declaration.model_copy(
+        update={"units": declaration.units.model_copy(update={"columns": {"bad": integers}})}
+    )
+    with pytest.raises(SourceError, match="column bad: not of type integer: 1 row"):
+        records_read(warehouse, misread)
+    # A code of floating-point numbers is the text that is read.
+    pq.write_table(pa.table({"income": [*(number + 0.5 for number in range(60)), 9999.0, 9999.0]}), path)
+    declaration = declared(proposed(warehouse, path))
+    assert declaration.units.columns["income"].written["null"] == ("9999.0",)
+    assert records_read(warehouse, declaration) == [62]
 
 
 def test_what_cannot_be_proposed_is_said_in_one_sentence(warehouse: Warehouse, tmp_path: Path) -> None:

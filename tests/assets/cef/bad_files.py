@@ -516,9 +516,6 @@ WRONG: Mapping[str, tuple[str, Callable[[int], pa.Array]]] = {
     "binary of fixed size": ("fixed_size_binary", lambda rows: pa.array([b"001"] * rows, pa.binary(3))),
     "a dictionary of binary": ("dictionary", lambda rows: pa.array([b"001"] * rows).dictionary_encode()),
     "half floats": ("halffloat", lambda rows: pa.array([1.0] * rows, pa.float16())),
-    "floats": ("float", lambda rows: pa.array([1.0] * rows, pa.float32())),
-    "doubles": ("double", lambda rows: pa.array([1.0] * rows)),
-    "not a number": ("double", lambda rows: pa.array([float("nan")] * rows)),
     "times of day": ("time64", lambda rows: pa.array([time(1)] * rows)),
     "timestamps": ("timestamp", lambda rows: pa.array([NEW_YEAR] * rows)),
     "timestamps with a zone": ("timestamp", lambda rows: pa.array([NEW_YEAR] * rows, pa.timestamp("us", "UTC"))),
@@ -543,6 +540,16 @@ MISMATCHED: Mapping[str, tuple[str, Callable[[int], pa.Array], frozenset[ColumnT
         "decimal128",
         lambda rows: pa.array([Decimal(1)] * rows, pa.decimal128(9, 2)),
         frozenset({ColumnType.STRING, ColumnType.BOOLEAN, ColumnType.DATE}),
+    ),
+    "floats": (
+        "float",
+        lambda rows: pa.array([1.0] * rows, pa.float32()),
+        frozenset({ColumnType.BOOLEAN, ColumnType.DATE, ColumnType.DECIMAL}),
+    ),
+    "doubles": (
+        "double",
+        lambda rows: pa.array([1.0] * rows),
+        frozenset({ColumnType.BOOLEAN, ColumnType.DATE, ColumnType.DECIMAL}),
     ),
 }
 WRONG_WORDS = {*(word for word, _ in WRONG.values()), *(word for word, _, _ in MISMATCHED.values())}

@@ -451,12 +451,24 @@ def test_csv_and_parquet_give_the_same_cef(town: Town) -> None:
     assert town.ingest(town.declare("parquet")) == town.ingest(town.declare("csv"))
 
 
-def test_an_integer_stored_as_a_float_is_not_an_integer(town: Town) -> None:
-    pq.write_table(pa.table({"rooms": [1.0, 2.0]}), town.folder / "u.parquet")
-    units = {"path": "u.parquet", "columns": {"rooms": UNITS["rooms"]}}
-    assert town.refusal(town.declare("parquet", units=units, persons=None)) == [
-        "u.parquet: column rooms: stored as double, not as integer or decimal or text"
-    ]
+def test_only_whole_floating_point_numbers_are_integers(town: Town) -> None:
+    """As pandas stores integers if one is missing. Wrong programs: one that rounds 1.5, takes NaN for empty, or reads
+    a number beyond 2^53, which may stand for its neighbor; and one that reads the code 9.0 of another column as 9."""
+    rooms = {"type": "integer", "minimum": 1, "maximum": 10**17, "nullable": True}
+    rent = {"type": "decimal", "rounded": True, "source": "rooms", "null": ["9.0"]}
+    code = {"type": "string", "source": "rooms", "pattern": "[0-9]+", "nullable": True}
+    declared = town.declare(
+        "parquet", units={"path": "u.parquet", "columns": {"rooms": rooms, "rent": rent, "code": code}}, persons=None
+    )
+    pq.write_table(pa.table({"rooms": [1.0, None, 9.0, 1e13]}), town.folder / "u.parquet")
+    town.ingest(declared)
+    (columns, rows), *_ = town.content()
+    read = [dict(zip(columns, row, strict=True)) for row in rows]
+    assert sorted((row["rooms"], row["code"], row["rent"]) for row in read if row["rooms"]) == [
+        (1, "1", 1), (9, "9", None), (10**13, "10000000000000", 10**13),
+    ]  # fmt: skip
+    pq.write_table(pa.table({"rooms": [1.5, float("nan"), 2.0**53, 1.0]}), town.folder / "u.parquet")
+    assert "u.parquet: column rooms: not of type integer: 3 rows" in town.refusal(declared)
 
 
 @pytest.mark.prove
