@@ -45,8 +45,8 @@ class Listed:
         dcat: the publication as a dataset of DCAT.
         package: the SHA-256 of its `datapackage.json`.
         estimated: whether it is estimated from published measurements, and no population was charged.
-        population: (name, last charge, total, cap, what is left) when it was published; of public data, without a cap,
-            the source in place of what is left.
+        population: (name, last charge, total, cap, what is left, what the total leaves out) when it was published; of
+            public data, without a cap, the source in place of what is left.
     """
 
     path: str
@@ -65,13 +65,13 @@ class Listed:
     links: Mapping[str, str] = field(default_factory=dict)
     dcat: Mapping[str, Any] = field(default_factory=dict)
     package: str = ""
-    population: tuple[str, int, str, str, str] = ("", 0, "", "", "")
+    population: tuple[str, int, str, str, str, str] = ("", 0, "", "", "", "")
     estimated: bool = False
 
     @property
     def public(self) -> str:
         """That nothing was charged, as a sentence; "" if something was."""
-        *_, cap, source = self.population
+        *_, cap, source, _ = self.population
         return "" if cap or self.estimated else f"{describe_public(source)}."
 
 
@@ -171,7 +171,7 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         title = show_line(file["title"])
         if (name := str(file["path"])) == Path(name).name:
             tables[title] = (*tables.get(title, ()), name)
-    population = ("", 0, "", "", "")
+    population = ("", 0, "", "", "", "")
     if not estimate:
         population = (
             show_line(ledger["population"]),
@@ -182,6 +182,7 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
                 if ledger["cap"]
                 else ("", show_line(record["dataset"]["source"]))
             ),
+            show_line(ledger.get("note", "")),
         )
     exact = () if estimate else (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"])
     date = show_line(publisher["date"])

@@ -18,7 +18,7 @@ from assets.release.numbers import positive_fraction
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, PureLoss, format_loss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.explorer.display import (
-    COLORS,
+    MARK,
     choose,
     fit_height,
     make_row_chart,
@@ -122,12 +122,12 @@ def _make_chart(budget: Budget) -> alt.LayerChart | None:
         before = after
     bars = (
         make_row_chart(rows, {"name": "entry", "charged": "charged"})
-        .mark_bar(color=COLORS[0])
+        .mark_bar()
         .encode(
             x=alt.X("from:Q", title=wrap_title(f"total charged, {budget.cap.symbol}; the line is the cap")), x2="to:Q"
         )
     )
-    cap = alt.Chart(pd.DataFrame([{"cap": float(budget.cap)}])).mark_rule(color=COLORS[1], strokeWidth=3)
+    cap = alt.Chart(pd.DataFrame([{"cap": float(budget.cap)}])).mark_rule(color=MARK, strokeWidth=3)
     return (bars + cap.encode(x="cap:Q")).properties(height=fit_height([str(row["name"]) for row in rows]))
 
 

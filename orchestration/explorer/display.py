@@ -19,10 +19,12 @@ from orchestration.explorer.process import DOCUMENTATION
 from orchestration.explorer.reading import UnavailableError, find_published, load_publisher
 from orchestration.explorer.words import escape
 
-COLORS = ("#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c", "#00838f", "#8d6e00")
+MARK = "#c56a10"
+"""The color of a line or border that stands out, in a light and in a dark theme."""
+INK = alt.expr("luminance(background) > 0.5 ? '#222222' : '#e6e6e6'")
+PAPER = alt.expr("background")
 OPENED = "opened"
 """Whether a page of this session was shown before, so that its address is no longer the one that was opened."""
-_INK = "#222222"
 _LABEL, _AXIS, _LEGEND, _WHOLE = 28, 30, 40, 42
 """How many letters a line of a label, of an axis' title and of a legend, and a choice in a box have on a phone."""
 _TALLEST, _SCROLLED = 600, 400
@@ -54,11 +56,12 @@ def split_page() -> tuple[DeltaGenerator, DeltaGenerator]:
 
 
 def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> None:
-    """Show a table with whole labels. `columns` has the key of each heading; without it, every key is a heading."""
+    """Show a table with whole labels, without columns that are empty in every row. `columns` has the key of each
+    heading; without it, every key is a heading."""
     if columns is not None:
         rows = [{heading: row[key] for heading, key in columns.items()} for row in rows]
     frame = pd.DataFrame([{escape(key): escape(value) for key, value in row.items()} for row in rows])
-    st.table(frame, hide_index=True)
+    st.table(frame.loc[:, (frame != "").any()], hide_index=True)
 
 
 def show_chart_with_table(
@@ -71,14 +74,14 @@ def show_chart_with_table(
     expanded: bool = False,
     in_rows: bool = False,
 ) -> None:
-    """A chart as wide as its column, with dark labels, above its table; `words` describe it to who cannot see it. One
-    with many rows is scrolled, with its axis above."""
-    dark = chart.configure_axis(labelColor=_INK, titleColor=_INK).configure_legend(labelColor=_INK, titleColor=_INK)
+    """A chart as wide as its column, above its table; `words` describe it to readers who cannot see it. A chart with
+    many rows is scrolled, with its axis above."""
+    legible = chart.configure_axis(labelColor=INK, titleColor=INK).configure_legend(labelColor=INK, titleColor=INK)
     is_tall = in_rows and chart.height > _TALLEST
     # A title that ends with the axis has room above the labels of rows, too.
-    dark = dark.configure_axisX(titleAnchor="end", orient="top" if is_tall else "bottom")
+    legible = legible.configure_axisX(titleAnchor="end", orient="top" if is_tall else "bottom")
     with st.container(height=_SCROLLED, border=False) if is_tall else nullcontext():
-        st.altair_chart(dark, width="stretch", alt=f"{words}; the table follows.")
+        st.altair_chart(legible, width="stretch", alt=f"{words}; the table follows.")
     with st.expander(f"The table behind the {of}", expanded=expanded):
         show_table(rows, columns)
 
@@ -86,7 +89,9 @@ def show_chart_with_table(
 def make_row_chart(rows: Sequence[Mapping[str, Any]], tooltips: Mapping[str, str]) -> alt.Chart:
     """A chart with a row for each `name`, in their order, never cut. `tooltips` has titles by the name of a field."""
     names = list(dict.fromkeys(str(row["name"]) for row in rows))
-    axis = alt.Axis(labelLimit=0, labelExpr=break_labels(names), labelOverlap=False, title=None, ticks=False)
+    axis = alt.Axis(
+        labelLimit=0, labelExpr=break_labels(names), labelOverlap=False, labelFlush=False, title=None, ticks=False
+    )
     return alt.Chart(pd.DataFrame(rows)).encode(
         y=alt.Y("name:N", sort=names, axis=axis),
         tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in tooltips.items()],

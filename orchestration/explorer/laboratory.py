@@ -17,7 +17,7 @@ from assets.laboratory.measures import ATTACKERS, BASELINE, GAIN, LINKING, MEASU
 from assets.laboratory.points import Exact
 from assets.laboratory.results import ERROR, SUBSETS, find_most_successful
 from orchestration.explorer.display import (
-    COLORS,
+    INK,
     choose,
     make_legend,
     show_chart_with_table,
@@ -26,6 +26,7 @@ from orchestration.explorer.display import (
     wrap,
     wrap_title,
 )
+from orchestration.explorer.process import COLORS
 from orchestration.explorer.settings import read_settings
 from orchestration.explorer.words import escape
 
@@ -201,9 +202,9 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
         "method:N",
         sort=methods,
         legend=make_legend(methods),
-        scale=alt.Scale(domain=methods, range=[COLORS[place % len(COLORS)] for place in range(len(methods))]),
+        scale=alt.Scale(domain=methods),
     )
-    shapes = [_SHAPES[place // len(COLORS) + place % 2 * 2] for place in range(len(methods))]
+    shapes = [_SHAPES[place // len(COLORS["light"]) + place % 2 * 2] for place in range(len(methods))]
     x = alt.X("error:Q", title=wrap_title("mean absolute error of a block's counts that are not 0"))
     y = alt.Y("risk:Q", title=None, axis=alt.Axis(format="%" if risk != "gain" else "+%"))
     base = alt.Chart(pd.DataFrame(points)).encode(color=color)
@@ -237,9 +238,9 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
             wrapped = wrap(words, _LABEL)
             look["dy"] = -_ABOVE - _LINE * (len(wrapped) - 1)
             line = alt.Chart(pd.DataFrame([{"risk": value, "words": "\n".join(wrapped)}]))
-            layers.append(line.mark_rule(strokeDash=[5, 4], color="#444444").encode(y="risk:Q"))
+            layers.append(line.mark_rule(strokeDash=[5, 4], color=INK).encode(y="risk:Q"))
             layers.append(
-                line.mark_text(**look, color="#222222").encode(
+                line.mark_text(**look, color=INK).encode(
                     x=alt.value("width" if words == Exact.method else 0), y="risk:Q", text="words:N"
                 )
             )

@@ -15,6 +15,7 @@ import yaml
 
 from assets.charge.assessment import describe_charged, find_charged
 from assets.planning.expectation import UnknownError, expectation, expected_size, this_machine
+from assets.planning.lines import is_shown_exactly
 from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Curve, Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
@@ -23,7 +24,8 @@ from mechanisms.accounting.specification import Specification
 from orchestration.components.release import ReleaseComponent
 from orchestration.explorer.budgets import PLANNED, show_charge
 from orchestration.explorer.display import (
-    COLORS,
+    INK,
+    MARK,
     choose,
     fit_height,
     make_legend,
@@ -182,7 +184,8 @@ def _show_total(planned: PlannedDeclaration, dataset: DatasetDeclaration, name: 
     st.session_state[PLANNED] = (dataset.population, name, charge)
     amount, judgment = st.columns([1, 2])
     amount.metric(f"{'At most' if plan.is_bound else 'In total'}, rounded up", format_loss(loss))
-    amount.caption(escape(f"Exactly {loss}, for one {charge.flavor.unit}."))
+    exact = "" if is_shown_exactly(loss) else f"Exactly {loss}. "
+    amount.caption(escape(f"{exact}For one {charge.flavor.unit}."))
     with judgment:
         _judge_charge(planned, dataset, name, charge)
 
@@ -257,7 +260,7 @@ def _show_lines(lines: Sequence[Line]) -> None:
         return
     chart = (
         make_row_chart(rows, {"name": "line", "figure": "margin"})
-        .mark_bar(color=COLORS[0])
+        .mark_bar()
         .encode(x=alt.X("margin:Q", title=wrap_title("90% margin of error of one number")))
         .properties(height=fit_height(names))
     )
@@ -281,21 +284,19 @@ def _show_curve(curve: Curve) -> None:
         else alt.Axis()
     )
     across, up = (alt.Scale(type="log") if log else alt.Scale(zero=False) for log in (curve.log_x, curve.log_y))
-    colors = alt.Scale(domain=names, range=[COLORS[position % len(COLORS)] for position in range(len(names))])
-    color = alt.Color("series:N", sort=names, scale=colors, legend=make_legend(names))
+    color = alt.Color("series:N", sort=names, scale=alt.Scale(domain=names), legend=make_legend(names))
     lines = alt.Chart(pd.DataFrame(rows)).mark_line()
     lines = lines.encode(
         x=alt.X("x:Q", title=wrap_title(curve.x), scale=across, axis=ticks),
         y=alt.Y("y:Q", title=wrap_title(curve.y), scale=up),
     )
-    lines = lines.encode(color=color if len(names) > 1 else alt.value(COLORS[0]))
-    chart: alt.LayerChart | alt.Chart = lines
+    chart: alt.LayerChart | alt.Chart = lines.encode(color=color) if len(names) > 1 else lines
     if curve.marks:
         marks = pd.DataFrame([{"name": name, "x": x, "y": y} for name, x, y in curve.marks])
         base = alt.Chart(marks).encode(x="x:Q", y="y:Q")
-        chart = lines + base.mark_point(size=90, filled=True, color=COLORS[1], opacity=1)
+        chart += base.mark_point(size=90, filled=True, color=MARK, opacity=1)
         if len(curve.marks) <= _MARKED:
-            chart = chart + base.mark_text(align="left", dx=8, dy=-8).encode(text="name:N")
+            chart += base.mark_text(align="left", dx=8, dy=-8, color=INK).encode(text="name:N")
     show_chart_with_table(
         chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)),
         curve.title,

@@ -4,6 +4,7 @@ Nothing is imported before the process is confined but the standard library and 
 files of settings are looked for in the temporary folder, which has none, so that no user's settings can widen them.
 """
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,11 @@ from resources.project import CODE, DECLARATIONS
 
 APP, SERVER = (Path(__file__).with_name(name) for name in ("app.py", "server.py"))
 DOCUMENTATION = CODE / "docs"
+COLORS = {
+    "light": ("#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c", "#00838f", "#8d6e00"),
+    "dark": ("#6cb0e8", "#f0a04b", "#7cc785", "#c89be0", "#f28ba2", "#b4b4b4", "#4fc3cf", "#d4b548"),
+}
+"""The colors of charts by theme; which one is shown, the browser decides. Each is legible as a label."""
 PROGRAMS = [
     *(CODE / name for name in ("orchestration", "assets", "mechanisms", "resources", "sql", "docs", "pyproject.toml")),
     DECLARATIONS,
@@ -65,11 +71,12 @@ def list_flags(settings: Settings) -> list[str]:
         "runner.magicEnabled": "false",
         "global.developmentMode": "false",
         "logger.level": "warning",
-        "theme.base": "light",
-        "theme.primaryColor": "#1f5a8c",
+        "theme.light.primaryColor": COLORS["light"][0],
+        "theme.dark.primaryColor": COLORS["dark"][0],
         # Streamlit draws headings of tables in a paler shade of this; of a lighter one, they would be hard to read.
-        "theme.textColor": "#000000",
+        "theme.light.textColor": "#000000",
     }
+    flags |= {f"theme.{theme}.chartCategoricalColors": json.dumps(colors) for theme, colors in COLORS.items()}
     hosts = [part for host in settings.hosts for part in ("--server.allowedHosts", host)]
     return [*(part for name, value in flags.items() for part in (f"--{name}", value)), *hosts]
 

@@ -18,7 +18,7 @@ from orchestration.components import TableBuilder
 from orchestration.explorer.display import choose, read_link, show_table
 from orchestration.explorer.products import NO_VALUE, TOTAL
 from orchestration.explorer.reading import find_published
-from orchestration.explorer.words import escape, format_figure
+from orchestration.explorer.words import ON_GRID, escape, format_figure
 
 QUANTILE, SUMMARY, CORRELATION, REGRESSION = "quantiles", "summary", "correlation", "regression"
 
@@ -78,6 +78,8 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
             ]
         )
         st.caption(_ABOUT_DRAWN if published.drawn else _ABOUT_ERRORS)
+        if question == QUANTILE and not published.drawn:
+            st.caption(ON_GRID)
 
 
 @lru_cache(maxsize=8)

@@ -20,9 +20,10 @@ from orchestration.hosts import HostMiddleware
 
 _POLICY = "sandbox allow-downloads; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:"
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Stirred</title><style>body {{ max-width: 50rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 sans-serif }}
+<title>Stirred</title><style>:root {{ color-scheme: light dark }}
+body {{ max-width: 50rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 sans-serif }}
 img {{ max-width: 100% }} pre {{ overflow: auto }} table {{ border-collapse: collapse; display: block; overflow: auto }}
-td, th {{ border: 1px solid #ccc; padding: .2rem .5rem; text-align: left; vertical-align: top }}</style>{}</html>"""
+td, th {{ border: 1px solid #888; padding: .2rem .5rem; text-align: left; vertical-align: top }}</style>{}</html>"""
 
 
 class Files(StaticFiles):

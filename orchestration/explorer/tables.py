@@ -18,7 +18,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from assets.release.published import SUPPRESSED
 from orchestration.explorer.display import (
-    COLORS,
+    MARK,
+    PAPER,
     choose,
     fit_height,
     make_legend,
@@ -46,7 +47,7 @@ from orchestration.explorer.products import (
 from orchestration.explorer.questions import answers_questions, show_answer
 from orchestration.explorer.reading import find_file_problems
 from orchestration.explorer.settings import read_settings
-from orchestration.explorer.words import distinguish, escape, format_figure, join_levels
+from orchestration.explorer.words import ON_GRID, distinguish, escape, format_figure, join_levels
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
 _MOST_SHOWN, _MOST_RANKED, _MOST_ROWS = 50, 10, 5000
@@ -283,7 +284,7 @@ def _show_map(choice: Choice) -> None:
         "isValid(datum.properties.number)"
     ).mark_geoshape(strokeWidth=2).encode(
         color=alt.Color("properties.number:Q", title="number", scale=alt.Scale(scheme="blues"), legend=legend),
-        stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(COLORS[1])),
+        stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(MARK)),
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.interval:N", title="number")],
     )
     st.query_params.from_dict(choice.link)
@@ -468,6 +469,8 @@ def _draw_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str
     rows = [_describe_line(choice, line, heading) for line in drawn]
     show_chart_with_table(_make_chart(choice.product, drawn), title, rows, expanded=True, in_rows=True)
     _remark_ranks(lines)
+    if choice.product.has_errors and "quantile" in choice.product.fields:
+        st.caption(ON_GRID)
     _offer_download(choice, lines, heading)
 
 
@@ -475,8 +478,7 @@ def _make_chart(product: Product, lines: Sequence[Mapping[str, Any]]) -> alt.Cha
     rows = [{"where": "", **line} for line in lines]
     names, places = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "where"))
     two = len(places) > 1
-    colors = alt.Scale(domain=places, range=list(COLORS[: len(places)]))
-    color = alt.Color("where:N", scale=colors, legend=make_legend(places) if two else None)
+    color = alt.Color("where:N", scale=alt.Scale(domain=places), legend=make_legend(places) if two else None)
     words = "number, with its 90% interval" if product.has_errors else "number"
     base = make_row_chart(rows, {"name": "row", **({"where": "place"} if two else {}), "interval": "number"})
     if two:
@@ -488,7 +490,7 @@ def _make_chart(product: Product, lines: Sequence[Mapping[str, Any]]) -> alt.Cha
         points = numbers.mark_point(size=45, opacity=1, strokeWidth=2).encode(stroke=color)
         certain = points.transform_filter("datum.flag == ''").encode(fill=color)
         # A number that is too uncertain is drawn hollow, in the same color.
-        uncertain = points.transform_filter("datum.flag != ''").encode(fill=alt.value("white"))
+        uncertain = points.transform_filter("datum.flag != ''").encode(fill=alt.value(PAPER))
         chart = rule + certain + uncertain
     return chart.properties(height=fit_height(names) + (18 * len(names) + 50 if two else 0))
 

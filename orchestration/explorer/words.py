@@ -12,6 +12,10 @@ from assets.texts import show_line
 _MARKS = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~$:^&])")
 _REPLACED = re.compile(r"(?<=:)(?=//|material/|streamlit:)|(?<=www)(?=\.)|(?=@)|(?<=[-<>~])(?=[-=>])", re.IGNORECASE)
 """Where Streamlit makes links, pictures and arrows out of text after it took the escapes away."""
+ON_GRID = (
+    "A quantile is a step of the declared grid. Where both ends of its interval are the same, no other step lies in it."
+)
+"""What a reader of quantiles with intervals should know."""
 _JOINER = "\N{WORD JOINER}"
 
 

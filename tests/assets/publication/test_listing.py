@@ -11,9 +11,11 @@ import dagster as dg
 import pytest
 
 from assets.publication.asset import link
+from assets.publication.certificate import to_json
 from assets.publication.listing import write_listing
 from assets.release.release import DeclarationError
 from orchestration.environment import read_published_address
+from tests.assets.publication.test_certificate import massachusetts
 from tests.deployments import TO_PUBLICATION, small_deployment
 
 
@@ -52,6 +54,21 @@ def test_nothing_that_somebody_plants_is_followed_or_waited_for(tmp_path: Path) 
     assert "a key" not in page
     assert all(f"<h3>town/{name}</h3>" in page for name in ("link", "pipe", "text"))
     assert json.loads((tmp_path / "datapackage.json").read_text())["resources"] == []
+
+
+def test_a_total_is_listed_with_the_charge_that_it_leaves_out(tmp_path: Path) -> None:
+    """It fails for a list in which a population of which anything may be disclosed looks protected by a small ε."""
+    certificate, folder = massachusetts(), tmp_path / "ma1940" / "tenure_by_county"
+    folder.mkdir(parents=True)
+    package = {"name": "a", "title": "a", "description": "", "version": "1", "created": "2026-03-01T09:30:00Z"}
+    (folder / "datapackage.json").write_text(json.dumps(package | {"resources": []}))
+    for charges, listed in (0, False), (1, True):
+        ledger = replace(certificate.ledger, infinite_charges=charges)
+        (folder / "certificate.json").write_bytes(to_json(replace(certificate, ledger=ledger)))
+        write_listing(tmp_path)
+        page = (tmp_path / "index.html").read_text()
+        assert "was charged to this population" in page
+        assert ("one charge has no finite loss" in page) is listed
 
 
 @pytest.mark.deep
