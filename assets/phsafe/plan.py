@@ -14,7 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from assets.phsafe.release import PHSafeRelease
-from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_cell, margins_by_budget, plan_line
+from assets.planning.lines import (
+    LEAST_MARGIN,
+    budgets_for_margins,
+    format_cell,
+    format_exactly,
+    margins_by_budget,
+    plan_line,
+)
 from assets.release.plan import Cells, Curve, Line, Plan
 from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke, compose_approximate
 from mechanisms.accounting.losses import ConcentratedLoss
@@ -230,10 +237,10 @@ def grid(design: PHSafeDesign) -> list[dict[str, Any]]:
 
 def format_totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
     """The loss of the whole release, rounded up, by label: unbounded, bounded, and as (ε, δ)."""
-    symbol, bounded = design.noise.symbol, design.bounded
+    bounded = design.bounded
     stated = {
-        f"unbounded {symbol}": f"{design.unbounded.round_up()} (exactly {design.unbounded})",
-        f"bounded {symbol}": f"{bounded.round_up()} (exactly {bounded})",
+        "one record added or removed": format_exactly(design.unbounded),
+        "one record changed (charged)": format_exactly(bounded),
     }
     if isinstance(bounded, ConcentratedLoss):
         converted = {
@@ -244,7 +251,7 @@ def format_totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
         loss = compose_approximate([line.loss for line in design.lines], delta)
         converted = {"composition of its lines": loss.round_up(PLACES_OF_EPSILON)}
     return stated | {
-        f"bounded (ε, δ) by {source}": f"ε = {epsilon} at δ = {format_decimal(delta)}"
+        f"charged, as (ε, δ) by {source}": f"ε = {epsilon} at δ = {format_decimal(delta)}"
         for source, epsilon in converted.items()
     }
 

@@ -10,7 +10,8 @@ from math import sqrt
 import numpy as np
 
 from assets.release.plan import Curve, Line
-from mechanisms.accounting.losses import Loss, format_loss
+from mechanisms.accounting.losses import ApproximateLoss, Loss, format_loss, is_decimal
+from mechanisms.accounting.rounding import format_decimal
 from mechanisms.sampling.quantiles import MILLION, Uncapped, least_budget, margin_of_error, rounded_up, unit_of
 
 LEAST_MARGIN = 0.5
@@ -71,15 +72,22 @@ def margins_by_budget(
     """
     budgets = [float(budget) for _, budget, _ in marks]
     steps = [Fraction(step) for step in np.geomspace(min(budgets) / _BEYOND, max(budgets) * _BEYOND, _STEPS)]
+    points = {name: [(float(step), margin_at(step)) for step in steps] for name, margin_at in series.items()}
     return Curve(
         "Margin of error against budget",
         x,
-        y,
-        {name: [(float(step), margin_at(step)) for step in steps] for name, margin_at in series.items()},
+        title_margins(y, points),
+        points,
         [(name, float(budget), margin_at(budget)) for name, budget, margin_at in marks],
         log_x=True,
         log_y=True,
     )
+
+
+def title_margins(y: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """The title of an axis of margins, with where those of 0 are drawn, if there are any."""
+    has_zero = any(margin == LEAST_MARGIN for points in series.values() for _, margin in points)
+    return f"{y}; 0 is drawn at {LEAST_MARGIN}" if has_zero else y
 
 
 def format_cell(value: object) -> str:
@@ -88,5 +96,10 @@ def format_cell(value: object) -> str:
 
 
 def format_exactly(loss: Loss) -> str:
-    """A loss as a reader sees it, with its exact value."""
-    return f"{format_loss(loss)} (exactly {loss})"
+    """A loss as a reader sees it, with its exact value if that differs."""
+    return format_loss(loss) if is_shown_exactly(loss) else f"{format_loss(loss)} (exactly {loss})"
+
+
+def is_shown_exactly(loss: Loss) -> bool:
+    """Whether `format_loss` shows a loss without rounding."""
+    return is_decimal(loss) and not (isinstance(loss, ApproximateLoss) and "/" in format_decimal(loss.delta))

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from assets.planning.expectation import expected_size
-from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_exactly, plan_line
+from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_exactly, plan_line, title_margins
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.topdown.release import TopDownRelease
 from mechanisms.accounting.composition import canonne_kamath_steinke
@@ -166,10 +166,11 @@ def draw_curve(design: Design, histogram: str, lines: Sequence[Line]) -> Curve:
     alike: dict[tuple[tuple[float, float], ...], list[str]] = {}
     for query, points in queries.items():
         alike.setdefault(tuple(points), []).append(query)
+    series = {", ".join(names): points for points, names in alike.items()}
     return Curve(
         f"Margin of error of every query of {histogram}",
         "Level: " + ", ".join(f"{place} {words(level)}" for place, level in enumerate(design.levels, start=1)),
-        "90% margin of error of one count",
-        {", ".join(names): points for points, names in alike.items()},
+        title_margins("90% margin of error of one count", series),
+        series,
         log_y=True,
     )

@@ -234,12 +234,18 @@ def format_exact_loss(loss: Loss) -> str:
     rounded, at_delta = loss.round_up(), ""
     if isinstance(loss, ApproximateLoss):
         at_delta = f" at δ = {format_decimal(loss.delta)}{loss.basis}"
-        is_decimal = loss.epsilon == PureLoss(Fraction(rounded))
-    else:
-        is_decimal = loss in (PureLoss(Fraction(rounded)), ConcentratedLoss(Fraction(rounded)))
-    if is_decimal:
+    if is_decimal(loss):
         return f"{loss.symbol} = {rounded.normalize():f}{at_delta}"
     return f"{loss.symbol} = {loss} ({rounded})"
+
+
+def is_decimal(loss: Loss) -> bool:
+    """Whether the ε or ρ of a loss has at most `DECIMALS` decimals, or is infinite, so that rounding alters nothing."""
+    if isinstance(loss, InfiniteLoss):
+        return True
+    rounded = Fraction(loss.round_up())
+    amount = loss.epsilon if isinstance(loss, ApproximateLoss) else loss
+    return amount in (PureLoss(rounded), ConcentratedLoss(rounded))
 
 
 def format_number(loss: Loss, places: int = DECIMALS) -> str:

@@ -471,7 +471,7 @@ def test_a_plan_is_tried_and_printed_as_the_file_that_declares_it(stirred: Calla
         "PH2": {"truncation": 4, "budget": {"state_*": 1}, "moe": {"nation_*": 9}}
     }
     found = json.loads(stirred("plan", "two_states/s_dhc", *tried, "--total", "3", "--json").stdout)["plan"]
-    assert (found["total"], found["exactly"], found["refusal"]) == ("ρ = 3.0000 (exactly 3)", {"rho": "3"}, "")
+    assert (found["total"], found["exactly"], found["refusal"]) == ("ρ = 3.0000", {"rho": "3"}, "")
     assert "before this charge and" in found["left"]
     assert [line["name"] for line in found["lines"]] == ["PH2 nation_*", "PH2 state_*"]
     assert sum(Fraction(line["budget"]) for line in found["lines"]) == Fraction(3, 2)
