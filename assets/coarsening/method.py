@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from assets.coarsening.release import COARSENED, CoarseningRelease
 from assets.gates.shared import count_problem
 from assets.measurement.method import build_counts
-from assets.release.columns import describe_columns, title_columns
+from assets.release.columns import title_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.prose import Prose
-from assets.release.published import Product, PublishedColumn, PublishedTable, describe_column
+from assets.release.published import Product, PublishedColumn, PublishedTable, describe_column, describe_published
 from assets.release.stage import Recipes
 from assets.release.statement import Accuracy, Parameter, Statement
 from assets.tabulation.asset import build_tables, tables_gate
@@ -58,7 +58,7 @@ class Coarsening(UnperturbedCounts[CoarseningRelease]):
                 [COARSENED],
                 "Tables, as sums of the coarsened records only.",
                 self.table_recipes,
-                describe_columns(release.variables),
+                describe_published(self.tables()),
             ),
         ]
 

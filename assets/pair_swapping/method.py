@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import dagster as dg
 
@@ -27,6 +26,7 @@ from assets.release.gate import Gate
 from assets.release.method import CHARGE, Fact, Method, release_hook
 from assets.release.plan import Plan
 from assets.release.prose import Prose
+from assets.release.published import describe_published
 from assets.release.stage import build_stage
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Parameter, Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
@@ -64,8 +64,11 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
     draw_stage = SWAPPED
     drawn_table = SWAPPED
     drawn_words = "swapped records"
-    drawn_columns: ClassVar[Mapping[str, str]] = {"unit": UNIT.description}
     tables = release_hook(published_tables)
+
+    @property
+    def drawn_columns(self) -> Mapping[str, str]:
+        return describe_columns(self.release.variables) | {"unit": UNIT.description}
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -86,7 +89,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
                 [SWAPPED],
                 "Products, counted from the swapped records only.",
                 self.table_recipes,
-                describe_columns({**release.variables, **release.person_variables}),
+                describe_published(published_tables(release)),
             ),
         ]
 

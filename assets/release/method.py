@@ -141,9 +141,6 @@ class Method(ABC, Generic[R, I, O]):
     drawn_words: ClassVar[str]
     """A plural noun for the output, used in the sentences of the shared gates."""
 
-    drawn_columns: ClassVar[Mapping[str, str]] = {}
-    """Descriptions of the columns of `drawn_table`, by name."""
-
     draw_kinds: ClassVar[AbstractSet[str]] = frozenset({"duckdb", "numba"})
     """The Dagster kinds of the draw's asset."""
 
@@ -378,6 +375,11 @@ class Method(ABC, Generic[R, I, O]):
     def microdata(self) -> Microdata | None:
         """The published records, for a retabulation to count; None if no table follows from published records."""
         return None
+
+    @property
+    def drawn_columns(self) -> Mapping[str, str]:
+        """Descriptions of the columns of `drawn_table`, by name."""
+        return {}
 
     @property
     def withheld_records(self) -> WithheldRecords | None:

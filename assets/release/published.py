@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -218,6 +218,16 @@ def error_columns(
         )
         for name, (kind, words) in described.items()
     )
+
+
+def describe_published(tables: Iterable[PublishedTable]) -> dict[str, str]:
+    """Descriptions of the columns of all tables, by name; if tables differ in one, each of their descriptions."""
+    described: dict[str, list[str]] = {}
+    for column in (column for table in tables for column in table.columns):
+        words = described.setdefault(column.name, [])
+        if column.description not in words:
+            words.append(column.description)
+    return {name: "; or: ".join(words) for name, words in described.items()}
 
 
 def require_placeable(release: Release, tables: Sequence[PublishedTable]) -> None:

@@ -4,7 +4,7 @@ All are post-processing of the measurements: in the production layout, and in wo
 intervals. A published number is the sum of one or more measured cells. The data dictionary describes them as here.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -18,7 +18,7 @@ from assets.cef.census import CensusDeclaration
 from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS
 from assets.release.dataset import DatasetDeclaration
-from assets.release.published import PublishedColumn, PublishedTable, error_columns
+from assets.release.published import PublishedColumn, PublishedTable, describe_published, error_columns
 from assets.safetab.plan import PARAMETER_COLUMNS
 from assets.safetab.release import GROUPS, PARAMETERS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from assets.tabulation.asset import build_tables
@@ -62,7 +62,7 @@ def build_person_tables(release: SafeTabPRelease) -> dg.AssetsDefinition:
         "T1, the total of every published group, and T2, sex by age of those published in detail: in the production "
         "layout, and in words with standard errors and 90% intervals. Made from public data only.",
         lambda session: person_table_recipes(session, release),
-        _describe_columns(person_products(release)),
+        describe_published(person_products(release)),
         shown=lambda session: _preview_largest(session, release.public(TOTALS)),
     )
 
@@ -175,7 +175,7 @@ def build_household_tables(release: SafeTabHRelease) -> dg.AssetsDefinition:
         "T3, household type, and T4, tenure: in the production layout, and in words with standard errors and 90% "
         "intervals. Made from public data only.",
         lambda session: household_table_recipes(session, release),
-        _describe_columns(household_products(release)),
+        describe_published(household_products(release)),
     )
 
 
@@ -302,10 +302,6 @@ def household_products(release: SafeTabHRelease) -> tuple[PublishedTable, ...]:
             title = f"{table.name} in the production layout"
             layout.append(_in_layout(release, name_product(table), title, _PRODUCTION, (column,)))
     return (*words, *layout, _parameters(release))
-
-
-def _describe_columns(tables: Iterable[PublishedTable]) -> dict[str, str]:
-    return {column.name: column.description for table in tables for column in table.columns}
 
 
 def _in_words(

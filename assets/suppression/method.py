@@ -13,12 +13,19 @@ import pyarrow.compute as pc
 from assets.gates.shared import count_problem
 from assets.measurement.grid import DeclaredTable
 from assets.measurement.method import build_counts
-from assets.release.columns import describe_columns, title_columns
+from assets.release.columns import title_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.prose import Prose
-from assets.release.published import SUPPRESSED, Product, PublishedColumn, PublishedTable, describe_column
+from assets.release.published import (
+    SUPPRESSED,
+    Product,
+    PublishedColumn,
+    PublishedTable,
+    describe_column,
+    describe_published,
+)
 from assets.release.stage import Recipes
 from assets.release.statement import Accuracy, Parameter, Statement
 from assets.suppression.release import CELLS, TOTAL, SuppressionRelease
@@ -57,7 +64,7 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
                 [CELLS],
                 "The declared tables, without the suppressed cells.",
                 self.table_recipes,
-                describe_columns(self.release.variables),
+                describe_published(self.tables()),
             ),
         ]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import dagster as dg
 
@@ -14,7 +14,7 @@ from assets.release.draw import Draw
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, Fact, Method, release_hook, statement_hook
 from assets.release.plan import Plan, PlanRequest
-from assets.release.published import PublishedTable
+from assets.release.published import PublishedTable, describe_published
 from assets.swapping.draw import (
     MECHANISM,
     SWAPPED,
@@ -52,10 +52,6 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     draw_stage = "swapped"
     drawn_table = SWAPPED
     drawn_words = "swapped data"
-    drawn_columns: ClassVar[Mapping[str, str]] = {
-        "holding_code": "Number of the combination of holding values",
-        "count": "Number of swapped records in the cell",
-    }
     publishes_also_from = ("invariants",)
     plan = release_hook(swapping_plan)
     statement = statement_hook(swapping_statement)
@@ -67,6 +63,13 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         if self.release.declaration.withheld:
             return ("invariants", "swapped")
         return ("invariants", CHARGE, "swapped", TABLES)
+
+    @property
+    def drawn_columns(self) -> Mapping[str, str]:
+        return describe_columns(self.release.variables) | {
+            "holding_code": "Number of the combination of holding values",
+            "count": "Number of swapped records in the cell",
+        }
 
     @property
     def withheld_records(self) -> WithheldSwap | None:
@@ -90,7 +93,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
                 ["swapped", *(["invariants"] if release.has_persons_following else [])],
                 describe_tables(release),
                 lambda session: table_recipes(session, release),
-                describe_columns({**release.variables, **release.person_variables}),
+                describe_published(published_tables(release)),
                 lambda session: {**preview_products(session, self.release), **self._lineage_of_tables(session)},
             ),
             build_utility(release),

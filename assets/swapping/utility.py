@@ -106,8 +106,8 @@ def build_experiment(
         release,
         "experiment",
         StageKind.UTILITY,
-        f"MAPE of {experiment.product} over {experiment.draws} draws at each of the swap rates {rates}. The draws are "
-        "not charged, so this is possible only on a synthetic dataset.",
+        f"The mean absolute percentage error (MAPE) of {experiment.product} over {experiment.draws} draws at each of "
+        f"the swap rates {rates}. The draws are not charged, so this is possible only on a synthetic dataset.",
         [CEF, "invariants"],
         kinds={"duckdb", "numba", "matplotlib"},
     )

@@ -10,10 +10,12 @@ from typing import TypeVar, final
 import pyarrow as pa
 
 from assets.measurement.method import COUNTS, ExactCounts
+from assets.release.columns import describe_columns
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Fact
 from assets.release.plan import Plan
 from assets.release.prose import Prose
+from assets.release.published import describe_published
 from assets.release.statement import DataVersion, Parameter
 from assets.tabulation.asset import TABLES
 from assets.unperturbed.release import UnperturbedRelease
@@ -40,6 +42,11 @@ class UnperturbedCounts(ExactCounts[R, pa.Table]):
     @property
     def stages(self) -> tuple[str, ...]:
         return (COUNTS, CHARGE, self.draw_stage, TABLES)
+
+    @property
+    def drawn_columns(self) -> Mapping[str, str]:
+        numbered = {"table_name": "Name of the table", "cell": "Number of the cell in its table"}
+        return describe_columns(self.release.variables) | describe_published(self.tables()) | numbered
 
     @abstractmethod
     def publish_from(self, counts: pa.Table) -> pa.Table:

@@ -570,6 +570,17 @@ def test_only_the_products_and_the_saturated_table_are_published(published: Case
     assert set(published.deployment.published()) == files | others
 
 
+def test_the_pages_describe_every_column_of_our_own(published: Case) -> None:
+    deployment, release = published.deployment, published.deployment.release
+    for stage in ("swapped", "tables"):
+        event = deployment.instance.get_latest_materialization_event(deployment.key(stage))
+        assert event and event.asset_materialization
+        schema = event.asset_materialization.metadata["dagster/column_schema"].value
+        declared = {**release.variables, **release.person_variables}
+        undescribed = {column.name for column in schema.columns if not column.description} - set(declared)
+        assert undescribed == set(), stage
+
+
 def test_epsilon_is_theorem_1_for_the_largest_stratum_with_distinct_records(published: Case) -> None:
     strata: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for record in published.records:
