@@ -1,6 +1,7 @@
 """`make demo`: launch the built-in release as `stirred launch` does, and print what came out of it, with the original
 table next to the swapped one: the original counts of 1940 Massachusetts are public."""
 
+import argparse
 import csv
 import json
 import sys
@@ -19,6 +20,7 @@ RELEASE = "ma1940/tenure_by_county"
 
 def main() -> int:
     """Launch the job, then print the files, the table, ε and the ledger; returns the exit status."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     deployment = Deployment()
     folder = deployment.published / RELEASE
     print(f"Launching {RELEASE}: 1940 Massachusetts, tenure by county, swap rate 1/2 ...", flush=True)

@@ -1,6 +1,7 @@
 """`make showcase`: publish the synthetic censuses by every mechanism, and open the explorer on them. It uses the
 deployment of `make demo`, and leaves a release that is published already as it is."""
 
+import argparse
 import os
 import sys
 
@@ -27,6 +28,8 @@ RELEASES = {
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, epilog="Options of `stirred explore` can be added.")
+    _, options = parser.parse_known_args()
     home, published = deployment_folders()
     for release, method in RELEASES.items():
         # Releases that are declared together are published under names that begin alike.
@@ -39,7 +42,7 @@ def main() -> None:
         if not run.success:
             sys.exit(f"The run failed; its log is {run.log}")
     # In the place of this process, so that whoever ends it ends the explorer.
-    os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "orchestration.cli", "explore", *sys.argv[1:]])
+    os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "orchestration.cli", "explore", *options])
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ def migrate_ledger() -> None:
 def move_ledger() -> None:
     """Move the ledger from its file to the server. The file keeps its entries, and is never appended to again.
 
-    The command checks the chain, the anchor and every copied entry, and refuses a ledger on the server that is not
-    empty. Set STIRRED_LEDGER=postgres first, for every process of the deployment.
+    The command checks the chain, the anchor and every copied entry, and refuses a server that has other entries.
+    Repeat a move that was interrupted. Set STIRRED_LEDGER=postgres first, for every process of the deployment.
     """
     from orchestration.deployment import Deployment
     from resources.statements import Zone

@@ -164,7 +164,8 @@ class CensusLayoutAttributes(DatasetAttributes):
     dhc: bool
     recoded_units: dict[ColumnName, Column] = Field(
         default_factory=dict,
-        description="Further columns of units, each recoded from the column of the layout that its `source` names.",
+        description="Further columns of units or of their geography, each recoded from the column of the layout that "
+        "its `source` names.",
     )
     recoded_persons: dict[ColumnName, Column] = Field(
         default_factory=dict, description="Further columns of persons, recoded in the same way."
