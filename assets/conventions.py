@@ -193,7 +193,7 @@ def join_digits(groups: str) -> str:
 
 def named(table: Table) -> str:
     """A table in words, which a page can break."""
-    return f"{table.name} in {table.zone.value}.{table.schema}"
+    return f"{table.name} in {table.schema} ({table.zone.value})"
 
 
 def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:

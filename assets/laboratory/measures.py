@@ -62,7 +62,7 @@ _OF_GUESSES: Mapping[str, str] = {
     "precision if sure": "confirmed of these",
     TRUE_OVER_HALF: "share of persons to whose true category the attack gives a probability over 0.5",
     TRUE_OVER_90: "the same over 0.9",
-    "accuracy": "confirmed, where the attack names its fallback for all whom it cannot match",
+    "accuracy": "share of persons whose category it names rightly, with its fallback for all whom it cannot match",
     OVER_GUESSER: "accuracy less that of drawing a category from the others of the block",
     GAIN: "accuracy in the world with the person less accuracy in the world without the person, same randomness",
     POSTERIOR_RATIO: f"{_RATIO}: the mean over targets",

@@ -38,9 +38,9 @@ COLUMNS: Mapping[str, str] = {
 SUBSETS: Mapping[str, str] = {
     ALL: "everybody in the tract",
     MODAL: "persons who have the most frequent category of their block",
-    NONMODAL: "all others",
-    UNIQUE: "of these, those who alone have in the block what the attacker knows beforehand; in T3 by group of ages",
-    DETERMINED: "of these, persons in blocks whose exact tables only one set of records has",
+    NONMODAL: "persons who have another category than the most frequent one of their block",
+    UNIQUE: "nonmodal persons who alone have in the block what the attacker knows beforehand; in T3 by group of ages",
+    DETERMINED: "those of them in blocks whose exact tables only one set of records has",
 }
 
 _IN_PLACE_OF_ATTACKS: Mapping[str, str] = {

@@ -304,10 +304,10 @@ def building_blocks(specification: Specification) -> tuple[record.BuildingBlock,
 
 def _shown(value: object) -> str:
     """A value as the page shows it: numbers with thousands separators (`49,808,700`, `1.5 × 10²⁰`), and lists joined
-    with commas unless they have sentences."""
+    with commas, or with semicolons if their parts have commas, unless they have sentences."""
     if isinstance(value, list):
-        sentences = any(text.endswith(".") for text in value)
-        return (" " if sentences else ", ").join(value) or "none"
+        sentences, commas = any(text.endswith(".") for text in value), any(", " in text for text in value)
+        return (" " if sentences else "; " if commas else ", ").join(value) or "none"
     if isinstance(value, float):
         text = f"{value:,.6g}"
         if "e+" not in text:

@@ -40,8 +40,7 @@ def hypercube_plan(release: HypercubeRelease) -> Plan:
         "charged, for one record changed": format_loss(specification.charge),
         "one record added or removed": format_loss(design.unbounded),
         "cells": f"{sum(release.cells_of(table) for table in design.tables):,}",
-        "sensitivity": f"{design.sensitivity} in each of {len(design.tables)} measured tables, "
-        f"{design.total_sensitivity} in all; in steps of {release.grid_step}",
+        "sensitivity": _describe_sensitivity(release),
     }
     title = "σ of one cell by margins, at the same budget"
     tables: dict[str, Cells] = {
@@ -54,6 +53,12 @@ def hypercube_plan(release: HypercubeRelease) -> Plan:
         if table and curve:
             tables["δ at some ε"], curves = table, (curve,)
     return Plan(specification, tuple(planned_lines(release)), facts, tables, curves)
+
+
+def _describe_sensitivity(release: HypercubeRelease) -> str:
+    design, of_one = release.design, f"{release.design.sensitivity:,}"
+    several = f" in each of {len(design.tables)} measured tables, {design.total_sensitivity:,} in all"
+    return f"{of_one}{several if len(design.tables) > 1 else ''}; in steps of {release.grid_step}"
 
 
 def planned_lines(release: HypercubeRelease) -> Iterator[Line]:

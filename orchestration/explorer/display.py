@@ -27,6 +27,8 @@ OPENED = "opened"
 """Whether a page of this session was shown before, so that its address is no longer the one that was opened."""
 _LABEL, _AXIS, _LEGEND, _WHOLE = 28, 30, 40, 42
 """How many letters a line of a label, of an axis' title and of a legend, and a choice in a box have on a phone."""
+_LINE = 12
+"""The height of a line of a label, in pixels."""
 _TALLEST, _SCROLLED = 600, 400
 """A higher chart, in pixels, is scrolled in a place of such a height, so that the first rows of its table are seen."""
 
@@ -89,8 +91,20 @@ def show_chart_with_table(
 def make_row_chart(rows: Sequence[Mapping[str, Any]], tooltips: Mapping[str, str]) -> alt.Chart:
     """A chart with a row for each `name`, in their order, never cut. `tooltips` has titles by the name of a field."""
     names = list(dict.fromkeys(str(row["name"]) for row in rows))
+    lines = {name: len(wrap(name, _LABEL)) for name in names}
+    # Otherwise, the first line of a label is in the middle of the row, and the others are near the next row.
+    offsets = [
+        {"test": f"{json.dumps(lines)}[datum.value] == {number}", "value": (1 - number) * _LINE / 2}
+        for number in set(lines.values())
+    ]
     axis = alt.Axis(
-        labelLimit=0, labelExpr=break_labels(names), labelOverlap=False, labelFlush=False, title=None, ticks=False
+        labelLimit=0,
+        labelExpr=break_labels(names),
+        labelOffset={"condition": offsets, "value": 0},
+        labelOverlap=False,
+        labelFlush=False,
+        title=None,
+        ticks=False,
     )
     return alt.Chart(pd.DataFrame(rows)).encode(
         y=alt.Y("name:N", sort=names, axis=axis),
@@ -105,7 +119,7 @@ def break_labels(names: Sequence[str], letters: int = _LABEL) -> str:
 
 def fit_height(names: Sequence[str]) -> int:
     """The height of a chart with a row for each name, with room for its axis."""
-    return 90 + sum(16 + 12 * len(wrap(name, _LABEL)) for name in names)
+    return 90 + sum(16 + _LINE * len(wrap(name, _LABEL)) for name in names)
 
 
 def make_legend(names: Sequence[str]) -> alt.Legend:

@@ -164,7 +164,7 @@ def _choose_margin(lines: tuple[Line, ...], name: str) -> dict[str, str]:
         key=f"{name}:line",
     )
     declared = by_name[chosen].margin
-    times = _ask_times(f"Multiple of its declared margin of {declared:,.4g}", f"{name}:{chosen}:times")
+    times = _ask_times(f"Multiple of its declared margin of {_format(declared)}", f"{name}:{chosen}:times")
     key, first = f"{name}:{chosen}:margin:{times}", f"{declared * float(times):.6g}"
     return {chosen: st.text_input("The 90% margin of one number", first, key=key)}
 
@@ -239,7 +239,7 @@ def _show_lines(lines: Sequence[Line]) -> None:
     st.markdown("**Accuracy of the numbers**")
     names, is_counted = [line.title or line.name for line in lines], any(line.numbers is not None for line in lines)
     rows = [
-        {"name": title, "margin": line.margin, "figure": f"{line.margin:,.4g}"}
+        {"name": title, "margin": line.margin, "figure": _format(line.margin)}
         for title, line in zip(names, lines, strict=True)
     ]
     table = [
@@ -247,8 +247,8 @@ def _show_lines(lines: Sequence[Line]) -> None:
             "Line": title,
             "What is counted": line.counted,
             "Budget": f"{float(line.budget):.6g}",
-            "Standard error": f"{line.standard_error:,.4g}",
-            "90% margin": f"{line.margin:,.4g}",
+            "Standard error": _format(line.standard_error),
+            "90% margin": _format(line.margin),
             **({"Numbers": "" if line.numbers is None else f"{line.numbers:,}"} if is_counted else {}),
         }
         for title, line in zip(names, lines, strict=True)
@@ -271,6 +271,11 @@ def _show_lines(lines: Sequence[Line]) -> None:
         expanded=len(lines) <= _MANY,
         in_rows=True,
     )
+
+
+def _format(number: float) -> str:
+    """A number with four digits, or all before the point if there are more."""
+    return f"{number:,.0f}" if number >= 10_000 else f"{number:,.4g}"
 
 
 def _show_curve(curve: Curve) -> None:
@@ -296,7 +301,10 @@ def _show_curve(curve: Curve) -> None:
         base = alt.Chart(marks).encode(x="x:Q", y="y:Q")
         chart += base.mark_point(size=90, filled=True, color=MARK, opacity=1)
         if len(curve.marks) <= _MARKED:
-            chart += base.mark_text(align="left", dx=8, dy=-8, color=INK).encode(text="name:N")
+            # Above the mark, on the side where a line that rises, or falls, is below.
+            (_, first), *_, (_, last) = curve.series[names[0]]
+            align, shift = ("right", -8) if first < last else ("left", 8)
+            chart += base.mark_text(align=align, dx=shift, dy=-8, color=INK).encode(text="name:N")
     show_chart_with_table(
         chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)),
         curve.title,

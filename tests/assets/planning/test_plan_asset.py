@@ -91,7 +91,7 @@ def test_a_plan_is_shown_beside_what_is_declared_and_changes_nothing_that_is_sto
     assert declared["total"] == "ρ = 0.5400"
     assert "0.4600 after it" in declared["budget"]
     assert "refusal" not in declared
-    assert declared["tables"].startswith("parameters in public.town__s_dhc, planning in")
+    assert declared["tables"].startswith("parameters in town__s_dhc (public), planning in")
     assert declared["dagster/row_count"] == 4
     assert b64decode(declared["Margin of error against budget"].split("base64,")[1].rstrip(")"))[:4] == b"\x89PNG"
     tried = phsafe.run_page(fields={"runs": {"PH1_num": None}}, margins={"PH2 state_*": 5})

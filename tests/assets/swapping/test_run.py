@@ -574,7 +574,8 @@ def test_the_pages_describe_every_column_of_our_own(published: Case) -> None:
     deployment, release = published.deployment, published.deployment.release
     for stage in ("swapped", "tables"):
         event = deployment.instance.get_latest_materialization_event(deployment.key(stage))
-        assert event and event.asset_materialization
+        assert event
+        assert event.asset_materialization
         schema = event.asset_materialization.metadata["dagster/column_schema"].value
         declared = {**release.variables, **release.person_variables}
         undescribed = {column.name for column in schema.columns if not column.description} - set(declared)
