@@ -135,8 +135,9 @@ def _print_stages(record: dict[str, Any]) -> None:
 
 
 def _summarize(description: str) -> str:
-    """The first paragraph, without the colon before a list that follows."""
-    return unescape_markdown(description.strip().partition("\n\n")[0].replace("\n", " ")).rstrip(":")
+    """The first paragraph, with a period instead of a colon before a list that follows."""
+    text = unescape_markdown(description.strip().partition("\n\n")[0].replace("\n", " "))
+    return f"{text[:-1]}." if text.endswith(":") else text
 
 
 def _list_stages(planned: PlannedDeclaration) -> dict[str, Any]:

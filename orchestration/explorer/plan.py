@@ -303,8 +303,8 @@ def _show_curve(curve: Curve) -> None:
         if len(curve.marks) <= _MARKED:
             # Above the mark, on the side where a line that rises, or falls, is below.
             (_, first), *_, (_, last) = curve.series[names[0]]
-            align, shift = ("right", -8) if first < last else ("left", 8)
-            chart += base.mark_text(align=align, dx=shift, dy=-8, color=INK).encode(text="name:N")
+            side: dict[str, Any] = {"align": "right", "dx": -8} if first < last else {"align": "left", "dx": 8}
+            chart += base.mark_text(**side, dy=-8, color=INK).encode(text="name:N")
     show_chart_with_table(
         chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)),
         curve.title,
