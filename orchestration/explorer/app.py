@@ -16,7 +16,10 @@ st.html(
     ".stHeading h2 { font-size: 1.5rem } @media (max-width: 640px) { .stMainBlockContainer { padding: 4rem 1rem } "
     "[data-testid=stExpanderDetails] { padding: .5rem } .stTable :is(td, th) { padding: .25rem !important } } "
     "@media (max-width: 800px) { [data-testid=stHorizontalBlock] { flex-wrap: wrap } "
-    "[data-testid=stColumn] { min-width: 100% } }</style>"
+    "[data-testid=stColumn] { min-width: 100% } } "
+    # A dark page is printed light.
+    "@media print { .stApp, .stApp * { color: #000 !important; background-color: #fff !important } "
+    ".stApp svg text { fill: #000 !important } }</style>"
 )
 try:
     left, right = st.columns([5, 1])
