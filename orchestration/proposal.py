@@ -471,6 +471,7 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     few = [column for column, declared in usable.items() if column not in places and _is_category(column, declared)]
     if not places or not few:
         missing = f"variable with at most {MOST_PROPOSED} values"
+        missing += "; for those of persons, use --kind tables" if dataset.persons else ""
         if not places:
             missing = f"geography; declare role: geography in one of {', '.join(few) or ', '.join(columns)}"
         raise DeclarationError(f"release {dataset.name}/{name}: units: swapping needs a column that is a {missing}")

@@ -39,7 +39,8 @@ _HOUSEHOLD = re.compile(
     r"|hushall\w*|haushalt\w*|menage\w*|hogar\w*|domicilio\w*|urut|[dh]b030|rb040|[rp]x030)($|_)"
 )
 """Names of columns that identify a household, with Susenas's and EU-SILC's."""
-_SAMPLE = re.compile(r"^(year|month|sample|wave|country|survey_?year)$", re.IGNORECASE)
+_SAMPLE = re.compile(r"^(year|month|sample|wave|country|cntry|survey_?year|rb0[12]0)$", re.IGNORECASE)
+"""Names of columns that tell samples apart, with EU-SILC's year and country of a person."""
 _PERSON = re.compile(
     r"(^|_)(per(s|son)?_?(num|number|no|nr|nro|id)|pnum|pid|puid|line_?no|(subject|respondent|resp)_?(id|no|nr))($|_)",
     re.IGNORECASE,

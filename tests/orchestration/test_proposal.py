@@ -329,8 +329,10 @@ def test_columns_of_european_and_other_surveys_are_recognized(warehouse: Warehou
     of_persons = written(tmp_path / "p.csv", [{"URUT": row["RB040"], "R405": row["Län"]} for row in persons])
     assert declared(proposed(warehouse, renamed, of_persons)).units.key == "URUT"
     numbered = [{"Hushållsnr": row["RB040"], "Län": row["Län"], "age": row["RB030"][-3:]} for row in persons]
-    rectangular = attributes_of(proposed(warehouse, written(tmp_path / "l.csv", numbered)))["rectangular"]
-    assert rectangular == {"household": ["Hushållsnr"], "columns": ["Län"]}
+    proposal = proposed(warehouse, written(tmp_path / "l.csv", numbered))
+    assert attributes_of(proposal)["rectangular"] == {"household": ["Hushållsnr"], "columns": ["Län"]}
+    with pytest.raises(DeclarationError, match="variable with at most 30 values; for those of persons, use --kind tab"):
+        propose_swapping(declared(proposal), "swapped")
 
 
 def test_rows_without_any_value_are_pointed_out(warehouse: Warehouse, tmp_path: Path) -> None:
