@@ -495,6 +495,10 @@ class Session:
         """
         return _hash(self.compute_once(("sorted", table), partial(self._digest_columns, _SORTED, table)), key)
 
+    def hash_sorted(self, table: Table | Fragment) -> str:
+        """As `sorted_version` without a key, of a table that may be staged, and whose name does not matter."""
+        return _hash(self._digest_columns(_SORTED, table)[1:], None)
+
     def ordered_version(self, tables: Sequence[Table], key: bytes) -> str:
         """As `content_version`, of tables as sequences of rows, in the order in which DuckDB reads them.
 
@@ -557,7 +561,7 @@ class Session:
             return False
         return self.count(table) * len(self.columns(table)) * _BYTES_FOR_A_VALUE > file.size
 
-    def _digest_columns(self, name: Source, table: Table) -> Digests:
+    def _digest_columns(self, name: Source, table: Table | Fragment) -> Digests:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
         # The sorted versions of tables that are published have decimals as texts.
@@ -589,7 +593,7 @@ class Session:
             for future in running:
                 future.result()
         texts = [[digest.hexdigest() for digest in of_column] for of_column in digests]
-        return table.name, list(columns.items()), rows, texts
+        return table.name if isinstance(table, Table) else "", list(columns.items()), rows, texts
 
     def sum_digests(self, table: Table | Fragment, columns: list[str], salt: str = "") -> tuple[int, ...]:
         """The number of rows of a table, and the sums of the digests of some columns of each, after a salt, as a

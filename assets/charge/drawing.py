@@ -138,29 +138,31 @@ def _find_draw(
     draw = method.describe(session, custody)
     reading = ledger.read()
     entry, settled = require_charge(method, draw, reading), reading.find_settlement(draw.draw_id)
-    stored = settled and method.stored_version(session, draw)
-    return draw, entry, settled, stored if settled and stored == settled.output_version else None
+    stored = settled.output_version if settled else None
+    return draw, entry, settled, stored if method.is_settled_as(session, draw, stored) else None
 
 
 def _write(
     method: Method[Any, Any, Any], session: Session, draw: Draw[Inputs], output: Any, settled: Entry | None
 ) -> str:
-    """Store and label an output in one transaction; return its version. Raises errors as `make_draw`."""
+    """Store and label an output in one transaction; return its version, as it was settled if it was. Raises errors as
+    `make_draw`."""
     with session.transaction():
         version = method.write(session, draw, output)
-        if settled and settled.output_version != version:
+        label_draw(session, method.release, draw)
+        known = (settled and settled.output_version) or version
+        if known != version and not method.is_settled_as(session, draw, known):
             raise ReplayError(
                 f"{method.release.schema}: draw {draw.draw_id} gives another output than the one that was settled; if "
                 "this software was changed since, the version before makes the draw again"
             )
-        label_draw(session, method.release, draw)
     # An escrowed draw can be repeated for ever, and the gate `replay` does.
     if not method.release.can_replay and method.stored_version(session, draw) != version:
         raise WarehouseError(
             f"{method.release.schema}: the stored output differs from the draw; the draw is not settled, and its key "
             "is kept"
         )
-    return version
+    return known
 
 
 def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], reading: Reading) -> Entry:

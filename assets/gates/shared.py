@@ -306,12 +306,11 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
 def _settled(context: ReleaseContext[Any]) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
-        version = context.method.stored_version(session, draw)
-    settled = context.reading.find_settlement(draw.draw_id)
-    if settled is None:
-        return [f"draw {draw.draw_id} is not settled"]
-    if version != settled.output_version:
-        return [f"the stored output is not the one that ledger entry {settled.sequence} settled"]
+        settled = context.reading.find_settlement(draw.draw_id)
+        if settled is None:
+            return [f"draw {draw.draw_id} is not settled"]
+        if not context.method.is_settled_as(session, draw, settled.output_version):
+            return [f"the stored output is not the one that ledger entry {settled.sequence} settled"]
     return []
 
 

@@ -16,6 +16,7 @@ from assets.pair_swapping.records import (
     draw_records,
     households_recipes,
     published_tables,
+    stored_earlier_version,
     stored_version,
 )
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
@@ -166,6 +167,9 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
 
     def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
         return stored_version(session, self.release)
+
+    def read_earlier_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
+        return stored_earlier_version(session, self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         design, imputed = self.release.design, self.release.counted_with["imputed"]

@@ -363,6 +363,17 @@ class Method(ABC, Generic[R, I, O]):
             return None
         return session.compute_once(self._version_name(draw), lambda: self.read_version(session, draw))
 
+    def read_earlier_version(self, session: Session, draw: Draw[I]) -> str | None:
+        """The content hash of the stored output as an earlier version of Stirred settled it, if that was another one.
+        It may only be weaker than `read_version` where a gate, the repeated draw, compares that one too."""
+        return None
+
+    @final
+    def is_settled_as(self, session: Session, draw: Draw[I], settled: str | None) -> bool:
+        """Whether the stored output, labelled as that of this draw, is what was settled with this content hash."""
+        stored = settled and self.stored_version(session, draw)
+        return bool(stored) and (stored == settled or self.read_earlier_version(session, draw) == settled)
+
     @final
     def take_version(self, session: Session, draw: Draw[I], version: str) -> None:
         """Take the content hash of the stored output from a gate that has just read all of it in this session."""
