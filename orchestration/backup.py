@@ -96,7 +96,7 @@ def back_up(
                 Path(place).rmdir()
         os.sync()
         sign(folder, custody)
-        _require_restorable(folder, Path(custody.folder), resources)
+        _require_restorable(folder, custody, resources)
 
 
 def _find_obstacle(folder: Path, sources: Iterable[Path]) -> str:
@@ -139,15 +139,15 @@ def _copy_files(custody: Custody, paths: Iterable[Path], folder: Path) -> None:
             shutil.copy2(path, copy)
 
 
-def _require_restorable(folder: Path, custody: Path, resources: Resources) -> None:
+def _require_restorable(folder: Path, custody: Custody, resources: Resources) -> None:
     """Restore a backup into a folder beside the custody, whose key is lent for it, and remove the folder again."""
-    place = custody.with_name(".verifying")
+    key, place = Path(custody.folder) / MASTER, custody.verifying
     try:
-        # A folder of this process alone, which also removes those of processes that were killed.
+        # If this process is killed, `Custody.forget_copies` removes what it left.
         with create_spill_folder(place) as scratch:
             (scratch / CUSTODY).mkdir(mode=0o700)
-            if (custody / MASTER).exists():
-                shutil.copy2(custody / MASTER, scratch / CUSTODY)
+            if key.exists():
+                shutil.copy2(key, scratch / CUSTODY)
             restore(folder, scratch, scratch / PUBLISHED, lambda home: _keep_ledger(resources(home)))
     except BaseException as error:
         (folder / SIGNATURE).unlink(missing_ok=True)

@@ -45,6 +45,7 @@ from pydantic import Field
 from resources import keyfiles
 from resources.chain import Anchor, canonicalize, unseal
 from resources.keyfiles import KEY_BYTES, CustodyError
+from resources.spill import sweep
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -63,6 +64,9 @@ EDITIONS = "publications"
 
 CURRENT = "current"
 """The name of the edition of a record that is the release's current one, which may be among the earlier ones too."""
+
+VERIFYING = ".verifying"
+"""The folder beside the custody's in which a backup is restored once, with a copy of the key."""
 
 _SEALING = "ledger anchor"
 
@@ -286,6 +290,17 @@ class Custody(ConfigurableResource):
         on storage that keeps none. Raises CustodyError if the file cannot be deleted.
         """
         _delete(self._locate_ephemeral_key(draw_id))
+
+    @property
+    def verifying(self) -> Path:
+        return Path(self.folder).with_name(VERIFYING)
+
+    def forget_copies(self) -> None:
+        """Remove what backups that were killed left beside the custody: copies of keys and of the databases."""
+        if self.verifying.is_dir():
+            sweep(self.verifying)
+            with suppress(OSError):
+                self.verifying.rmdir()
 
     def list_keys(self) -> set[str]:
         """The ids of all draws that have an ephemeral key, even if only under its second name.

@@ -445,7 +445,7 @@ class Ledger(ConfigurableResource):
     def withdraw(self, dataset: str, release: str | None, by: str) -> tuple[Entry, ...]:
         """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
 
-        Their ephemeral keys are deleted.
+        Their ephemeral keys are deleted, with all copies that killed backups left.
         Return the withdrawals of all these draws; earlier ones are not repeated. Raises LedgerError if the ledger is
         not intact.
         """
@@ -462,14 +462,17 @@ class Ledger(ConfigurableResource):
                     entries = (*entries, withdrawal)
                 self.custody.forget(entry.draw_id)
                 withdrawals.append(withdrawal)
+            self.custody.forget_copies()
             return tuple(withdrawals)
 
     def forget_keys(self) -> tuple[str, ...]:
         """Delete the ephemeral keys of settled and withdrawn draws that killed processes left; return the draws' ids.
+        All copies of keys and databases that killed backups left go too.
 
         The key of every other draw stays: the draw may still be made, or another process makes it now. Raises
         LedgerError if there are keys and the ledger is not intact, and CustodyError if a key cannot be deleted.
         """
+        self.custody.forget_copies()
         keys = self.custody.list_keys()
         left = sorted(keys & chain.finished_draws(self.read().require_intact())) if keys else []
         for draw_id in left:

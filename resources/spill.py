@@ -46,7 +46,7 @@ def create_spill_folder(base: Path) -> Iterator[Path]:
             f"spill folder {base} can be written by others, who could replace its content (chmod go-w, or chmod +t); "
             f"its mode is {stat.S_IMODE(mode):04o}"
         )
-    _sweep(base)
+    sweep(base)
     lock, descriptor = _lock_in(base)
     try:
         folder = _find_folder(lock)
@@ -70,7 +70,8 @@ def _refuse_planted(base: Path) -> None:
                 )
 
 
-def _sweep(base: Path) -> None:
+def sweep(base: Path) -> None:
+    """Remove the folders inside `base` of processes that were killed. There need not be such a folder."""
     for lock in base.glob(f"{_PREFIX}*{_LOCK}"):
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)

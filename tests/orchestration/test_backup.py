@@ -127,6 +127,26 @@ def test_no_backup_holds_or_brings_back_the_key_of_a_settled_draw(
     assert ledger_of(tmp_path / "other").custody.list_keys() == set()
 
 
+@pytest.mark.parametrize("remove", [Ledger.forget_keys, lambda ledger: ledger.withdraw("village", None, "Ann Lee")])
+def test_what_a_killed_backup_left_goes_with_the_next_draw_or_withdrawal(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remove: Any
+) -> None:
+    """Wrong program: copies of the master key and of withdrawn records stay until somebody makes another backup."""
+    left = tmp_path / "left"
+
+    def restore_and_look(folder: Path, scratch: Path, *others: Any) -> None:
+        restore(folder, scratch, *others)
+        shutil.copytree(scratch.parent, left)
+
+    monkeypatch.setattr("orchestration.backup.restore", restore_and_look)
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
+    assert {path.name for path in home.iterdir()} == {"warehouse", "custody"}
+    assert {"master.key", "confidential.duckdb"} <= {path.name for path in left.rglob("*")}
+    left.rename(home / ".verifying")
+    remove(ledger_of(home))
+    assert {path.name for path in home.iterdir()} == {"warehouse", "custody"}
+
+
 @pytest.mark.deep
 def test_a_restoration_that_is_killed_leaves_no_copy_of_a_key_once_it_can_not_be_repeated(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -255,7 +255,7 @@ def test_a_lock_of_somebody_else_sweeps_nothing(tmp_path, monkeypatch):
     (tmp_path / "stirred-data.lock").touch()
     somebody = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: somebody)
-    spill._sweep(tmp_path)
+    spill.sweep(tmp_path)
     assert (tmp_path / "stirred-data").exists()
 
 
