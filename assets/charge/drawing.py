@@ -149,13 +149,13 @@ def _write(
     `make_draw`."""
     with session.transaction():
         version = method.write(session, draw, output)
-        label_draw(session, method.release, draw)
         known = (settled and settled.output_version) or version
-        if known != version and not method.is_settled_as(session, draw, known):
+        if known != version and known != method.read_earlier_version(session, draw):
             raise ReplayError(
                 f"{method.release.schema}: draw {draw.draw_id} gives another output than the one that was settled; if "
                 "this software was changed since, the version before makes the draw again"
             )
+        label_draw(session, method.release, draw)
     # An escrowed draw can be repeated for ever, and the gate `replay` does.
     if not method.release.can_replay and method.stored_version(session, draw) != version:
         raise WarehouseError(
