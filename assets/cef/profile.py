@@ -298,6 +298,9 @@ def profile(
             described = _describe_column(
                 name, records, facts, [code for (code,) in rows], ends, is_text=name in notation.reasons
             )
+            if column.type is ColumnType.DATE and described.type is not column.type and described.present:
+                unfit[name] = "it has times of the day, or years before 1 or after 9999, which Stirred does not read"
+                continue
             if column.rounded and described.type is ColumnType.DECIMAL:
                 described = _as_floating(described)
             described = known.describe(described)

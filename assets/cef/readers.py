@@ -390,6 +390,8 @@ def open_every_column(
             elif kind is None and _is_floating(stored[name]):
                 # Whole numbers are read without a point; others need `rounded`.
                 columns[name] = Column.model_construct(type=ColumnType.INTEGER, rounded=True)
+            elif kind is None and _is_timestamp(stored[name]):
+                columns[name] = Column.model_construct(type=ColumnType.DATE)
             elif kind is None:
                 unfit[name] = f"it is stored as {_name_type(stored[name])}, which Stirred does not read"
             else:
@@ -462,11 +464,13 @@ def _open_parquet(
     _require_decrypted(path)
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
-    findings, whole = [], list[str]()
+    findings, whole, dates = [], list[str](), list[str]()
     for name, source in sources.items():
         stored, fitting = schema.field(source).type, STORED_AS[columns[name].type]
         if _is_floating(stored) and columns[name].type in (ColumnType.INTEGER, ColumnType.STRING):
             whole.append(name)
+        elif _is_timestamp(stored) and columns[name].type is ColumnType.DATE:
+            dates.append(name)
         elif not (_is_floating(stored) and columns[name].rounded) and _find_kind(stored) not in (*fitting, "null"):
             findings.append(Finding(path.name, describe_misfit(_name_type(stored), columns[name].type), source))
     if not any(pa.types.is_nested(field.type) for field in schema):
@@ -495,7 +499,7 @@ def _open_parquet(
                 every = [name for name in every if name != chunk.path_in_schema]
     relation = "FROM read_parquet($path, hive_partitioning = false, union_by_name = false)"
     all_columns = dict(zip(every, every, strict=True))
-    return _relate(sources, relation, whole=whole), _relate(all_columns, relation), metadata.num_rows
+    return _relate(sources, relation, whole=whole, dates=dates), _relate(all_columns, relation), metadata.num_rows
 
 
 def _require_decrypted(path: Path) -> None:
@@ -512,6 +516,11 @@ def _require_decrypted(path: Path) -> None:
 
 def _is_floating(stored: pa.DataType) -> bool:
     return pa.types.is_float32(stored) or pa.types.is_float64(stored)
+
+
+def _is_timestamp(stored: pa.DataType) -> bool:
+    """Without a time zone, which may begin a day at another time."""
+    return pa.types.is_timestamp(stored) and stored.tz is None
 
 
 def describe_misfit(word: str, declared: ColumnType) -> str:
@@ -582,8 +591,15 @@ def _open_generated(declaration: GeneratedDeclaration, table: str) -> Source:
     return Source(f"the synthetic {table}", "built-in source", columns, relation, values, typed=typed)
 
 
-def _relate(sources: Mapping[str, str], relation: str, *, typed: bool = False, whole: Sequence[str] = ()) -> Fragment:
-    """The columns of a relation by their names in the CEF, as texts unless they are typed; of the floating-point
-    columns `whole`, whole numbers have no point."""
-    names = {"columns": sources, "relation": Fragment(relation), "typed": typed, "whole": whole}
+def _relate(
+    sources: Mapping[str, str],
+    relation: str,
+    *,
+    typed: bool = False,
+    whole: Sequence[str] = (),
+    dates: Sequence[str] = (),
+) -> Fragment:
+    """The columns of a relation by their names in the CEF, as texts unless they are typed. Of the floating-point
+    columns `whole`, whole numbers have no point; of the timestamps `dates`, those at midnight have no time."""
+    names = {"columns": sources, "relation": Fragment(relation), "typed": typed, "whole": whole, "dates": dates}
     return Fragment(render("cef/renamed", names))

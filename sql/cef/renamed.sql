@@ -5,6 +5,8 @@ SELECT
     CASE WHEN {{ source | id }} = trunc({{ source | id }}) AND abs({{ source | id }}) < 9007199254740992
         THEN {{ source | id }}::BIGINT::VARCHAR ELSE {{ source | id }}::VARCHAR
     END AS {{ name | id }},
+    {% elif name in dates %}
+    regexp_replace({{ source | id }}::VARCHAR, ' 00:00:00$', '') AS {{ name | id }},
     {% else %}
     {{ source | id }}{% if not typed %}::VARCHAR{% endif %} AS {{ name | id }},
     {% endif %}

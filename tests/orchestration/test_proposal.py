@@ -525,10 +525,11 @@ def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, t
         {
             "weight": [0.5, 1.5],
             "at": pa.array([1, 2], pa.timestamp("s")),
+            "born": pa.array([-86400 * 10**9, None], pa.timestamp("ns")),
             "zip": pa.array(["01", "02"]).dictionary_encode(),
             "rent": pa.array([Decimal("1.25"), None], pa.decimal128(6, 2)),
             "heated": [True, False],
-            # As pandas stores integers if one is missing, and a category that no record has.
+            # As pandas stores dates, integers if one is missing, and a category that no record has.
             "puma": [101.0, None],
             "rooms": [3.0, None],
             "bad": [9999.0, 1.5],
@@ -540,7 +541,7 @@ def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, t
     declaration = declared(proposal)
     assert {name: column.type.value for name, column in declaration.units.columns.items()} == {
         "weight": "decimal", "zip": "string", "rent": "decimal", "heated": "boolean", "puma": "string",
-        "rooms": "integer", "bad": "decimal", "tenure": "string",
+        "rooms": "integer", "bad": "decimal", "tenure": "string", "born": "date",
     }  # fmt: skip
     columns = declaration.units.columns
     assert (columns["puma"].codes, columns["rooms"].codes) == (("101",), (3,)), "no 101.0"
@@ -549,7 +550,8 @@ def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, t
         "units: column weight is rounded to 4 digits, because of floating-point numbers; a weight: take its bounds "
         "from the design of the survey.",
         "units: column bad is rounded to 4 digits, because of floating-point numbers.",
-        "units: column at is left out: it is stored as timestamp, which Stirred does not read.",
+        "units: column at is left out: it has times of the day, or years before 1 or after 9999, which Stirred does "
+        "not read.",
     ]
     assert records_read(warehouse, declaration) == [2]
     integers = columns["rooms"].model_copy(update={"source": "bad", "values": [1, 9999]})

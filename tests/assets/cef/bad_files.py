@@ -517,7 +517,6 @@ WRONG: Mapping[str, tuple[str, Callable[[int], pa.Array]]] = {
     "a dictionary of binary": ("dictionary", lambda rows: pa.array([b"001"] * rows).dictionary_encode()),
     "half floats": ("halffloat", lambda rows: pa.array([1.0] * rows, pa.float16())),
     "times of day": ("time64", lambda rows: pa.array([time(1)] * rows)),
-    "timestamps": ("timestamp", lambda rows: pa.array([NEW_YEAR] * rows)),
     "timestamps with a zone": ("timestamp", lambda rows: pa.array([NEW_YEAR] * rows, pa.timestamp("us", "UTC"))),
     "durations": ("duration", lambda rows: pa.array([timedelta(1)] * rows)),
     "decimals of 50 digits": ("decimal256", lambda rows: pa.array([Decimal(1)] * rows, pa.decimal256(50, 2))),
@@ -541,6 +540,7 @@ MISMATCHED: Mapping[str, tuple[str, Callable[[int], pa.Array], frozenset[ColumnT
         lambda rows: pa.array([Decimal(1)] * rows, pa.decimal128(9, 2)),
         frozenset({ColumnType.STRING, ColumnType.BOOLEAN, ColumnType.DATE}),
     ),
+    "timestamps": ("timestamp", lambda rows: pa.array([NEW_YEAR] * rows), frozenset({*ColumnType} - {ColumnType.DATE})),
     "floats": (
         "float",
         lambda rows: pa.array([1.0] * rows, pa.float32()),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -469,6 +470,23 @@ def test_only_whole_floating_point_numbers_are_integers(town: Town) -> None:
     ]  # fmt: skip
     pq.write_table(pa.table({"rooms": [1.5, float("nan"), 2.0**53, 1.0]}), town.folder / "u.parquet")
     assert "u.parquet: column rooms: not of type integer: 3 rows" in town.refusal(declared)
+
+
+def test_only_timestamps_at_midnight_are_dates(town: Town) -> None:
+    """As pandas stores dates. Wrong programs: one that cuts a time off, or takes a day's end for the next day."""
+    dates = town.declare("parquet", units={"path": "u.parquet", "columns": {"moved": UNITS["moved"]}}, persons=None)
+    times = [datetime(1939, 1, 2), None, datetime(1, 1, 1)]
+    pq.write_table(
+        pa.table({"moved": pa.array(times, pa.timestamp("us")), "rooms": [1, 2, 3]}), town.folder / "u.parquet"
+    )
+    town.ingest(dates)
+    (columns, rows), *_ = town.content()
+    assert sorted(str(row[list(columns).index("moved")]) for row in rows) == ["0001-01-01", "1939-01-02", "None"]
+    times = [datetime(1939, 1, 2, 23, 59, 59, 999999), datetime(1939, 1, 2, 0, 0, 0, 1), datetime(1939, 1, 2)]
+    pq.write_table(
+        pa.table({"moved": pa.array(times, pa.timestamp("us")), "rooms": [1, 2, 3]}), town.folder / "u.parquet"
+    )
+    assert town.refusal(dates) == ["u.parquet: column moved: not of type date: 2 rows"]
 
 
 @pytest.mark.prove
