@@ -68,9 +68,9 @@ def build_invariants(release: SwappingRelease, description: str) -> dg.AssetsDef
     def describe(session: Session, _: object) -> dict[str, Any]:
         return {
             "holding margin": named(holding),
-            "holding combinations": session.count(holding),
+            "holding combinations": f"{session.count(holding):,}",
             "swap margin": named(swapping),
-            "swap combinations": session.count(swapping),
+            "swap combinations": f"{session.count(swapping):,}",
             COLUMN_SCHEMA: table_schema(
                 session.columns(holding) | session.columns(swapping), describe_columns(release.variables) | _OWN_COLUMNS
             ),

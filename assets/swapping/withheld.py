@@ -64,7 +64,7 @@ def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
         [CEF],
         lambda session: strata_recipes(session, release),
         describe_columns(release.variables),
-        metadata=lambda session, _: {"table": named(table), "strata": session.count(table)},
+        metadata=lambda session, _: {"table": named(table), "strata": f"{session.count(table):,}"},
         finish=lambda session, _: require_few_alone(session, release, table),
         sealed=[table],
     )

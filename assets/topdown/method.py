@@ -269,7 +269,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         for query in answers:
             rho, deviation = str(query.loss.round_up(LINE_DECIMALS)), f"{float(query.variance) ** 0.5:,.2f}"
             rows.append((f"{query.histogram}, {words(query.level)}", query.query, rho, deviation))
-        return {"answers": sum(answers.values()), "measured": preview(["histogram", "query", "ρ", "σ"], rows)}
+        return {"answers": f"{sum(answers.values()):,}", "measured": preview(["histogram", "query", "ρ", "σ"], rows)}
 
     def models(self, session: Session, custody: Custody) -> Sequence[Parameter]:
         release, spreads = self.release, read_spreads(session, custody, self.release)

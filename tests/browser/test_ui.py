@@ -235,7 +235,7 @@ def test_the_plans_page_states_what_is_charged(site: Site) -> None:
     page = site.page
     publish(site, S_DHC)
     page.goto(f"{site.address}/assets/{S_DHC}/plan")
-    expect(page.get_by_text("ρ = 2.5146 (exactly 1257281/500000)", exact=True)).to_be_visible()
+    expect(page.get_by_text("ρ = 2.5146 (exactly 1257281/500000)", exact=True).first).to_be_visible()
 
 
 @prove

@@ -239,7 +239,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
             if (histogram, level) in counted
         ]
         answers = sum(number for _, number in counted.values())
-        return {"answers": answers, "measured": preview(["histogram", "level", "places", "answers"], shown)}
+        return {"answers": f"{answers:,}", "measured": preview(["histogram", "level", "places", "answers"], shown)}
 
     def errors(self, session: Session) -> Accuracy | None:
         release, declared = self.release, self.release.declaration.replicates
