@@ -95,11 +95,16 @@ def _compare_tables(entries: Sequence[Entry]) -> None:
         st.warning(escape(error))
         return
     if altered:
-        st.error(escape(f"The tables of the ledger in the public database were altered: {'; '.join(altered)}."))
+        st.error(_list("The tables of the ledger in the public database were altered:", altered))
     elif lagging:
-        st.info(escape(f"Tables of the public database are older than the ledger: {'; '.join(lagging)}."))
+        st.info(_list("Tables of the public database are older than the ledger:", lagging))
     elif find_warehouse().path(Zone.PUBLIC).exists():
         st.success("The tables of the ledger in the public database agree with the ledger.")
+
+
+def _list(words: str, parts: Sequence[str]) -> str:
+    """Words and the parts below them, as Markdown."""
+    return "\n".join([words, "", *(f"- {escape(part)}" for part in parts)])
 
 
 def _show_publications(intact: tuple[Entry, ...] | None) -> None:
