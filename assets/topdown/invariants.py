@@ -21,10 +21,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.conventions import StageKind
+from assets.gates.shared import differing_table
 from assets.release.dataset import CEF
 from assets.release.stage import build_stage
-from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
-from assets.topdown.spine import Tree, placement, read_states, read_tree, stage_ancestry
+from assets.topdown.release import INVARIANTS, SPINE, SpineError, TopDownRelease
+from assets.topdown.spine import Tree, placement, read_states, read_tree, require_current_spine, stage_ancestry
 from mechanisms.topdown.design import (
     GROUP_QUARTERS,
     HOUSING_UNITS,
@@ -44,6 +45,7 @@ from mechanisms.topdown.feasibility import (
 )
 from mechanisms.topdown.replicates import LevelLimits
 from mechanisms.topdown.schema import PERSONS, UNITS
+from resources.custody import Custody
 from resources.statements import SQL
 from resources.warehouse import Recipe, Session
 
@@ -109,6 +111,14 @@ def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
         else f"The release has no invariants except the list of places, which is in the table `{SPINE}`:"
     )
     statistics = [f"- {statistic}" for statistic in (release.design.places_in_words, *declared)]
+
+    def require_current(session: Session, custody: Custody) -> None:
+        require_current_spine(session, release)
+        # Others may have written another spine while the table was prepared.
+        table = release.public(INVARIANTS)
+        if session.shared and differing_table(session, table, invariants_recipe(session, release)):
+            raise SpineError(f"{release.schema}: the spine was replaced meanwhile; materialize {INVARIANTS} again")
+
     return build_stage(
         release,
         INVARIANTS,
@@ -117,6 +127,7 @@ def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
         [CEF, SPINE],
         lambda session: {release.public(INVARIANTS): invariants_recipe(session, release)},
         INVARIANT_COLUMNS,
+        finish=require_current,
         sealed=[release.public(SPINE), release.public(INVARIANTS)],
     )
 

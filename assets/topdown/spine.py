@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.conventions import StageKind, preview, public_table_metadata
+from assets.gates.shared import differing_table
 from assets.release.dataset import CEF
 from assets.release.names import can_end_names
 from assets.release.stage import build_stage
@@ -134,6 +135,17 @@ def spine_recipe(session: Session, release: TreeRelease) -> Recipe:
                 f"{words(above)}; the spine must be a tree"
             )
     return "topdown/spine", {"levels": list(levels)}, {"places": places, "levels": list(levels)}
+
+
+def require_current_spine(session: Session, release: TreeRelease) -> None:
+    """Refuse a stored spine that does not follow from the stored CEF. Whoever can write the public zone could otherwise
+    have one place counted as many, each of which is then measured with noise of its own, or as one of a larger level,
+    whose counts are published exactly. Call it in the transaction that writes what was counted. Raises SpineError."""
+    if differing_table(session, release.public(SPINE), spine_recipe(session, release)):
+        raise SpineError(
+            f"{release.schema}: the stored spine is not that of the current records, so nothing was counted by it; "
+            f"materialize {SPINE} again"
+        )
 
 
 def require_nameable(session: Session, release: TreeRelease) -> None:

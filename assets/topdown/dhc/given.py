@@ -27,7 +27,7 @@ from assets.topdown.dhc.release import FACILITIES, LINEAR, REDISTRICTING, TEXTS,
 from assets.topdown.histograms import cut_places, read_counts
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import SPINE
-from assets.topdown.spine import placement, read_codes, read_tree
+from assets.topdown.spine import placement, read_codes, read_tree, require_current_spine
 from assets.topdown.tables import register_codes
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS, words
@@ -82,6 +82,7 @@ def build_facilities(release: DHCRelease) -> dg.AssetsDefinition:
         [CEF, SPINE],
         lambda session: {release.public(FACILITIES): facilities_recipe(release)},
         FACILITY_COLUMNS,
+        finish=lambda session, _: require_current_spine(session, release),
         sealed=[release.public(SPINE), release.public(FACILITIES)],
     )
 

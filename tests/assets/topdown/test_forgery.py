@@ -30,8 +30,9 @@ from tests.assets.topdown.table_oracle import (
     written,
 )
 from tests.depth import deep_cases
+from tests.dhc_deployments import dhc_deployment
 from tests.packing import with_packing
-from tests.topdown_deployments import redeclared
+from tests.topdown_deployments import redeclared, topdown_deployment
 
 STATES = ["S000", "S001"]
 
@@ -285,3 +286,23 @@ def test_the_answers_that_were_read_are_those_of_the_draw(estimates: Village) ->
 def _tables(warehouse: Warehouse, release: TopDownRelease) -> list[tuple[str]]:
     with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
         return connection.execute("SELECT name FROM (SHOW ALL TABLES) WHERE schema = ?", [release.schema]).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("deploy", "exact"),
+    [(topdown_deployment, "invariants"), pytest.param(dhc_deployment, "facilities", marks=pytest.mark.deep)],
+    ids=["redistricting", "DHC"],
+)
+def test_nothing_is_counted_by_a_forged_spine(tmp_path: Path, deploy: Any, exact: str) -> None:
+    """Wrong program: one block is counted as all others too, each with noise of its own, whose average is near the
+    exact counts; or as a larger place, whose counts are exact. The spine could be put back before any gate reads it."""
+    deployment = deploy(tmp_path / "release")
+    deployment.run("cef", "spine")
+    with deployment.opened() as connection:
+        own = "(SELECT min(geoid) FROM spine AS own WHERE own.level = spine.level)"
+        connection.execute(f"UPDATE spine SET geoid = {own} WHERE level = '{deployment.release.finest}'")
+    for stage in (exact, "histograms"):
+        assert "the stored spine is not that of the current records" in deployment.refusal(stage)
+    with deployment.opened() as connection:
+        tables = {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
+    assert tables.isdisjoint({exact, "histograms_version"})
