@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assets.cef.extracts import Variable
-from assets.cef.labels import find_known
+from assets.cef.labels import MOST_LABELED, find_known
 from assets.cef.notation import Notation, examine_columns, find_notation
 from assets.cef.readers import (
     DescribedFile,
@@ -414,10 +414,13 @@ def _as_floating(column: ColumnProfile) -> ColumnProfile:
 
 
 def _add_categories(column: ColumnProfile, categories: Collection[str]) -> ColumnProfile:
-    """A column with few codes, and with the categories that no record has."""
+    """A column with few codes, and with the categories that no record has; text if one of these is no number."""
     codes = sorted({*column.codes, *categories}.difference(column.missing))
-    fits = column.type is ColumnType.STRING or all(code.isdecimal() for code in categories)
-    return replace(column, codes=codes) if column.codes and len(codes) <= MOST_CODES and fits else column
+    if not categories or not column.codes or len(codes) > MOST_LABELED:
+        return column
+    whole = all(code.removeprefix("-").isdecimal() for code in codes)
+    kind = ColumnType.STRING if column.type is ColumnType.INTEGER and not whole else column.type
+    return replace(column, type=kind, codes=codes)
 
 
 def _find_codes(lows: Sequence[_Number], highs: Sequence[_Number], usual_rows: float) -> list[_Number]:

@@ -534,6 +534,7 @@ def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, t
             "rooms": [3.0, None],
             "bad": [9999.0, 1.5],
             "tenure": pa.DictionaryArray.from_arrays([0, 1], ["own", "rent", "free"]),
+            "size": pa.DictionaryArray.from_arrays([0, 1], ["1", "2", "3+"]),
         }
     )
     pq.write_table(table, path)
@@ -541,11 +542,13 @@ def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, t
     declaration = declared(proposal)
     assert {name: column.type.value for name, column in declaration.units.columns.items()} == {
         "weight": "decimal", "zip": "string", "rent": "decimal", "heated": "boolean", "puma": "string",
-        "rooms": "integer", "bad": "decimal", "tenure": "string", "born": "date",
+        "rooms": "integer", "bad": "decimal", "tenure": "string", "size": "string",
+        "born": "date",
     }  # fmt: skip
     columns = declaration.units.columns
     assert (columns["puma"].codes, columns["rooms"].codes) == (("101",), (3,)), "no 101.0"
     assert columns["tenure"].codes == ("free", "own", "rent"), "with the category of no record"
+    assert columns["size"].codes == ("1", "2", "3+"), "no integers"
     assert proposal.warnings == [
         "units: column weight is rounded to 4 digits, because of floating-point numbers; a weight: take its bounds "
         "from the design of the survey.",
