@@ -158,7 +158,8 @@ class ColumnProfile:
     @property
     def is_place(self) -> bool:
         """Whether it seems to be a geography, by its name, or by a label of one word."""
-        names = _names_place(self.name) or _OF_PLACES.fullmatch(drop_accents(self.title))
+        label = drop_accents(self.title)
+        names = _names_place(self.name) or (label != "area" and _OF_PLACES.fullmatch(label))
         return bool(names) and self.type in (ColumnType.INTEGER, ColumnType.STRING)
 
     @property
