@@ -1,8 +1,10 @@
 """The history of runs, which Dagster keeps in SQLite files by default."""
 
 import atexit
+import os
 import sqlite3
 from collections import OrderedDict
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -25,16 +27,23 @@ def hold_history() -> None:
     """
     if not event.contains(Engine, "connect", _hold):
         event.listen(Engine, "connect", _hold)
+        event.listen(Engine, "close", _tell)
 
 
-def _hold(connection: Any, _: object) -> None:
-    if not isinstance(connection, sqlite3.Connection):
-        return
+def _hold(connection: Any, record: Any) -> None:
+    if isinstance(connection, sqlite3.Connection):
+        # Whatever fails here may still work, or fails with Dagster's own words, when Dagster uses the file.
+        with suppress(sqlite3.Error):
+            _hold_file(connection, record.info)
+
+
+def _hold_file(connection: sqlite3.Connection, info: dict[str, Any]) -> None:
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     if mode != "wal":
         return
     connection.execute("PRAGMA synchronous = NORMAL")
     _, _, path = connection.execute("PRAGMA database_list").fetchone()
+    info[_hold] = path
     with _lock:
         if path not in _held:
             _held[path] = sqlite3.connect(path, check_same_thread=False)
@@ -43,6 +52,13 @@ def _hold(connection: Any, _: object) -> None:
         _held.move_to_end(path)
         if len(_held) > _MOST:
             _held.popitem(last=False)[1].close()
+
+
+def _tell(connection: Any, record: Any) -> None:
+    """Dagster's UI shows new events when their file changes, which it does not while they are in its log alone."""
+    if _hold in record.info and connection.total_changes:
+        with suppress(OSError):
+            os.utime(record.info[_hold])
 
 
 @atexit.register

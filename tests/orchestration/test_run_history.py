@@ -34,7 +34,8 @@ def count_events(path: Path) -> int:
 
 def test_the_log_of_a_history_stays_while_its_process_goes_on(instance: dg.DagsterInstance, tmp_path: Path) -> None:
     """Others read it all the same. Told apart from: connections that have not opened the file, so that SQLite empties
-    and removes the log after each event; and files that stay open after run upon run."""
+    and removes the log after each event; files that stay open after run upon run; and files that seem older than their
+    log, so that the UI shows no event of a run before its end."""
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     runs = [talk.execute_in_process(instance=instance, run_config=quiet).run_id for _ in range(4)]
     history = tmp_path / "history"
@@ -42,6 +43,7 @@ def test_the_log_of_a_history_stays_while_its_process_goes_on(instance: dg.Dagst
         log = history / f"{name}.db-wal"
         assert log.exists()
         assert log.stat().st_size > 0
+        assert log.stat().st_mtime_ns <= log.with_suffix(".db").stat().st_mtime_ns
         assert count_events(history / f"{name}.db") > 0
     assert not (history / f"runs/{runs[0]}.db-wal").exists()
     assert len(run_history._held) == run_history._MOST
