@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -464,11 +465,12 @@ def _open_parquet(
     _require_decrypted(path)
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
-    findings, whole, dates = [], list[str](), list[str]()
+    findings, whole, dates = [], dict[str, int](), list[str]()
     for name, source in sources.items():
         stored, fitting = schema.field(source).type, STORED_AS[columns[name].type]
         if _is_floating(stored) and columns[name].type in (ColumnType.INTEGER, ColumnType.STRING):
-            whole.append(name)
+            # From here on, two whole numbers may be stored as one.
+            whole[name] = 2**24 if pa.types.is_float32(stored) else 2**53
         elif _is_timestamp(stored) and columns[name].type is ColumnType.DATE:
             dates.append(name)
         elif not (_is_floating(stored) and columns[name].rounded) and _find_kind(stored) not in (*fitting, "null"):
@@ -596,10 +598,11 @@ def _relate(
     relation: str,
     *,
     typed: bool = False,
-    whole: Sequence[str] = (),
+    whole: Mapping[str, int] = MappingProxyType({}),
     dates: Sequence[str] = (),
 ) -> Fragment:
     """The columns of a relation by their names in the CEF, as texts unless they are typed. Of the floating-point
-    columns `whole`, whole numbers have no point; of the timestamps `dates`, those at midnight have no time."""
+    columns `whole`, whole numbers nearer to 0 than this have no point; of the timestamps `dates`, those at midnight
+    have no time."""
     names = {"columns": sources, "relation": Fragment(relation), "typed": typed, "whole": whole, "dates": dates}
     return Fragment(render("cef/renamed", names))

@@ -2,7 +2,7 @@ SELECT
     {% for name, source in columns.items() %}
     {% if name in whole %}
     -- NaN is greater than any number.
-    CASE WHEN {{ source | id }} = trunc({{ source | id }}) AND abs({{ source | id }}) < 9007199254740992
+    CASE WHEN {{ source | id }} = trunc({{ source | id }}) AND abs({{ source | id }}) < {{ whole[name] }}
         THEN {{ source | id }}::BIGINT::VARCHAR ELSE {{ source | id }}::VARCHAR
     END AS {{ name | id }},
     {% elif name in dates %}

@@ -454,7 +454,7 @@ def test_csv_and_parquet_give_the_same_cef(town: Town) -> None:
 
 def test_only_whole_floating_point_numbers_are_integers(town: Town) -> None:
     """As pandas stores integers if one is missing. Wrong programs: one that rounds 1.5, takes NaN for empty, or reads
-    a number beyond 2^53, which may stand for its neighbor; and one that reads the code 9.0 of another column as 9."""
+    a number so great that it may stand for its neighbor; and one that reads the code 9.0 of another column as 9."""
     rooms = {"type": "integer", "minimum": 1, "maximum": 10**17, "nullable": True}
     rent = {"type": "decimal", "rounded": True, "source": "rooms", "null": ["9.0"]}
     code = {"type": "string", "source": "rooms", "pattern": "[0-9]+", "nullable": True}
@@ -468,8 +468,10 @@ def test_only_whole_floating_point_numbers_are_integers(town: Town) -> None:
     assert sorted((row["rooms"], row["code"], row["rent"]) for row in read if row["rooms"]) == [
         (1, "1", 1), (9, "9", None), (10**13, "10000000000000", 10**13),
     ]  # fmt: skip
-    pq.write_table(pa.table({"rooms": [1.5, float("nan"), 2.0**53, 1.0]}), town.folder / "u.parquet")
-    assert "u.parquet: column rooms: not of type integer: 3 rows" in town.refusal(declared)
+    for kind, limit in (pa.float64(), 2.0**53), (pa.float32(), 2.0**24):
+        rooms = pa.array([1.5, float("nan"), limit, -limit, limit - 1], kind)
+        pq.write_table(pa.table({"rooms": rooms}), town.folder / "u.parquet")
+        assert "u.parquet: column rooms: not of type integer: 4 rows" in town.refusal(declared)
 
 
 def test_only_timestamps_at_midnight_are_dates(town: Town) -> None:
