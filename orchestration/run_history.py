@@ -37,7 +37,7 @@ def _hold(connection: Any, record: Any) -> None:
             _hold_file(connection, record.info)
 
 
-def _hold_file(connection: sqlite3.Connection, info: dict[str, Any]) -> None:
+def _hold_file(connection: sqlite3.Connection, info: dict[Any, Any]) -> None:
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     if mode != "wal":
         return
@@ -63,5 +63,7 @@ def _tell(connection: Any, record: Any) -> None:
 
 @atexit.register
 def _close() -> None:
-    for connection in _held.values():
-        connection.close()
+    # Dagster's threads may still write.
+    with _lock:
+        for connection in _held.values():
+            connection.close()
