@@ -409,8 +409,10 @@ def _as_written(column: ColumnProfile, notation: Notation) -> ColumnProfile:
 
 def _as_floating(column: ColumnProfile) -> ColumnProfile:
     """A column of floating-point numbers, which is read only if it is rounded. Its codes have a point."""
-    missing = {code if _POINT.search(code) else f"{code}.0": rows for code, rows in column.missing.items()}
-    frequent = {code if _POINT.search(code) else f"{code}.0": rows for code, rows in column.frequent.items()}
+    missing, frequent = (
+        {code if _POINT.search(code) else f"{code}.0": rows for code, rows in codes.items()}
+        for codes in (column.missing, column.frequent)
+    )
     return replace(column, rounded=True, missing=missing, frequent=frequent)
 
 

@@ -4,9 +4,10 @@ Stored are the swapped records without their keys. The products are made as `ass
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -148,11 +149,9 @@ def stored_version(session: Session, release: PairSwappingRelease) -> str | None
 def stored_earlier_version(session: Session, release: PairSwappingRelease) -> str:
     """The same as it was settled before, by sums of hashes of rows. Whoever chooses which of ten thousand households
     exchange their places can find others with the same sums, in ten minutes."""
-    content = []
-    for name, columns in _columns(release).items():
-        sums = session.sum_digests(release.public(name), columns)
-        content.append([name, columns, list(map(str, sums))])
-    return sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
+    return _hash_tables(
+        release, lambda name, columns: list(map(str, session.sum_digests(release.public(name), columns)))
+    )
 
 
 def _columns(release: PairSwappingRelease) -> dict[str, list[str]]:
@@ -160,7 +159,11 @@ def _columns(release: PairSwappingRelease) -> dict[str, list[str]]:
 
 
 def _version(session: Session, release: PairSwappingRelease, tables: Mapping[str, Fragment | Table]) -> str:
-    content = [[name, columns, session.hash_sorted(tables[name])] for name, columns in _columns(release).items()]
+    return _hash_tables(release, lambda name, _: session.hash_sorted(tables[name]))
+
+
+def _hash_tables(release: PairSwappingRelease, hash_rows: Callable[[str, list[str]], Any]) -> str:
+    content = [[name, columns, hash_rows(name, columns)] for name, columns in _columns(release).items()]
     return sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
 
 

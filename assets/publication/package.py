@@ -146,7 +146,7 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
             if published.has_lists
         }
         plain = [published for published in tables if not published.has_lists]
-        threads = max(1, min(count_cores() - len(packed), _WRITERS))
+        threads = max(1, min(count_cores() - bool(packed), _WRITERS))
         with closing(in_threads(write, plain, threads)) as files:
             written = {published.name: own for published, own in zip(plain, files, strict=True)}
         written |= {name: [file.result()] for name, file in packed.items()}

@@ -365,7 +365,7 @@ class Method(ABC, Generic[R, I, O]):
 
     def read_earlier_version(self, session: Session, draw: Draw[I]) -> str | None:
         """The content hash of the stored output as an earlier version of Stirred settled it, if that was another one.
-        It may only be weaker than `read_version` where a gate, the repeated draw, compares that one too."""
+        It may be weaker: the gate that repeats the draw compares `read_version`, unless the draw's key is gone."""
         return None
 
     @final
