@@ -70,8 +70,8 @@ class Census:
         with harness.temporary_home() as home:
             release, dhc = (component.release(dataset, Path(home) / "published") for component in (before, after))
             self.persons = harness.write_census_cef(home, dataset)
-            for method, stage in ((TopDownMethod(release), INVARIANTS), (DHCMethod(dhc), FACILITIES)):
-                harness.make_stages(home, method, SPINE, stage, method.counts_stage)
+            harness.make_stages(home, TopDownMethod(release), SPINE, HISTOGRAMS, INVARIANTS)
+            harness.make_stages(home, DHCMethod(dhc), SPINE, FACILITIES, HISTOGRAMS)
             with harness.open_warehouse(home).session(reads=[Zone.PUBLIC, Zone.CONFIDENTIAL]) as session:
                 of_both = []
                 for each, schemas in ((release, BEFORE), (dhc, SCHEMAS)):

@@ -165,7 +165,7 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
     assert isinstance(dataset, SyntheticCensusDeclaration)
     persons = harness.write_census_cef(home, dataset)
     method = TopDownMethod(release)
-    harness.make_stages(home, method, SPINE, INVARIANTS, method.counts_stage)
+    harness.make_stages(home, method, SPINE, method.counts_stage, INVARIANTS)
     harness.charge(home, method)
     with harness.open_warehouse(home).session(reads=[Zone.PUBLIC]) as session:
         return persons, count_places(session, release)

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.measurement.parts import PartCounts, build_counted
+from assets.release.contents import read_basis
 from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, Method
 from assets.release.release import Release
-from assets.release.seal import SealError
+from assets.release.seal import SealError, require_sealed
 from assets.release.stage import Dependency, Recipes, store_tables
 from assets.tabulation.asset import recipes_gate
 from mechanisms.refusal import RefusedError
@@ -131,6 +132,17 @@ class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
             raise StaleInputError(
                 f"{self.release.schema}: the exact counts have changed since the charge; materialize charge again"
             )
+
+    @final
+    def require_current_counts(self, session: Session, custody: Custody) -> None:
+        """Refuse stored counts that are not those of the current records, for another stage that reads them. Raises
+        SealError or StaleInputError."""
+        release, table = self.release, self.version_table
+        counted = read_basis(session, custody, release.dataset, release.counted_with)
+        require_sealed(session, custody, release.schema, self.counts_stage, [table], counted)
+        if self.counts_version(session, custody) != read_published_version(session, table):
+            words = f"the stored counts are not those that the stage wrote; materialize {self.counts_stage} again"
+            raise StaleInputError(f"{release.schema}: {words}")
 
     def counts_gates(self) -> Sequence[Gate[R]]:
         """The gates on the exact counts."""

@@ -14,6 +14,7 @@ statistic that is not an invariant gives no bounds.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import dagster as dg
 import numpy as np
@@ -22,9 +23,10 @@ from numpy.typing import NDArray
 
 from assets.conventions import StageKind
 from assets.gates.shared import differing_table
+from assets.measurement.method import ExactCounts
 from assets.release.dataset import CEF
 from assets.release.stage import build_stage
-from assets.topdown.release import INVARIANTS, SPINE, SpineError, TopDownRelease
+from assets.topdown.release import HISTOGRAMS, INVARIANTS, SPINE, SpineError, TopDownRelease
 from assets.topdown.spine import Tree, placement, read_states, read_tree, require_current_spine, stage_ancestry
 from mechanisms.topdown.design import (
     GROUP_QUARTERS,
@@ -93,16 +95,22 @@ class Region:
 
 
 def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
+    """The recipe of the invariants, from the exact histograms, and of facilities from the CEF."""
     rows = [
         {"invariant": name, "depth": release.levels.index(level), "categories": list_categories(name).tolist()}
         for name, level in release.design.invariants.items()
     ]
     values, names = placement(release)
-    names["declared"] = session.register("declared", pa.Table.from_pylist(rows, schema=_DECLARED))
-    return "topdown/invariants", values, names | {"ancestry": stage_ancestry(session, release)}
+    names |= {
+        "histograms": release.confidential(HISTOGRAMS),
+        "declared": session.register("declared", pa.Table.from_pylist(rows, schema=_DECLARED)),
+        "ancestry": stage_ancestry(session, release),
+    }
+    return "topdown/invariants", values, names
 
 
-def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
+def build_invariants(method: ExactCounts[TopDownRelease, Any]) -> dg.AssetsDefinition:
+    release = method.release
     declared = release.design.invariants_in_words
     begin = (
         "The statistics that are exact in this release, and may be published. The first one is in the table "
@@ -114,19 +122,21 @@ def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
 
     def require_current(session: Session, custody: Custody) -> None:
         require_current_spine(session, release)
-        # Others may have written another spine while the table was prepared.
-        table = release.public(INVARIANTS)
-        if session.shared and differing_table(session, table, invariants_recipe(session, release)):
-            raise SpineError(f"{release.schema}: the spine was replaced meanwhile; materialize {INVARIANTS} again")
+        if session.shared:
+            # Others may have written another spine, or other histograms, while the table was prepared.
+            method.require_current_counts(session, custody)
+            if differing_table(session, release.public(INVARIANTS), invariants_recipe(session, release)):
+                raise SpineError(f"{release.schema}: the spine was replaced meanwhile; materialize {INVARIANTS} again")
 
     return build_stage(
         release,
         INVARIANTS,
         StageKind.INVARIANTS,
         "\n".join([begin, "", *statistics]),
-        [CEF, SPINE],
+        [CEF, SPINE, HISTOGRAMS],
         lambda session: {release.public(INVARIANTS): invariants_recipe(session, release)},
         INVARIANT_COLUMNS,
+        prepare=method.require_current_counts,
         finish=require_current,
         sealed=[release.public(SPINE), release.public(INVARIANTS)],
     )

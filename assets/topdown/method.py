@@ -136,7 +136,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return [
             build_spine(release),
             build_counts(self, [CEF, SPINE], counted, reads=[Zone.PUBLIC]),
-            build_invariants(release),
+            build_invariants(self),
             *([build_measured(self)] if release.partitioned else []),
             *build_estimates(release),
             *build_microdata(self),

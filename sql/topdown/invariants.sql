@@ -1,19 +1,20 @@
 -- The declared invariants and no others: a row for every place of each invariant's level, zeros included.
 WITH
-unit AS (
-    {% include "topdown/placed_units.sql" %}
-),
 at_finest AS (
-    SELECT 'population' AS invariant, unit.number, 0 AS category, count(*) AS count
-    FROM {{ persons }} JOIN unit USING (MAFID)
-    GROUP BY unit.number
-    UNION ALL
-    SELECT 'housing_units', number, 0, count(*) FROM unit WHERE RTYPE = '2' GROUP BY number
+    SELECT
+        CASE histogram WHEN 'persons' THEN 'population' WHEN 'units' THEN 'housing_units' END AS invariant,
+        number,
+        0 AS category,
+        sum(count) AS count
+    FROM {{ histograms }}
+    GROUP BY ALL
     UNION ALL
     -- Those that have a person.
     SELECT 'group_quarters', number, GQTYPE::BIGINT, count(*)
-    FROM unit
-    WHERE GQTYPE::BIGINT > 0 AND MAFID IN (SELECT MAFID FROM {{ persons }})
+    FROM (
+        {% include "topdown/placed_units.sql" %}
+    )
+    WHERE GQTYPE::BIGINT > 0 AND FINAL_POP > 0
     GROUP BY ALL
 ),
 counted AS (

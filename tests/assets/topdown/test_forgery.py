@@ -297,12 +297,31 @@ def test_nothing_is_counted_by_a_forged_spine(tmp_path: Path, deploy: Any, exact
     """Wrong program: one block is counted as all others too, each with noise of its own, whose average is near the
     exact counts; or as a larger place, whose counts are exact. The spine could be put back before any gate reads it."""
     deployment = deploy(tmp_path / "release")
-    deployment.run("cef", "spine")
-    with deployment.opened() as connection:
-        own = "(SELECT min(geoid) FROM spine AS own WHERE own.level = spine.level)"
-        connection.execute(f"UPDATE spine SET geoid = {own} WHERE level = '{deployment.release.finest}'")
-    for stage in (exact, "histograms"):
+    deployment.run("cef")
+    for stage, table in (("histograms", "histograms_version"), (exact, exact)):
+        deployment.run("spine")
+        if exact == "invariants" == stage:
+            deployment.run("histograms")
+        with deployment.opened() as connection:
+            own = "(SELECT min(geoid) FROM spine AS own WHERE own.level = spine.level)"
+            connection.execute(f"UPDATE spine SET geoid = {own} WHERE level = '{deployment.release.finest}'")
         assert "the stored spine is not that of the current records" in deployment.refusal(stage)
-    with deployment.opened() as connection:
-        tables = {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
-    assert tables.isdisjoint({exact, "histograms_version"})
+        with deployment.opened() as connection:
+            assert (table,) not in connection.execute("SHOW TABLES").fetchall()
+
+
+def test_invariants_follow_only_from_current_histograms(tmp_path: Path) -> None:
+    """Wrong program: adds up whatever histograms are stored, as those of records that were replaced since, and seals
+    the sums as invariants of the current ones."""
+    deployment = topdown_deployment(tmp_path / "release")
+    deployment.run("cef", "spine")
+    assert "materialize histograms again" in deployment.refusal("invariants")
+    deployment.run("histograms")
+    with deployment.opened(Zone.CONFIDENTIAL) as connection:
+        connection.execute(f"UPDATE {deployment.release.schema}.histograms SET count = count + 1")
+    assert "materialize histograms again" in deployment.refusal("invariants")
+    deployment.run("histograms", "invariants")
+    persons = deployment.root / "persons.csv"
+    persons.write_text(persons.read_text().replace(",41,", ",42,", 1))
+    deployment.run("cef")
+    assert "materialize histograms again" in deployment.refusal("invariants")
