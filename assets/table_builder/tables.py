@@ -273,6 +273,8 @@ def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
     amount = release.amount
     totals = release.design.margins is not Margins.SUMMED
     measured = f"Noisy sum of {amount.column}" if amount else "Noisy count"
+    if amount and release.known_columns[amount.column].nullable:
+        measured += " (an empty value counts as 0)"
     adding_up = PROSE(f"adding up, {release.design.margins.value}")
     return PublishedTable(
         HYPERCUBE,

@@ -31,7 +31,7 @@ from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import hypercube_statement
-from assets.table_builder.tables import planned_tables
+from assets.table_builder.tables import planned_tables, published_tables
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, PureLoss
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.asking import QuestionError
@@ -256,7 +256,8 @@ NAMED: dict[str, dict[str, Any]] = {
 
 
 def test_empty_amounts_lie_within_the_bounds(counted: Deployed) -> None:
-    """They count as 0. Otherwise a record could add less than what the hypercube calls the least."""
+    """They count as 0, which the published table says. Otherwise a record could add less than what the hypercube calls
+    the least."""
     empty = {"rent": {"type": "integer", "minimum": 0, "maximum": 9000, "nullable": True}}
     dataset = small_dataset(
         counted.root, with_persons=True, units={"path": "units.csv", "columns": dict(UNITS) | empty}
@@ -264,7 +265,9 @@ def test_empty_amounts_lie_within_the_bounds(counted: Deployed) -> None:
     for bounds, allowed in (({"least": 10, "most": 90}, False), ({"least": -90, "most": 0}, True), ({"most": 9}, True)):
         (component,) = hypercubes("village", ROOMS | {"weight": {"column": "rent", "grid": 1, **bounds}})
         if allowed:
-            component.release(dataset, counted.root)
+            table, *_ = published_tables(component.release(dataset, counted.root))
+            described = {column.name: column.description for column in table.columns}
+            assert described["measured"].startswith("Noisy sum of rent (an empty value counts as 0)")
         else:
             with pytest.raises(DeclarationError, match="weight: least: rent may be empty, which counts as 0"):
                 component.release(dataset, counted.root)
