@@ -37,6 +37,8 @@ from assets.unperturbed.release import RESERVED
 
 MANY = 100
 """From this many different values on, a number is called continuous."""
+LARGE_WEIGHT = 100_000
+"""From here on, a weight of whole numbers may have implied decimals."""
 MOST_PROPOSED = 30
 """The most values of a variable that a release is proposed to publish."""
 
@@ -432,6 +434,11 @@ def _propose_domain(
         concerns += (
             ["a weight: take its bounds from the design of the survey"] if weight and not column.negative else []
         )
+        if weight and kind is ColumnType.INTEGER and (column.highest or 0) >= LARGE_WEIGHT:
+            concerns.append(
+                "a weight of large whole numbers: if the codebook implies decimals, as six for v005, write the decimal "
+                "point in the file, or divide every weighted number"
+            )
     if column.has_total:
         concerns.append("an amount that is in one row the sum of all others; if that row is a total, delete it")
     if kind not in (ColumnType.STRING, ColumnType.BOOLEAN):

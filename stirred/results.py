@@ -82,17 +82,36 @@ def read_frame(data: Frame) -> pa.Table:
         else:
             kind = type(data).__name__
             raise TypeError(f"{kind} is neither a table of Arrow, pandas or DuckDB nor a mapping of columns")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
         # Arrow's message has a value.
         raise TypeError("columns have equally many values, and each column has values of one type") from None
+    except pa.ArrowNotImplementedError as error:
+        raise TypeError(f"a column has values of a type that is not read: {error}") from None
     fields = []
     for field in table.schema:
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_nested(kind):
-            raise TypeError(f"{field.name}: values of the type {kind} are not compared")
+        coded = pa.types.is_dictionary(field.type)
+        kind = field.type.value_type if coded else field.type
+        if pa.types.is_nested(kind) or (coded and isinstance(kind, pa.BaseExtensionType)):
+            raise TypeError(f"{field.name}: values of the type {kind} are not compared; write them as text")
         # A column without a value has no type either.
         fields.append(pa.field(field.name, pa.string() if pa.types.is_null(kind) else kind))
     return table.cast(pa.schema(fields))
+
+
+def read_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column of a table. Raises KeyError if there is none of this name, and TypeError if the name is no text: Arrow
+    would take a number for a position, and the names of pandas can be numbers."""
+    if not isinstance(name, str):
+        raise TypeError(f"columns are named by texts, not by {name!r}: rename them, as by data.rename(columns=str)")
+    return table[name]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it stands for no value, as NaN and pandas' NA do in columns of `read_frame`."""
+    try:
+        return bool(pa.array([value], from_pandas=True).null_count)
+    except pa.ArrowException:
+        return False
 
 
 def frame_kind(data: Frame) -> str:
@@ -109,7 +128,19 @@ def write_frame(table: pa.Table, kind: str) -> Any:
         import duckdb
 
         return duckdb.from_arrow(table)
-    return table.to_pandas() if kind == "pandas" else table
+    return _write_pandas(table) if kind == "pandas" else table
+
+
+def _write_pandas(table: pa.Table) -> "pd.DataFrame":
+    """Integers with missing values keep a type of integers: as floats, those above 2^53 would become others."""
+    frame = table.to_pandas()
+    for field in table.schema:
+        if pa.types.is_integer(field.type) and table[field.name].null_count:
+            import pandas as pd
+
+            kind = pd.api.types.pandas_dtype(str(field.type).replace("u", "U").replace("i", "I"))
+            frame[field.name] = table[field.name].to_pandas(types_mapper={field.type: kind}.get)
+    return frame
 
 
 def _kind(data: object) -> str:

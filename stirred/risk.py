@@ -21,7 +21,7 @@ from mechanisms.risk.matching import match_persons
 from mechanisms.risk.reconstruction import NotSolvedError, System, measure_variability
 from mechanisms.risk.tiers import Tier
 from stirred.noise import read_counts
-from stirred.results import Frame, frame_kind, read_frame, write_frame
+from stirred.results import Frame, frame_kind, is_missing, read_column, read_frame, write_frame
 
 __all__ = [
     "Matches",
@@ -145,7 +145,8 @@ class Matches:
     def score(self, truth: Sequence[Any]) -> NDArray[np.float64]:
         """For each person, the probability that the match is right, given the true values, shape (persons,). Its sum is
         the expected number of confirmed matches, and its quotient with `named` the precision."""
-        hits = np.array([[value == own for value in self.values] for own in truth]).reshape(self.shares.shape)
+        true = [None if is_missing(own) else own for own in truth]
+        hits = np.array([[value == own for value in self.values] for own in true]).reshape(self.shares.shape)
         return np.asarray((self.shares * hits).sum(axis=1))
 
 
@@ -161,7 +162,7 @@ def match(persons: Frame, records: Frame, *, known: Sequence[str], wanted: str) 
     """
     theirs, ours = read_frame(records), read_frame(persons)
     weights = read_counts(theirs[COUNT].to_numpy() if COUNT in theirs.column_names else np.ones(len(theirs), np.int64))
-    values, value_of = _number(theirs[wanted].to_pylist())
+    values, value_of = _number(read_column(theirs, wanted).to_pylist())
     frame, frame_of = _number(_rows(ours, known))
     counts = np.zeros((len(frame_of), len(value_of)), dtype=np.int64)
     for row, value, weight in zip(_rows(theirs, known), values.tolist(), weights.tolist(), strict=True):
@@ -214,7 +215,7 @@ def measure_gain(
 
 
 def _rows(table: pa.Table, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    return list(zip(*(table[name].to_pylist() for name in columns), strict=True)) or [()] * (
+    return list(zip(*(read_column(table, name).to_pylist() for name in columns), strict=True)) or [()] * (
         0 if columns else table.num_rows
     )
 
@@ -242,7 +243,7 @@ def _read_cells(table: pa.Table, by: Sequence[str], categories: Mapping[str, Seq
 def _encode(records: Frame, place: Sequence[str], wanted: str) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """The codes of places and of wanted values by record, and the number of values."""
     table = read_frame(records)
-    (places, _), (values, value_of) = _number(_rows(table, place)), _number(table[wanted].to_pylist())
+    (places, _), (values, value_of) = _number(_rows(table, place)), _number(read_column(table, wanted).to_pylist())
     return places, values, len(value_of)
 
 

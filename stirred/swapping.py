@@ -22,7 +22,7 @@ from mechanisms.swapping.loss import smallest_rate, theorem_1
 from mechanisms.swapping.permutation import Codes, Contingency, count_cells, measure_strata, permute
 from stirred.accounting import Number
 from stirred.random import Randomness
-from stirred.results import Frame, TableDraw, frame_kind, read_frame, write_frame
+from stirred.results import Frame, TableDraw, frame_kind, read_column, read_frame, write_frame
 
 __all__ = ["Swapped", "loss", "rate_for", "swap"]
 
@@ -127,7 +127,8 @@ def _number(frame: pa.Table, columns: Sequence[str]) -> tuple[Codes, np.ndarray]
     """The number of every row's values, in ascending order of the columns and nulls last; and a row with each."""
     codes = np.zeros(frame.num_rows, dtype=np.int64)
     for column in columns:
-        ranks = pc.rank(frame[column], sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        values = read_column(frame, column)
+        ranks = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
         # Numbered again after each column, so that no product of numbers of values overflows.
         _, codes = np.unique(codes * (ranks.max(initial=0) + 1) + ranks, return_inverse=True)
     _, rows, codes = np.unique(codes, return_index=True, return_inverse=True)

@@ -27,7 +27,7 @@ from mechanisms.table_builder.reading import read_ons, read_sdctools
 from stirred.accounting import Number, pure
 from stirred.noise import LARGEST_COUNT, read_counts
 from stirred.random import Randomness
-from stirred.results import Draw, Frame, frame_kind, read_frame, write_frame
+from stirred.results import Draw, Frame, frame_kind, is_missing, read_column, read_frame, write_frame
 
 __all__ = [
     "Grid",
@@ -121,9 +121,10 @@ class Measured(Draw):
 
     def _place(self, name: str, value: Any) -> int:
         known = self.categories[name].to_pylist() if name in self.categories else []
-        if value not in known:
+        wanted = None if is_missing(value) else value
+        if wanted not in known:
             raise QuestionError(f"{name}: the hypercube has no category {value!r}")
-        return known.index(value)
+        return known.index(wanted)
 
     def _write(self, question: Question, figures: Mapping[str, NDArray[np.float64]]) -> Any:
         chosen = [question.chosen[name] for name in question.by]
@@ -188,7 +189,8 @@ def measure(
         least=grid.least,
         most=grid.most,
     )
-    typed = {variable: _type_categories(frame[variable], variable, values) for variable, values in categories.items()}
+    columns = {variable: read_column(frame, variable) for variable in categories}
+    typed = {variable: _type_categories(columns[variable], variable, values) for variable, values in categories.items()}
     inner = _add_up(frame, typed, design, _steps(frame, amount, grid))
     noise = Noise(MECHANISM, {str(table): design.distribution(table) for table in design.tables}, randomness.next_key())
     noisy = {
@@ -323,10 +325,11 @@ def _steps(frame: pa.Table, amount: str | None, grid: Grid) -> NDArray[np.int64]
     """The amount of each record, in steps."""
     if amount is None:
         return np.ones(frame.num_rows, dtype=np.int64)
-    kind = frame.schema.field(amount).type
+    column = read_column(frame, amount)
+    kind = column.type
     if len(frame) and not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise TypeError(f"{amount}: amounts are numbers, not of the type {kind}")
-    numbers = frame[amount].cast(pa.float64(), safe=False).to_numpy()
+    numbers = column.cast(pa.float64(), safe=False).to_numpy()
     if missing := np.count_nonzero(~np.isfinite(numbers)):
         raise ValueError(f"{amount}: {missing:,} of {len(numbers):,} records have no amount, or none that is finite")
     if max(abs(grid.lower), abs(grid.upper)) * 10**PLACES > LARGEST_COUNT:

@@ -40,6 +40,7 @@ _FORMS = {
     "script": rf"[-−]?{_OTHER_DIGITS}(?:[.,٫]{_OTHER_DIGITS})?",
     "signed": rf"-?{_SIGN}[{_SPACES}]?{_NUMBER}|{_NUMBER}{_SIGN}",
     "iso": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
+    "undivided": "[0-9]{8}",
     **{
         name: pattern.replace("_", r"\." if mark == "." else mark)
         for mark in "./-"
@@ -122,25 +123,41 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
         "minus": "a sign such as +5, (5) or 5-, which is written as 5 and -5",
         "open": "the mark of a bound, as in 100000+ or <5, which is left out: declare top_coded or bottom_coded",
         "script": "the digits of another script, which are written as 0 to 9",
+        "comma_thousands": "marks between thousands, which are written without",
     }
-    # If commas are declared, the relation has them exchanged with points.
-    commas = (
-        "decimal commas, which `csv: {decimal: ','}` declares"
-        if dialect.decimal == "."
-        else "decimal points, although `csv: {decimal: ','}` declares commas"
-    )
     order = "written in another order, which `csv: {dates: …}` declares as in DD.MM.YYYY"
     words = {
-        ColumnType.INTEGER: of_numbers | {"point": "a decimal point, as in 5.0, for which the type is decimal"},
-        ColumnType.DECIMAL: of_numbers | {"comma": commas},
+        ColumnType.INTEGER: of_numbers
+        | {
+            "point": "a decimal point, as in 5.0, for which the type is decimal",
+            "comma": "commas, which are written without between thousands; with decimals, the type is decimal",
+        },
+        ColumnType.DECIMAL: of_numbers
+        | {
+            # If commas are declared, the relation has them exchanged with points.
+            "comma": "decimal commas, which `csv: {decimal: ','}` declares"
+            if dialect.decimal == "."
+            else "decimal points, although `csv: {decimal: ','}` declares commas"
+        },
         ColumnType.DATE: {name: order for name in _FORMS if name.startswith("year_")}
-        | {"short_year": "years of two digits, which do not tell the century"},
+        | {
+            "short_year": "years of two digits, which do not tell the century",
+            "undivided": "no marks between year, month and day: write them, or declare type integer with bands",
+            "time": "times of the day, which are left out",
+        },
     }[kind]
     if column.role not in IDENTIFIERS:
         words |= {"missing": "a word such as NA, which `null` lists if it stands for no value"}
     codes = [dialect.as_usual(code, kind) for listed in column.written.values() for code in listed]
     left = Fragment(f"({render(_UNLISTED, {'name': name, 'relation': source.relation})})")
     forms = _count_forms(session, left, {**source.values, "codes": codes}, [name], list(_FORMS))[name]
+    for form, mark, declared in (
+        ("point", ".", "the type is decimal"),
+        ("comma", ",", "`csv: {decimal: ','}` declares them"),
+    ):
+        # Whoever took one thousand for 1.234 would publish a thousandth of it.
+        if form in words and dialect.decimal == "." and forms[form] == forms[f"{form}_open"]:
+            words[form] = f"{form}s, as in 1{mark}234: thousands are written without; for decimals, {declared}"
     found: dict[str, int] = {}
     for form in words:
         if form != _name_form(dialect.dates) and (rows := min(forms[form], ill_typed - sum(found.values()))):

@@ -74,6 +74,8 @@ _ENDS = 12
 
 _NINES, _BELOW = re.compile(r"-?(9+[6-9]|8{2,}|7{2,})(\.0+|\.9+)?"), re.compile(r"-([189]|(\d)\2+|9+[0-9])(\.0+)?")
 """What surveys write for numbers that are not known, such as 9999998 or 88; and below 0, such as -1, -8 or -99."""
+_FAR_NINES = re.compile(rf"{_NINES.pattern}|9{{3,}}[0-5]")
+"""Beyond all other numbers, such codes can also end in another digit, as 9994 in Demographic and Health Surveys."""
 _MOST_CODES = 6
 """The most such codes at an end."""
 
@@ -225,13 +227,14 @@ def tells_persons_apart(name: str) -> bool:
 
 def list_likely_missing(codes: Collection[str]) -> list[str]:
     """Of a few whole numbers, those that surveys write for no value, such as -9 and 99: below 0 without the same number
-    above 0, unless that is written so too, or more than twice as great as all others."""
+    above 0, unless that is written so too, or more than twice as great as all others. If one below 0 is, all below 0
+    without the same number above 0 are."""
     above = {code for code in codes if code in ("8", "9") or _NINES.fullmatch(code)}
     greatest = max((int(code) for code in codes if code not in above), default=None)
     far = {code for code in above if greatest is not None and int(code) > 2 * max(greatest, 1)}
-    return [
-        code for code in codes if code in far or (_BELOW.fullmatch(code) and (code[1:] not in codes or code[1:] in far))
-    ]
+    below = {code for code in codes if code[:1] == "-" and (code[1:] not in codes or code[1:] in far)}
+    likely = below if any(map(_BELOW.fullmatch, below)) else set[str]()
+    return [code for code in codes if code in far | likely]
 
 
 def _names_place(name: str) -> bool:
@@ -472,10 +475,11 @@ def _find_codes_at_end(side: Sequence[_Number], other: _Number, usual_rows: floa
     """The first numbers of one side that are such codes; `other` is the last number of the other side."""
     for size in range(min(_MOST_CODES, len(side) - 1), 0, -1):
         codes, nearest = list(side[:size]), side[size].value
-        if all(_NINES.fullmatch(number.text) for number in codes):
+        if all(_FAR_NINES.fullmatch(number.text) for number in codes):
             rows, gap, digits = sum(number.rows for number in codes), abs(codes[-1].value - nearest), len(codes[0].text)
             is_far = gap >= max(abs(nearest - other.value), Decimal(1)) and (rows > 1 or digits > 3)
-            if is_far or (size == 1 and digits > 2 and rows > 10 * max(usual_rows, 1)):
+            is_frequent = digits > 2 and rows > 10 * max(usual_rows, 1)
+            if is_far or (size == 1 and is_frequent and _NINES.fullmatch(codes[0].text)):
                 return codes
     return []
 

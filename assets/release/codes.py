@@ -1,13 +1,18 @@
-"""Files of codes that people give beside a dataset: the blocks of a district, or the place of every block."""
+"""Codes of places: files of them that people give beside a dataset, with the blocks of a district or the place of every
+block, and codes that are joined from columns."""
 
 import csv
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
+from assets.release.dataset import DatasetDeclaration
 from assets.release.dialect import SEPARATORS
 from assets.texts import find_unseen
 from mechanisms.refusal import RefusedError
 from resources.regular import read_regular
+from resources.statements import Fragment, Table
+from resources.warehouse import Session
 
 HEADERS = ("geoid", "code", "block", "blockid", "place", "tabblk", "tract", "county", "state", "district")
 """Columns of codes, as they are called in files; digits may follow, as in `GEOID20`."""
@@ -20,7 +25,22 @@ _OTHER_SEPARATORS = {";": SEPARATORS[";"], "\t": SEPARATORS["tab"], "|": SEPARAT
 
 
 class CodesError(RefusedError, ValueError):
-    """A file that is no list of codes. The message has the file, the rule and the count, and no code."""
+    """A file that is no list of codes, or columns that give no codes. The message has the file or the columns, the rule
+    and the count, and no code."""
+
+
+def require_own_codes(
+    session: Session, units: Fragment | Table, columns: Sequence[str], dataset: DatasetDeclaration
+) -> None:
+    """Refuse columns whose joined values give several places the same code: 1 and 11, and 11 and 1. The layout's own
+    columns have codes of one length each, so only two recoded ones can. Raises CodesError."""
+    if len(recoded := dataset.recodes(columns)) > 1:
+        alike, codes = session.row("topdown/joined_alike", units=units, columns=list(columns))
+        if alike:
+            raise CodesError(
+                f"{alike:,} of {codes:,} codes are joined from different values of {', '.join(recoded)}; give all "
+                "categories of each of these columns names of one length"
+            )
 
 
 def read_codes(path: Path, width: int) -> list[list[str]]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Integral, Real
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -54,15 +55,18 @@ def _fraction(value: object) -> Fraction:
     wrong = ValueError(f"{shown(value)} is not a number or a fraction such as 1/2")
     if isinstance(value, Fraction):
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return Fraction(int(value))
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal | str):
         raise wrong
     if isinstance(value, float) and not math.isfinite(value):
         raise wrong
     if isinstance(value, str) and not (len(value) <= _LONGEST_TEXT and re.fullmatch(FRACTION, value, re.ASCII)):
         raise wrong
     try:
-        # `repr` of a float of NumPy has more than the number.
-        return Fraction(float.__repr__(value) if isinstance(value, float) else value)
+        # `repr` of a float of NumPy has more than the number. Its shorter floats are numbers, but no floats.
+        text = float.__repr__(value) if isinstance(value, float) else str(value)
+        return Fraction(text)
     except (ValueError, OverflowError, ZeroDivisionError):
         raise wrong from None
 

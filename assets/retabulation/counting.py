@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from assets.publication.asset import open_publication
 from assets.release import signature
-from assets.release.codes import CodesError, read_codes
+from assets.release.codes import CodesError, read_codes, require_own_codes
 from assets.release.signature import CERTIFICATE, Identity, SignedFolder
 from assets.release.stage import Recipes, store_rows
 from assets.retabulation.declaration import BLOCKS, Retabulation, RetabulationError
@@ -76,15 +76,22 @@ def read_source(release: Retabulation, custody: Custody, ledger: Ledger) -> Sour
 
 
 def geography_recipe(session: Session, release: Retabulation) -> Recipe:
-    """The recipe of the table `geography`, from the units and the declared files."""
+    """The recipe of the table `geography`, from the units and the declared files. Raises RetabulationError if two
+    places have the same code."""
     rows = [row for name, path in release.listed.items() for row in _read_places(name, path)]
     listed = pa.Table.from_pylist(rows, schema=_LISTED)
+    units, _ = release.dataset.cef_tables()
+    for name, columns in release.joined.items():
+        try:
+            require_own_codes(session, units, columns, release.dataset)
+        except CodesError as error:
+            raise RetabulationError(f"{release.schema}: geographies: {name}: {error}") from None
     values = {f"level_{number}": name for number, name in enumerate(release.joined)}
     names = {
         "listed": session.register("listed", listed),
         "joined": list(release.joined.values()),
         "block": release.microdata.block,
-        "units": release.dataset.cef_tables()[0],
+        "units": units,
     }
     return "retabulation/geography", values, names
 

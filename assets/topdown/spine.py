@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from assets.conventions import StageKind, preview, public_table_metadata
 from assets.gates.shared import differing_table
+from assets.release.codes import CodesError, require_own_codes
 from assets.release.dataset import CEF
 from assets.release.names import can_end_names
 from assets.release.stage import build_stage
@@ -117,13 +118,19 @@ def build_spine(release: TreeRelease) -> dg.AssetsDefinition:
 
 
 def spine_recipe(session: Session, release: TreeRelease) -> Recipe:
-    """The recipe of the spine, from the CEF. Raises SpineError if a place lies in two of the level above."""
-    levels = release.levels
+    """The recipe of the spine, from the CEF. Raises SpineError if a place lies in two of the level above, or two places
+    have the same code."""
+    levels, units = release.levels, release.stage_units(session)
+    for level, code in release.spine.items():
+        try:
+            require_own_codes(session, units, code.columns, release.dataset)
+        except CodesError as error:
+            raise SpineError(f"{release.schema}: spine: {level}: {error}") from None
     places = session.stage(
         "places",
         "topdown/places",
         {"root": levels[0]},
-        units=release.stage_units(session),
+        units=units,
         codes=[(level, code.columns, code.prefix) for level, code in release.spine.items()],
         finest_columns=release.spine[release.finest].columns,
     )

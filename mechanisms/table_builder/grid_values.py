@@ -37,6 +37,10 @@ class Grid:
     upper: Fraction
 
     def __post_init__(self) -> None:
+        for name in ("step", "lower", "upper"):
+            if not isinstance(value := getattr(self, name), Fraction):
+                # A float stands for the shortest decimal number that is read as it.
+                object.__setattr__(self, name, Fraction(str(value)))
         if self.step <= 0:
             raise GridError(f"grid: a step is greater than 0, and this one is {self.step}")
         if max(self.multiplier, self.divisor) > LARGEST_FACTOR:

@@ -82,7 +82,8 @@ Line = tuple[int, dict[str, str]]
 def _fields(text: str, separator: str, required: Sequence[str]) -> Iterator[Line]:
     if not text.strip():
         raise PTableError("the file is empty")
-    lines = text.splitlines()
+    # A byte order mark is none of the header's.
+    lines = text.removeprefix("\ufeff").splitlines()
     header = [name.strip().strip('"') for name in lines[0].split(separator)]
     for name in required:
         if header.count(name) != 1:

@@ -230,6 +230,8 @@ def kinds_of_columns() -> list[dict[str, str]]:
             "net": "-9" if number % 9 == 0 else str(number * 62 - 2000),
             "wages": "99998" if number % 9 == 0 else str(number * 397),
             "age": str(number % 100),
+            "height": ("9999", "9994")[number % 2] if number % 9 == 0 else str(800 + number),
+            "ethnic": ("-9", "-7", "1", "2")[number % 4],
             "asked": "refused" if number == 50 else str(number * 3),
             "PERWT": f"{number * 1.23456 - 9:.6f}",
             "scientific": "1e+05" if number == 100 else str(number),
@@ -257,6 +259,7 @@ def test_weights_and_numbers_of_persons_are_no_categories(warehouse: Warehouse, 
             "design_weight": str(100 + number % 2 * 10),
             "wt2": f"{number % 2 + 1}.0",
             "vikt": str(number % 3 * 5),
+            "v005": str(150_000 + number // 2 * 7_001),
             "sex": ("1", "2", "9")[number % 3],
             "education": ("1", "2", "3", "-8", "99")[number % 5],
             "change": ("-1", "0", "1")[number % 3],
@@ -278,6 +281,7 @@ def test_weights_and_numbers_of_persons_are_no_categories(warehouse: Warehouse, 
     assert not any(columns[name].values for name in ("design_weight", "wt2", "vikt"))
     for sentence in (
         "column vikt is a weight: take its bounds from the design of the survey.",
+        "a weight of large whole numbers: if the codebook implies decimals, as six for v005,",
         'column sex is a list of codes in which "9" may stand for no value; if so, move it to null.',
         'column education is a list of codes in which "-8", "99" may stand for no value; if so, move it to null.',
         'column hours is of numbers, of which "99" (50 rows), "98" (50 rows), "97" (50 rows) stand apart; list those',
@@ -396,6 +400,7 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         "income": ("NA", "9999999", "9999998"),
         "hours": ("999", "998", "997", "996"),
         "benefit": ("-9", "-8"),
+        "height": ("9999", "9994"),
         "asked": ("refused",),
         "known": ("N/A",),
         "heated": (".",),
@@ -403,6 +408,7 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
     assert {name: (column.minimum, column.maximum) for name, column in columns.items() if column.maximum} == {
         "hoursPaid": (100, 160), "income": (0, 20000), "hours": (0, 70), "benefit": (0, 9000), "loss": (-10000, 20000),
         "net": (-10000, 30000), "wages": (0, 200000),
+        "height": (800, 1300),
         "age": (0, 100), "asked": (0, 2000), "PERWT": (-100, 600), "scientific": (0, 200000),
     }  # fmt: skip
     assert {name for name, column in columns.items() if column.rounded} == {"hoursPaid", "PERWT", "scientific"}
@@ -430,6 +436,7 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         'text in which "STRASSE", "Straße" may be one category; if so, merge them.',
         'column net is of numbers, of which "-9" (47 rows) stand apart; list those that stand for no value in null;',
         'column wages is of numbers, of which "99998" (47 rows) stand apart; list those that stand for no value',
+        'column ethnic is a list of codes in which "-7", "-9" may stand for no value; if so, move it to null.',
         'column exporter is text in which "NA" may stand for no value; if so, move it to null.',
     ):
         assert sentence in said

@@ -160,6 +160,28 @@ def test_messy_tables_are_read_as_they_are_meant_or_refused(randomness: Randomne
     assert cube.ask(["county"]).estimate.tolist() == [1, 2]
 
 
+def test_names_and_values_of_pandas_stay_what_they_are(randomness: Randomness) -> None:
+    """Wrong programs: a name that is a number is taken for a position; a missing value makes floats of integers, so
+    that 2^60 + 1 becomes 2^60; NaN is a category that nobody can ask for."""
+    odd = 2**60 + 1
+    frame = pd.DataFrame({"place": ["A", "B", "A"], "code": pd.array([odd, None, odd], dtype="Int64")})
+    drawn = swapping.swap(frame, match=[], swap=["place"], rate="1/2", randomness=randomness)
+    assert sorted(drawn.records["code"].dropna().tolist()) == [odd, odd]
+    cube = table_builder.measure(frame, {"code": [np.nan, odd]}, epsilon=np.int16(60), randomness=randomness)
+    assert cube.ask([], {"code": [pd.NA]}).estimate.tolist() == [1]
+    numbered = pd.DataFrame({1: [1, 2, 3], 0: [0, 0, 1], "group": ["a", "a", "a"]})
+    with pytest.raises(TypeError, match="named by texts, not by 0"):
+        table_builder.measure(
+            numbered, {"group": ["a"]}, epsilon=1, amount=0, grid=table_builder.Grid(1, 0, 9), randomness=randomness
+        )
+    with pytest.raises(TypeError, match="age: values of the type"):
+        swap({"county": ["A", "B"], "age": pd.cut(pd.Series([1, 30]), [0, 18, 99])}, randomness)
+
+
+def test_a_grid_is_exactly_the_numbers_that_were_written() -> None:
+    assert table_builder.Grid(0.1, 0, "3/2") == table_builder.Grid(Fraction(1, 10), Fraction(0), Fraction(3, 2))
+
+
 @pytest.mark.parametrize("counts", [[2**63], [2**63 - 1], np.array([2**64 - 1], dtype=np.uint64)])
 def test_counts_that_do_not_fit_are_refused(counts: Any, randomness: Randomness) -> None:
     """A program that converts them to int64 takes 2^64 − 1 as −1."""

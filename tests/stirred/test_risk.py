@@ -73,6 +73,8 @@ def test_persons_are_matched_without_replacement() -> None:
     assert named == pytest.approx({"a": 1 / 3, "b": 0, "c": 1 / 3})
     assert matches.named == pytest.approx(2 + 1)
     assert matches.score(["c", "a", "z", "a", "a"]) == pytest.approx([1 / 3, 1 / 3, 0, 2 / 3, 0])
+    unknown = {"sex": ["f"], "race": [None]}
+    assert risk.match(unknown, unknown, known=["sex"], wanted="race").score([float("nan")]).sum() == 1
     assert risk.match({"sex": []}, RECORDS, known=["sex"], wanted="race").score([]).shape == (0,)
 
 

@@ -42,6 +42,27 @@ def test_the_places_of_a_level_can_be_merged_ones(tmp_path: Path) -> None:
     assert {block[-15:-13] for (block,) in blocks if block.startswith("East")} == {"10"}
 
 
+@pytest.mark.deep
+def test_two_places_with_the_same_joined_code_are_refused(tmp_path: Path) -> None:
+    """Wrong program: one that counts part 12 of half 1 and part 2 of half 11, whose codes are alike, as one place."""
+    recoded = {
+        "HALF": HALF.model_copy(update={"merge": {"1": ["10"]}, "everything_else": "11"}),
+        "PART": HALF.model_copy(update={"source": "TABBLK", "merge": {"12": ["1001"]}, "everything_else": "2"}),
+    }
+    levels = {
+        histogram: {**RELEASE[histogram], "levels": dict.fromkeys(("Nation", "Block"), "1/2")}
+        | {"queries": {level: DETAILED[level] for level in ("Nation", "Block")}}
+        for histogram in ("persons", "units")
+    }
+    spine = {"Nation": [], "Block": ["HALF", "PART"]}
+    invariants = {**RELEASE["invariants"], "population": "Nation"}
+    declared = {**RELEASE, **levels, "spine": spine, "invariants": invariants}
+    deployment = topdown_deployment(tmp_path, dataset={"recoded_units": recoded}, **declared)
+    said = deployment.refusal(*TO_CHARGE)
+    assert "spine: Block: 1 of 3 codes are joined from different values of HALF, PART" in said
+    assert deployment.ledger == ()
+
+
 def test_a_release_that_reads_no_recoded_column_is_not_named_by_recodes(tmp_path: Path) -> None:
     deployment = topdown_deployment(tmp_path, dataset={"recoded_units": {"HALF": HALF}}, **TWO_LEVELS)
     dataset = deployment.release.dataset

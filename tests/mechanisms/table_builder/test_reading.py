@@ -36,8 +36,8 @@ def test_an_export_of_sdctools_is_read_exactly() -> None:
     assert table.probability(7, 9) == Fraction(1, 10**8)
 
 
-def test_the_form_for_sas_is_read_too() -> None:
-    assert read_sdctools(WITH_LOWER).rows[1] == Row((-1, 0), (1, 3))
+def test_the_form_for_sas_is_read_too_and_a_byte_order_mark_is_no_part_of_a_name() -> None:
+    assert read_sdctools(f"\ufeff{WITH_LOWER}").rows[1] == Row((-1, 0), (1, 3))
 
 
 @pytest.mark.parametrize(
