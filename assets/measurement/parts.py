@@ -64,13 +64,13 @@ class PartCounts(Generic[R]):
         stage: the stage, and its confidential table.
         count: the recipe of the counts of all records of a release's dataset, here a partition. It reads nothing else,
             and follows from `Release.counted_with`.
-        add_up: the recipe of the table, from the identifiers of `sql/measurement/added_up.sql`.
+        add_up: the recipe of the table of a release, from the identifiers of `sql/measurement/added_up.sql`.
     """
 
     release: R
     stage: str
     count: Callable[[Session, R], Recipe]
-    add_up: Callable[[Mapping[str, Any]], Recipe]
+    add_up: Callable[[Session, R, Mapping[str, Any]], Recipe]
 
     @classmethod
     def of(
@@ -78,7 +78,7 @@ class PartCounts(Generic[R]):
         release: R,
         stage: str,
         count: Callable[[Session, R], Recipe],
-        add_up: Callable[[Mapping[str, Any]], Recipe],
+        add_up: Callable[[Session, R, Mapping[str, Any]], Recipe],
     ) -> Self | None:
         """The same; None if the dataset has no partitions."""
         return cls(release, stage, count, add_up) if release.dataset.partitions else None
@@ -180,7 +180,7 @@ class PartCounts(Generic[R]):
         tables = list(map(self.table, self.release.dataset.parts))
         columns = list(session.columns(tables[0]))
         keys = [name for name in columns if name != "count"]
-        return self.add_up({"tables": tables, "columns": columns, "keys": keys})
+        return self.add_up(session, self.release, {"tables": tables, "columns": columns, "keys": keys})
 
     def _hash(self, session: Session, custody: Custody, table: Table) -> str:
         return session.ordered_version([table], self.release.version_key(custody))

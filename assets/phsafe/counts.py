@@ -78,7 +78,7 @@ def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
     return "phsafe/joined_counts", states, names
 
 
-def added_recipe(counted: Mapping[str, Any]) -> Recipe:
+def added_recipe(session: Session, release: PHSafeRelease, counted: Mapping[str, Any]) -> Recipe:
     """The recipe of the same from that of all partitions, named as in `assets.measurement.parts`. Whether a person
     is in a run's join follows from the persons and units with the same key, which are in one partition."""
     return SQL("phsafe/added_up", "{% include 'measurement/added_up.sql' %} ORDER BY ALL"), {}, counted

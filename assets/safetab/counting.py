@@ -103,7 +103,9 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     return "safetab/counts", values, {"region_counts": region_counts}
 
 
-def added_recipe(release: SafeTabRelease, counted: Mapping[str, Any], groups: Table | None = None) -> Recipe:
+def added_recipe(
+    session: Session, release: SafeTabRelease, counted: Mapping[str, Any], groups: Table | None = None
+) -> Recipe:
     """The recipe of the same from those of all partitions, named as in `assets.measurement.parts`.
 
     A record counts by its own codes, in the regions of its unit; a household of the production layout by its housing

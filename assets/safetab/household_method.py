@@ -121,10 +121,8 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
 
     @property
     def part_counts(self) -> PartCounts[SafeTabHRelease] | None:
-        release = self.release
-        return PartCounts.of(
-            release, COUNTS, counts_recipe, partial(added_recipe, release, groups=release.public(GROUPS))
-        )
+        added_up = partial(added_recipe, groups=self.release.public(GROUPS))
+        return PartCounts.of(self.release, COUNTS, counts_recipe, added_up)
 
     def counts_recipe(self, session: Session) -> Recipe:
         return counts_recipe(session, self.release, self.release.public(GROUPS))

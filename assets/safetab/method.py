@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from math import log
 from typing import Any, ClassVar, TypeVar
 
@@ -70,7 +69,7 @@ class SafeTabMethod(BatchedCounts[R, B]):
 
     @property
     def part_counts(self) -> PartCounts[R] | None:
-        return PartCounts.of(self.release, COUNTS, counts_recipe, partial(added_recipe, self.release))
+        return PartCounts.of(self.release, COUNTS, counts_recipe, added_recipe)
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
         budgets = budgets_for_margins(planned_lines(self.release), margins, LARGEST_BUDGET)

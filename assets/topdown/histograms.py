@@ -55,7 +55,7 @@ def _count_placed(values: Mapping[str, Any], names: Mapping[str, Any]) -> Recipe
     return "topdown/histograms", values, {**names, "attributes": attributes}
 
 
-def added_recipe(release: TreeRelease, counted: Mapping[str, Any]) -> Recipe:
+def added_recipe(session: Session, release: TreeRelease, counted: Mapping[str, Any]) -> Recipe:
     """The recipe of the histograms from those of all partitions, named as in `assets.measurement.parts`."""
     return "topdown/histograms_added_up", {"finest": release.finest}, {**counted, "spine": release.public(SPINE)}
 

@@ -3,7 +3,6 @@
 import hmac
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -119,7 +118,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     @property
     def part_counts(self) -> PartCounts[TopDownRelease] | None:
-        return PartCounts.of(self.release, HISTOGRAMS, part_recipe, partial(added_recipe, self.release))
+        return PartCounts.of(self.release, HISTOGRAMS, part_recipe, added_recipe)
 
     @property
     def partitions(self) -> Partitions | None:

@@ -47,7 +47,10 @@ def _households(root: Path, **changes: Any) -> Deployment[Any]:
 
 
 KEEPING: Mapping[str, Build] = {
-    **{name: KINDS[name].build for name in ("swapping", "phsafe", "safetab", "pair swapping", "topdown")},
+    **{
+        name: KINDS[name].build
+        for name in ("swapping", "phsafe", "safetab", "table builder", "moments", "pair swapping", "topdown")
+    },
     "households": _households,
 }
 """The kinds that keep verdicts of slow gates."""

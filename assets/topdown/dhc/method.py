@@ -3,7 +3,6 @@
 import hmac
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -85,7 +84,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
 
     @property
     def part_counts(self) -> PartCounts[DHCRelease] | None:
-        return PartCounts.of(self.release, HISTOGRAMS, part_recipe, partial(added_recipe, self.release))
+        return PartCounts.of(self.release, HISTOGRAMS, part_recipe, added_recipe)
 
     @property
     def _levels(self) -> Sequence[str]:
