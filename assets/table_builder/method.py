@@ -153,8 +153,9 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     def require_countable(self, session: Session, custody: Custody) -> None:
         if self.release.withheld:
             self.release.withheld.require_current(session, custody)
-        # Those of each partition have room by themselves.
-        self.require_room(read_reach(session, self.counts_table))
+        if self.part_counts:
+            # Those of each partition have room by themselves.
+            self.require_room(read_reach(session, self.counts_table))
 
     def require_room(self, reach: float) -> None:
         """Raise CountsError if counts whose absolute values add up to `reach` are too large."""
