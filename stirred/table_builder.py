@@ -288,9 +288,15 @@ def perturb_coefficients(
 def sub_table(folder: Path | str, by: Sequence[str] = (), where: Mapping[str, Sequence[Any]] | None = None) -> Any:
     """A sub-table of the published hypercube in a folder, as a pandas data frame with the columns of `Measured.ask`.
     Raises QuestionError as `ask` does, and if the folder has no publication of a hypercube."""
-    from assets.table_builder import asking
+    from assets.publication.tables import PublishedTables
+    from assets.table_builder.asking import read_publication
 
-    return asking.sub_table(folder, by, where)
+    wanted = {
+        name: values if isinstance(values, str) else [None if is_missing(value) else value for value in values]
+        for name, values in (where or {}).items()
+    }
+    answer = read_publication(PublishedTables(Path(folder))).ask(by, wanted)
+    return write_frame(answer, "pandas").astype(dict.fromkeys(_FIGURES, float))
 
 
 def _type_categories(column: pa.ChunkedArray, name: str, values: Sequence[Any]) -> pa.Array:

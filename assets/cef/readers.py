@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.cef.census import BLOCK, BLOCK_FILES, PLACE, BlockFile, BlockFilesDeclaration
+from assets.cef.census import BLOCK, BLOCK_FILES, PLACE, BlockFile, BlockFilesDeclaration, CensusDeclaration
 from assets.cef.generated import GeneratedDeclaration
 from assets.cef.recognition import explain_refusal
 from assets.cef.text_files import open_text, read_header
@@ -203,7 +203,8 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
     if declaration.rectangular is not None:
         return _open_rectangular(declaration.reader, path, records, declaration.rectangular.household, described)
     columns = {name: column for name, column in records.columns.items() if name not in records.places}
-    return _open_file(declaration.reader, path, columns, described=described, dialect=records.csv or USUAL)
+    dialect, fixed = records.csv or USUAL, isinstance(declaration, CensusDeclaration)
+    return _open_file(declaration.reader, path, columns, described=described, dialect=dialect, fixed=fixed)
 
 
 def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -214,7 +215,8 @@ def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> S
     records = declaration.tables[table]
     required = {name: column for name, column in records.columns.items() if column.role in (Role.KEY, Role.GEOGRAPHY)}
     path = root / str(records.geography_path)
-    return _open_file(declaration.reader, path, required, records.columns, dialect=records.csv or USUAL)
+    dialect, fixed = records.csv or USUAL, isinstance(declaration, CensusDeclaration)
+    return _open_file(declaration.reader, path, required, records.columns, dialect=dialect, fixed=fixed)
 
 
 def _open_file(
@@ -225,8 +227,9 @@ def _open_file(
     header_problem: Callable[[Sequence[str]], str | None] = lambda names: None,
     described: DescribedFile | None = None,
     dialect: Dialect = USUAL,
+    fixed: bool = False,
 ) -> Source:
-    with refuse_unreadable(reader, path, dialect):
+    with refuse_unreadable(reader, path, dialect, fixed=fixed):
         state = _read_state(path)
         names = list(described.variables) if described else _read_header(reader, path, dialect)
         if not names:
@@ -302,10 +305,11 @@ def describe_file(
 
 
 @contextmanager
-def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL) -> Iterator[None]:
+def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL, *, fixed: bool = False) -> Iterator[None]:
     """Raise SourceError if a file is missing or empty, or in place of what its format's library raises.
 
-    If a CSV file is written in another way than the dialect says, the error begins with it.
+    If a CSV file is written in another way than the dialect says, the error begins with it. `fixed` states that no
+    other dialect can be declared.
     """
     # A link may have been changed since the path was declared.
     if leads_to_secrets(path):
@@ -323,7 +327,7 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL) -> I
         refusal = error
     else:
         return
-    raise explain_refusal(path, dialect, refusal) if reader is Reader.CSV else refusal from None
+    raise explain_refusal(path, dialect, refusal, fixed=fixed) if reader is Reader.CSV else refusal from None
 
 
 def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column]) -> Source:

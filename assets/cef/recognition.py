@@ -115,8 +115,9 @@ def recognize_dialect(path: Path, given: Mapping[str, str]) -> tuple[Dialect, li
     return dialect, sentences
 
 
-def explain_refusal(path: Path, declared: Dialect, refusal: SourceError) -> SourceError:
-    """The refusal of a file that cannot be read as declared, beginning with how the file is written if that differs."""
+def explain_refusal(path: Path, declared: Dialect, refusal: SourceError, *, fixed: bool = False) -> SourceError:
+    """The refusal of a file that cannot be read as declared, beginning with how the file is written if that differs;
+    and unless its dialect is fixed, with what would declare it."""
     try:
         found, _ = recognize_dialect(path, {})
     except (SourceError, OSError, UnicodeError, csv.Error) as error:
@@ -142,7 +143,12 @@ def explain_refusal(path: Path, declared: Dialect, refusal: SourceError) -> Sour
         "escape": "has quotes after backslashes" if found.escape_character else "has doubled quotes",
     }
     findings = [
-        Finding(path.name, f"{words[field]}, which `csv: {{{field}: {_in_yaml(value)}}}` declares")
+        Finding(
+            path.name,
+            f"{words[field]}; write it as uncompressed text in UTF-8, separated by commas"
+            if fixed
+            else f"{words[field]}, which `csv: {{{field}: {_in_yaml(value)}}}` declares",
+        )
         for field, value in differing.items()
     ]
     # Without the separator, no column has its name.

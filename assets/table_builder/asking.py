@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +17,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from assets.publication.tables import PublishedTables
-from assets.release.published import ERRORS
 from assets.table_builder.release import BETWEEN, CATEGORIES, HYPERCUBE, LARGER_PLACES, NUMBER, P_TABLE, TABLES
 from mechanisms.table_builder.asking import Answer, Question, QuestionError, means
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.p_table import PTable
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PLACES = 4
 
@@ -313,15 +308,6 @@ def read_publication(files: PublishedTables) -> Publication:
             f"{files.folder}: this is not a publication of a hypercube: its tables are its files; for sums of places "
             "of redistricting data, use --places"
         ) from None
-
-
-def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = None) -> "pd.DataFrame":
-    """A table built from the publication of a hypercube in a folder, with standard errors and 90% intervals.
-
-    `Publication.ask` explains `by` and `where`. Raises QuestionError as it and `read_publication` do.
-    """
-    frame = read_publication(PublishedTables(Path(folder))).ask(by, where or {}).to_pandas()
-    return frame.astype(dict.fromkeys(ERRORS, float))
 
 
 def _p_table(changes: pa.Table) -> PTable:

@@ -400,6 +400,17 @@ def test_a_missing_geography_file_is_named(census: Census) -> None:
         census.ingest()
 
 
+@pytest.mark.parametrize("name", ["persons", "geo"])
+def test_no_field_that_a_census_lacks_is_named_as_remedy(census: Census, name: str) -> None:
+    """Wrong program: one that names `csv: {separator: ';'}`, which only other datasets can declare."""
+    file = census.write().folder / f"{name}.csv"
+    file.write_text(file.read_text().replace(",", ";"))
+    with pytest.raises(SourceError) as refused:
+        census.ingest()
+    said = f"{name}.csv: is separated by semicolons; write it as uncompressed text in UTF-8, separated by commas"
+    assert said in str(refused.value).splitlines()
+
+
 def test_a_geography_file_that_changes_while_it_is_read_is_refused(
     census: Census, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
 from assets.release.signature import altered_files, public_key
 from assets.release.statement import Statement
-from assets.table_builder.asking import PLACES, least_variance, read_labels, read_publication, sub_table, write_category
+from assets.table_builder.asking import PLACES, least_variance, read_labels, read_publication, write_category
 from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
@@ -40,6 +40,7 @@ from orchestration import cli
 from orchestration.cli.publications import _parse_categories, _parse_names
 from resources.statements import Zone
 from stirred.deployment import _write_names
+from stirred.table_builder import sub_table
 from tests.contract.kinds import to_publication
 from tests.deployments import (
     COUNTIES,
