@@ -15,7 +15,7 @@ these are one column, BLOCK, the key of the table of blocks.
 """
 
 import csv
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -119,6 +119,12 @@ BlockGroup = Literal["first_digit", "as_given"]
 Unmatched = Literal["refuse", "drop"]
 
 PlaceNames = dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]]
+
+
+def name_states(dataset: DatasetDeclaration, states: Iterable[str]) -> dict[str, str]:
+    """By code, the names of states: those that the dataset declares for its places, or else of the United States."""
+    declared = dataset.place_names if isinstance(dataset, CensusDeclaration) else {}
+    return {code: declared.get(code, STATES[code]) for code in states}
 
 
 class CensusDeclaration(DatasetDeclaration):

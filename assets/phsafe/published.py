@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from assets.cef.census import name_states
 from assets.measurement.grid import NOISE_NAMES
 from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
@@ -9,7 +10,6 @@ from assets.phsafe.tables import NOISE_MARGIN, finished_table, list_measured_fil
 from assets.release.published import ESTIMATE, STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns
 from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.runs import FILES, ITERATIONS, NATION_ID, RUN, SHELL, Shell, list_measured_labels
-from mechanisms.states import STATES
 
 _NOT_ADDING_UP = (
     "Every cell of every group is estimated by itself, so cells do not add up to their totals, states not to the "
@@ -96,7 +96,8 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
 
 def _group(release: PHSafeRelease) -> tuple[PublishedColumn, ...]:
     design = release.design
-    regions = {code: name for code, name in ({NATION_ID: "The nation"} | STATES).items() if code in design.regions}
+    names = {NATION_ID: "The nation"} | name_states(release.dataset, design.states)
+    regions = {code: name for code, name in names.items() if code in design.regions}
     types = {name: words for name, words in _REGION_TYPES.items() if name in design.region_types}
     codes = {code: words for code, words in ITERATIONS.items() if code in design.iterations}
     return (

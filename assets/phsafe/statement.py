@@ -2,6 +2,7 @@
 
 import math
 
+from assets.cef.census import name_states
 from assets.measurement.grid import NOISE_NAMES
 from assets.measurement.method import COUNTS
 from assets.phsafe.release import PHSafeRelease
@@ -11,7 +12,6 @@ from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, P
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION, PHSafeDesign, Z
 from mechanisms.phsafe.runs import LEVELS, RUN, SHELL, Geography, Level, Part, Shell
-from mechanisms.states import STATES
 
 PROSE = Prose(__file__)
 
@@ -93,7 +93,8 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
         threshold = design.truncation(run)
         kept = "" if threshold is None else f"τ = {threshold}, "
         thresholds.append(f"{run.name}: {kept}Δ = {design.stability(run)}")
-    names, kind = tuple(STATES[code] for code in design.states), release.declaration.interval.value.replace("_", "-")
+    names = tuple(name_states(release.dataset, design.states).values())
+    kind = release.declaration.interval.value.replace("_", "-")
     nation = ("the nation",) if Geography.NATION.region_type in design.region_types else ()
     regions = Parameter("Regions", nation, f"The nation is {', '.join(names)}.")
     if Geography.STATE.region_type in design.region_types:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from assets.cef.census import name_states
 from assets.conventions import StageKind, named, preview
 from assets.measurement.grid import GridCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS
@@ -25,7 +26,6 @@ from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.phsafe.design import PHSafeDesign, Z
 from mechanisms.phsafe.estimation import estimate_counts
 from mechanisms.phsafe.runs import FILES, ITERATIONS, LEVELS, NATION_ID, SHELL, Cell, Level, Part, Run, Shell
-from mechanisms.states import STATES
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session
 
@@ -74,8 +74,7 @@ def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recip
         measured_table(release, name): file_recipe(session, name, release.public(MEASUREMENTS), noisy=True)
         for name in list_measured_files(release.design)
     }
-    regions = {code: STATES[code] for code in release.design.states} | {NATION_ID: NATION}
-    names = {}
+    regions, names = name_states(release.dataset, release.design.states) | {NATION_ID: NATION}, {}
     for name, column, words in (("regions", "region_id", regions), ("iterations", "iteration_code", ITERATIONS)):
         names[name] = session.register(name, pa.table({column: list(words), "name": list(words.values())}))
     for name in release.products:
@@ -233,7 +232,8 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.MetadataValue]:
     region = min(release.design.regions)
-    place = f"{NATION if region == NATION_ID else STATES[region]}, {ITERATIONS['*'].lower()}"
+    names = {NATION_ID: NATION} | name_states(release.dataset, release.design.states)
+    place = f"{names[region]}, {ITERATIONS['*'].lower()}"
     shown = {}
     for name in release.products:
         shell = SHELL[name]

@@ -2,6 +2,7 @@
 
 from math import sqrt
 
+from assets.cef.census import name_states
 from assets.measurement.grid import NOISE_NAMES
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
@@ -14,7 +15,6 @@ from mechanisms.safetab.design import VERSION, SafeTabPDesign
 from mechanisms.safetab.lists import LEVELS
 from mechanisms.safetab.planning import COVERAGE
 from mechanisms.sampling.quantiles import half_width
-from mechanisms.states import STATES
 
 PROSE = Prose(__file__)
 
@@ -43,7 +43,7 @@ def safetab_statement(release: SafeTabRelease, inputs: Inputs, output_version: s
         mechanism_version=str(VERSION),
         method=PROSE(f"method of {release.counted}"),
         parameters=(
-            Parameter("States", tuple(STATES[state] for state in design.states)),
+            Parameter("States", tuple(name_states(release.dataset, design.states).values())),
             Parameter("Noise", NOISE_NAMES[design.noise], PROSE("Noise")),
             Parameter("Iterations", _iterations(release), PROSE("Iterations")),
             Parameter("Groups of one record", _stabilities(release), PROSE("Groups of one record", design=design)),

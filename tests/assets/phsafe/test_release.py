@@ -244,9 +244,12 @@ HARDLY_ANY: dict[str, Any] = {
 """All runs at budgets that leave noise of σ = 0.7 in counts of persons and none in counts of units."""
 
 
+NAMED: dict[str, Any] = {"cap": {"rho": 32_000}, "place_names": {"44": "Ø-land"}}
+
+
 def hardly_any_noise(root: Path) -> Case:
     """Of one state of two: the other's units are out of universe."""
-    deployment = phsafe_deployment(root, states=["44"], runs=HARDLY_ANY, dataset={"cap": {"rho": 32_000}})
+    deployment = phsafe_deployment(root, states=["44"], runs=HARDLY_ANY, dataset=NAMED)
     products = [f"PH{number}" for number in range(1, 9)]
     return Case(deployment, census(), ["44"], budgets_of(HARDLY_ANY), truncation_of(HARDLY_ANY), products)
 
@@ -500,6 +503,8 @@ def test_a_finished_table_has_every_cell_of_every_group_once_and_in_words(publis
         rows = finished(published, name)
         assert sorted(rows) == sorted((*group, cell) for group in groups for cell in range(1, cells + 1))
         assert all(row["region"] and row["iteration"] and row["label"] for row in rows.values())
+        for code, place in published.deployment.release.dataset.place_names.items():
+            assert {row["region"] for row in rows.values() if row["region_id"] == code} <= {place}
 
 
 def test_no_estimate_is_negative_or_outside_its_interval(published: Case) -> None:
@@ -669,6 +674,7 @@ def test_the_certificate_says_how_it_was_made_and_names_the_keyed_version(publis
         for run in published.runs
     ]
     names = {"10": "Delaware", "44": "Rhode Island", "72": "Puerto Rico"}
+    names |= published.deployment.release.dataset.place_names
     nation = ["the nation"] if any(level.startswith("nation") for _, level in published.budgets) else []
     assert parameters["Regions"] == nation + [names[state] for state in published.states]
     versions = {each["name"]: each for each in record["data_versions"]["versions"]}
