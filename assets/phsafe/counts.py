@@ -122,6 +122,7 @@ def build_truncated_join(release: PHSafeRelease, parts: PartCounts[PHSafeRelease
         parts,
         shown_if_synthetic=lambda session, _: _show_report(session, release.confidential(REPORT)),
         reads=[Zone.PUBLIC],
+        sealed=[release.confidential(JOINED)],
         finish=lambda session, _: write_report(session, release),
     )
 

@@ -130,7 +130,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     def require_countable(self, session: Session, custody: Custody) -> None:
         release = self.release
         counted = read_basis(session, custody, release.dataset, release.counted_with)
-        # Whoever can write the public zone could otherwise have some households counted as several groups.
+        # Counts of other groups would be charged before a gate found them.
         require_sealed(session, custody, release.schema, GROUPS, [release.public(GROUPS)], counted)
         super().require_countable(session, custody)
         require_households_in_groups(session, self.release, self.counts_table)

@@ -17,10 +17,10 @@ import pyarrow as pa
 from assets.conventions import StageKind, named, preview
 from assets.pictures import picture
 from assets.release.stage import Recipes, build_stage, store_rows
-from assets.topdown.histograms import read_counts, stage_level
+from assets.topdown.histograms import read_counts, roll_up
 from assets.topdown.measurements import read_answers
 from assets.topdown.release import ACCURACY, HISTOGRAMS, TEXTS, TopDownRelease, TreeRelease
-from assets.topdown.spine import count_places, stage_ancestry
+from assets.topdown.spine import count_places
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Counts, Marginal, Schema
 from resources.processes import Stopped, in_threads
@@ -133,10 +133,10 @@ def build_accuracy_of(
 
 
 def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figure]:
-    ancestry, places = stage_ancestry(session, release), count_places(session, release)
+    places = count_places(session, release)
     for level in release.levels:
         for schema in (PERSONS, UNITS):
-            exact = stage_level(session, release, schema.name, level, ancestry)
+            exact = roll_up(session, release, release.confidential(HISTOGRAMS), schema.name, level)
             (records,) = session.row(_RECORDS_COUNTED, counts=exact)
             metrics = [metric for metric in METRICS if metric.schema is schema]
             sums = _sum_differences(session, release, level, metrics, exact, places[level])

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.measurement.method import MEASUREMENTS
-from assets.topdown.histograms import read_counts, stage_level
+from assets.topdown.histograms import read_counts, roll_up
 from assets.topdown.measurements import (
     SCHEMA,
     Digests,
@@ -32,8 +32,8 @@ from assets.topdown.measurements import (
     to_rows,
     to_stored,
 )
-from assets.topdown.release import TopDownRelease
-from assets.topdown.spine import read_codes, stage_ancestry
+from assets.topdown.release import HISTOGRAMS, TopDownRelease
+from assets.topdown.spine import read_codes
 from assets.topdown.sums import SCHEMA as SUMS_SCHEMA
 from assets.topdown.sums import SUMS, Adding, Summed, SumsAccount, find_summed
 from mechanisms.sampling.goodness import BinCounts, bin_answers, find_misfits
@@ -174,9 +174,8 @@ def count_parts(
     session: Session, release: TopDownRelease, streams: Sequence[Stream], *, stored: bool = False, state: str = ""
 ) -> Iterator[CountedPart]:
     """The parts of some streams; if they are all of one state, no other places are counted."""
-    ancestry = stage_ancestry(session, release, state)
     for (histogram, level), parts in groupby(order_parts(streams), lambda part: part.level):
-        counts = stage_level(session, release, histogram, level, ancestry)
+        counts = roll_up(session, release, release.confidential(HISTOGRAMS), histogram, level, state)
         for part in parts:
             exact = read_counts(session, counts, SCHEMAS[histogram].size, part.first, part.last)
             if stored:

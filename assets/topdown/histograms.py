@@ -13,10 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.measurement.method import GridError
-from assets.topdown.release import HISTOGRAMS, SPINE, TopDownRelease, TreeRelease
-from assets.topdown.spine import Tree, place_by_code, placement
+from assets.topdown.release import HISTOGRAMS, TopDownRelease, TreeRelease
+from assets.topdown.spine import Tree, place_by_code, placement, read_states, read_tree, stage_spine
 from mechanisms.refusal import RefusedError
-from mechanisms.topdown.design import SCHEMAS
+from mechanisms.topdown.design import SCHEMAS, level_of_states
 from mechanisms.topdown.schema import PERSONS, Counts, Schema
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
@@ -42,7 +42,7 @@ class ImpossibleRecordsError(RefusedError, ValueError):
 
 
 def histograms_recipe(session: Session, release: TopDownRelease) -> Recipe:
-    return _count_placed(*placement(release))
+    return _count_placed(*placement(session, release))
 
 
 def part_recipe(session: Session, release: TopDownRelease) -> Recipe:
@@ -57,7 +57,8 @@ def _count_placed(values: Mapping[str, Any], names: Mapping[str, Any]) -> Recipe
 
 def added_recipe(session: Session, release: TreeRelease, counted: Mapping[str, Any]) -> Recipe:
     """The recipe of the histograms from those of all partitions, named as in `assets.measurement.parts`."""
-    return "topdown/histograms_added_up", {"finest": release.finest}, {**counted, "spine": release.public(SPINE)}
+    names = {**counted, "spine": stage_spine(session, release)}
+    return "topdown/histograms_added_up", {"finest": release.finest}, names
 
 
 def require_possible(session: Session, release: TopDownRelease) -> None:
@@ -78,15 +79,21 @@ def count_impossible(session: Session, histograms: Table) -> Mapping[str, int]:
     return records
 
 
-def stage_level(session: Session, release: TreeRelease, histogram: str, level: str, ancestry: Fragment) -> Fragment:
-    """Stage an exact histogram at one level, with the columns number, cell and count, without empty cells."""
+def roll_up(
+    session: Session, release: TreeRelease, histograms: Table, histogram: str, level: str, state: str = ""
+) -> Fragment:
+    """Stage a histogram of a table at one level, of one state or of all, with the columns number, cell and count,
+    without empty cells. A record counts in one place, whatever is in the table of the spine (`read_tree`)."""
+    tree, above = read_tree(session, release), level_of_states(release.levels)
+    number = read_states(session, release).index(state) if state else None
+    first, last = tree.range_within(release.finest, above, number)
+    places = pa.table({"finest": np.arange(first, last), "number": tree.find_above(level, first, last)})
     return session.stage(
         "rolled_up",
         "topdown/rolled_up",
         {"histogram": histogram},
-        histograms=release.confidential(HISTOGRAMS),
-        ancestry=ancestry,
-        depth=release.levels.index(level),
+        histograms=histograms,
+        places=session.register("places_of_level", places),
     )
 
 

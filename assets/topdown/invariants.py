@@ -22,11 +22,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.conventions import StageKind
-from assets.gates.shared import differing_table
 from assets.measurement.method import ExactCounts
 from assets.release.dataset import CEF
 from assets.release.stage import build_stage
-from assets.topdown.release import HISTOGRAMS, INVARIANTS, SPINE, SpineError, TopDownRelease
+from assets.topdown.release import HISTOGRAMS, INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import Tree, placement, read_states, read_tree, require_current_spine, stage_ancestry
 from mechanisms.topdown.design import (
     GROUP_QUARTERS,
@@ -47,7 +46,6 @@ from mechanisms.topdown.feasibility import (
 )
 from mechanisms.topdown.replicates import LevelLimits
 from mechanisms.topdown.schema import PERSONS, UNITS
-from resources.custody import Custody
 from resources.statements import SQL
 from resources.warehouse import Recipe, Session
 
@@ -100,11 +98,11 @@ def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
         {"invariant": name, "depth": release.levels.index(level), "categories": list_categories(name).tolist()}
         for name, level in release.design.invariants.items()
     ]
-    values, names = placement(release)
+    values, names = placement(session, release)
     names |= {
         "histograms": release.confidential(HISTOGRAMS),
         "declared": session.register("declared", pa.Table.from_pylist(rows, schema=_DECLARED)),
-        "ancestry": stage_ancestry(session, release),
+        "ancestry": stage_ancestry(session, release, names["spine"]),
     }
     return "topdown/invariants", values, names
 
@@ -120,14 +118,6 @@ def build_invariants(method: ExactCounts[TopDownRelease, Any]) -> dg.AssetsDefin
     )
     statistics = [f"- {statistic}" for statistic in (release.design.places_in_words, *declared)]
 
-    def require_current(session: Session, custody: Custody) -> None:
-        require_current_spine(session, release)
-        if session.shared:
-            # Others may have written another spine, or other histograms, while the table was prepared.
-            method.require_current_counts(session, custody)
-            if differing_table(session, release.public(INVARIANTS), invariants_recipe(session, release)):
-                raise SpineError(f"{release.schema}: the spine was replaced meanwhile; materialize {INVARIANTS} again")
-
     return build_stage(
         release,
         INVARIANTS,
@@ -137,7 +127,7 @@ def build_invariants(method: ExactCounts[TopDownRelease, Any]) -> dg.AssetsDefin
         lambda session: {release.public(INVARIANTS): invariants_recipe(session, release)},
         INVARIANT_COLUMNS,
         prepare=method.require_current_counts,
-        finish=require_current,
+        finish=lambda session, _: require_current_spine(session, release),
         sealed=[release.public(SPINE), release.public(INVARIANTS)],
     )
 

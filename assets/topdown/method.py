@@ -56,7 +56,7 @@ from assets.topdown.release import (
     TopDownRelease,
 )
 from assets.topdown.replicates import TopDownReplication, build_replicates
-from assets.topdown.spine import build_spine, count_places, read_states, require_current_spine
+from assets.topdown.spine import build_spine, count_places, read_states
 from assets.topdown.statement import LEANING, name_leaning, state_gain, topdown_statement
 from assets.topdown.sums import store_sums
 from assets.topdown.tables import build_redistricting
@@ -158,7 +158,6 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return session.sorted_version(self.counts_table, self.release.version_key(custody))
 
     def require_countable(self, session: Session, custody: Custody) -> None:
-        require_current_spine(session, self.release)
         require_possible(session, self.release)
 
     def perturb(self, session: Session, key: bytes) -> Drawing:

@@ -144,14 +144,19 @@ def spine_recipe(session: Session, release: TreeRelease) -> Recipe:
     return "topdown/spine", {"levels": list(levels)}, {"places": places, "levels": list(levels)}
 
 
+def stage_spine(session: Session, release: TreeRelease) -> Fragment:
+    """Stage the spine of the CEF, by which records are counted. Of the stored one, whoever can write the public zone
+    could have one place counted as many, each of which is then measured with noise of its own, or as one of a larger
+    level, whose counts are published exactly. Raises SpineError as `spine_recipe`."""
+    source, values, names = spine_recipe(session, release)
+    return session.stage("spine of the CEF", source, values, **names)
+
+
 def require_current_spine(session: Session, release: TreeRelease) -> None:
-    """Refuse a stored spine that does not follow from the stored CEF. Whoever can write the public zone could otherwise
-    have one place counted as many, each of which is then measured with noise of its own, or as one of a larger level,
-    whose counts are published exactly. Call it in the transaction that writes what was counted. Raises SpineError."""
+    """Refuse a stored spine that does not follow from the stored CEF, before it is sealed. Raises SpineError."""
     if differing_table(session, release.public(SPINE), spine_recipe(session, release)):
         raise SpineError(
-            f"{release.schema}: the stored spine is not that of the current records, so nothing was counted by it; "
-            f"materialize {SPINE} again"
+            f"{release.schema}: the stored spine is not that of the current records; materialize {SPINE} again"
         )
 
 
@@ -166,10 +171,10 @@ def require_nameable(session: Session, release: TreeRelease) -> None:
             )
 
 
-def stage_ancestry(session: Session, release: TreeRelease, state: str = "") -> Fragment:
-    """Stage the places that each place of the finest level lies in, with the columns finest, depth and number; if it is
-    of one state, no others, and no larger places."""
-    spine = stage_places(session, release, state) if state else release.public(SPINE)
+def stage_ancestry(session: Session, release: TreeRelease, spine: Table | Fragment | None = None) -> Fragment:
+    """Stage the places that each place of the finest level lies in, with the columns finest, depth and number, by a
+    spine, by default the stored one."""
+    spine = spine or release.public(SPINE)
     return session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=spine)
 
 
@@ -187,19 +192,22 @@ def stage_places(session: Session, release: TreeRelease, state: str) -> Fragment
     return session.stage("places_of_state", "topdown/places_of_state", **names)
 
 
-def placement(release: TreeRelease) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values and identifiers of statements that place the units of the CEF on the spine."""
+def placement(session: Session, release: TreeRelease) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values and identifiers of statements that place the units of the CEF on its spine."""
+    return _place(release, stage_spine(session, release))
+
+
+def _place(release: TreeRelease, spine: Fragment) -> tuple[dict[str, Any], dict[str, Any]]:
     units, persons = release.dataset.cef_tables()
     columns = release.spine[release.finest].columns
-    names = {"units": units, "persons": persons, "spine": release.public(SPINE), "finest_columns": columns}
+    names = {"units": units, "persons": persons, "spine": spine, "finest_columns": columns}
     return {"finest": release.finest}, names
 
 
 def place_by_code(session: Session, release: TreeRelease) -> tuple[dict[str, Any], dict[str, Any]]:
     """The same without a spine, which a partition of the dataset has not: places have their codes as numbers."""
-    values, names = placement(release)
-    codes = session.stage("codes", _CODES, values, units=names["units"], columns=names["finest_columns"])
-    return values, names | {"spine": codes}
+    columns, units = release.spine[release.finest].columns, release.dataset.cef_tables()[0]
+    return _place(release, session.stage("codes", _CODES, {"finest": release.finest}, units=units, columns=columns))
 
 
 def summarize_levels(session: Session, release: TreeRelease) -> list[tuple[str, int, int]]:

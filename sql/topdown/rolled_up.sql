@@ -1,5 +1,5 @@
-SELECT ancestry.number, counted.cell, sum(counted.count)::BIGINT AS count
+SELECT place.number, counted.cell, sum(counted.count)::BIGINT AS count
 FROM {{ histograms }} AS counted
-JOIN {{ ancestry }} AS ancestry ON ancestry.finest = counted.number AND ancestry.depth = {{ depth }}
+JOIN {{ places }} AS place ON place.finest = counted.number
 WHERE counted.histogram = $histogram
-GROUP BY ancestry.number, counted.cell
+GROUP BY place.number, counted.cell

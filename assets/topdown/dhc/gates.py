@@ -25,6 +25,7 @@ from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICROD
 from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.dhc.uncertainty import uncertainty_recipes
 from assets.topdown.gates import check_spine
+from assets.topdown.histograms import roll_up
 from assets.topdown.release import INTERVALS, SPINE, UNCERTAINTY
 from assets.topdown.replicates import replicates_gate
 from assets.topdown.spine import pluralize, read_tree, stage_ancestry
@@ -82,7 +83,7 @@ def _check_impossible_records(session: Session, context: Context) -> Iterator[st
 
 def _check_facilities(session: Session, context: Context) -> Iterable[str]:
     """The stored facilities of group quarters are those of the current CEF."""
-    return differing_table(session, context.release.public(FACILITIES), facilities_recipe(context.release))
+    return differing_table(session, context.release.public(FACILITIES), facilities_recipe(session, context.release))
 
 
 def _check_redistricting(session: Session, context: Context) -> Iterable[str]:
@@ -200,7 +201,7 @@ def _check_structural_zeros(session: Session, context: Context) -> Iterator[str]
 def _check_redistricting_held(session: Session, context: Context) -> Iterator[str]:
     """In every place of every level, persons by type of group quarters, voting age, Hispanic origin and race, and
     occupied and vacant units, are those of the redistricting data; and households by tenure are the occupied units."""
-    release, ancestry = context.release, stage_ancestry(session, context.release)
+    release = context.release
     names = {
         PERSONS.name: _register_groups(session, "groups_of_persons", PERSONS, GROUPS),
         UNITS.name: _register_groups(session, "groups_of_units", UNITS, OCCUPANCY, 2),
@@ -209,7 +210,7 @@ def _check_redistricting_held(session: Session, context: Context) -> Iterator[st
     tenures = _register_groups(session, "tenures_of_units", UNITS, "tenure_3lev", 3)
     cells = np.arange(PERSONS.marginal(GROUPS).size)
     themselves = session.register("themselves", pa.table({"cell": cells, "code": cells}))
-    for depth, level in enumerate(release.levels):
+    for level in release.levels:
         staged = _stage_level(session, release, level)
         own = {
             histogram: session.stage(
@@ -218,14 +219,7 @@ def _check_redistricting_held(session: Session, context: Context) -> Iterator[st
             for histogram in SCHEMAS
         }
         for histogram in (PERSONS.name, UNITS.name):
-            held = session.stage(
-                "held",
-                "topdown/rolled_up",
-                {"histogram": histogram},
-                histograms=release.public(REDISTRICTING),
-                ancestry=ancestry,
-                depth=depth,
-            )
+            held = roll_up(session, release, release.public(REDISTRICTING), histogram, level)
             given = {"counts": own[histogram], "groups": names[histogram], "held": held, "held_groups": themselves}
             (wrong,) = session.row("dhc/differing_groups", **given)
             yield from count_problem(wrong, f"{histogram} of {level}: groups that differ from the redistricting data")

@@ -80,15 +80,15 @@ def build_facilities(release: DHCRelease) -> dg.AssetsDefinition:
         StageKind.INVARIANTS,
         TEXTS("facilities", finest=words(release.finest)),
         [CEF, SPINE],
-        lambda session: {release.public(FACILITIES): facilities_recipe(release)},
+        lambda session: {release.public(FACILITIES): facilities_recipe(session, release)},
         FACILITY_COLUMNS,
         finish=lambda session, _: require_current_spine(session, release),
         sealed=[release.public(SPINE), release.public(FACILITIES)],
     )
 
 
-def facilities_recipe(release: DHCRelease) -> Recipe:
-    values, names = placement(release)
+def facilities_recipe(session: Session, release: DHCRelease) -> Recipe:
+    values, names = placement(session, release)
     return "dhc/facilities", values, names
 
 

@@ -47,7 +47,7 @@ from assets.topdown.partitions import state_partitions
 from assets.topdown.plan import allocations_for
 from assets.topdown.release import INTERVALS, PLACES, REPLICATES, SPINE, UNCERTAINTY, SpineError
 from assets.topdown.replicates import build_replicates
-from assets.topdown.spine import build_spine, place_by_code, placement, read_tree, require_current_spine
+from assets.topdown.spine import build_spine, place_by_code, placement, read_tree
 from assets.topdown.uncertainty import describe_errors
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
@@ -145,7 +145,6 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
         return session.sorted_version(self.counts_table, self.release.version_key(custody))
 
     def require_countable(self, session: Session, custody: Custody) -> None:
-        require_current_spine(session, self.release)
         (uncounted,) = session.row("dhc/uncounted", counts=self.counts_table)
         if uncounted:
             raise ImpossibleRecordsError(
@@ -247,7 +246,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
 
 
 def histograms_recipe(session: Session, release: DHCRelease) -> Recipe:
-    return _count_placed(session, *placement(release))
+    return _count_placed(session, *placement(session, release))
 
 
 def part_recipe(session: Session, release: DHCRelease) -> Recipe:

@@ -6,6 +6,7 @@ said which tables the view over all states shows.
 
 import json
 import shutil
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import duckdb
 import pytest
 
 from assets.release.draw import StaleInputError
+from assets.topdown.drawing import count_parts
 from assets.topdown.estimation import estimate_level, find_wrong_levels, unite_states
 from assets.topdown.measurements import hash_streams, read_streams
 from assets.topdown.reading import list_scopes
@@ -32,7 +34,7 @@ from tests.assets.topdown.table_oracle import (
 from tests.depth import deep_cases
 from tests.dhc_deployments import dhc_deployment
 from tests.packing import with_packing
-from tests.topdown_deployments import redeclared, topdown_deployment
+from tests.topdown_deployments import FOUR_LEVELS, redeclared, topdown_deployment
 
 STATES = ["S000", "S001"]
 
@@ -294,20 +296,40 @@ def _tables(warehouse: Warehouse, release: TopDownRelease) -> list[tuple[str]]:
     ids=["redistricting", "DHC"],
 )
 def test_nothing_is_counted_by_a_forged_spine(tmp_path: Path, deploy: Any, exact: str) -> None:
-    """Wrong program: one block is counted as all others too, each with noise of its own, whose average is near the
-    exact counts; or as a larger place, whose counts are exact. The spine could be put back before any gate reads it."""
+    """Wrong programs: one block is counted as all others too, each with noise of its own, whose average is near the
+    exact counts; or as a larger place, whose counts are exact. The spine could be put back before any check reads it,
+    in a lake also within a session, so the counts have to be right whatever is stored."""
     deployment = deploy(tmp_path / "release")
-    deployment.run("cef")
-    for stage, table in (("histograms", "histograms_version"), (exact, exact)):
-        deployment.run("spine")
-        if exact == "invariants" == stage:
-            deployment.run("histograms")
-        with deployment.opened() as connection:
-            own = "(SELECT min(geoid) FROM spine AS own WHERE own.level = spine.level)"
-            connection.execute(f"UPDATE spine SET geoid = {own} WHERE level = '{deployment.release.finest}'")
-        assert "the stored spine is not that of the current records" in deployment.refusal(stage)
-        with deployment.opened() as connection:
-            assert (table,) not in connection.execute("SHOW TABLES").fetchall()
+    deployment.run("cef", "spine", "histograms")
+    with deployment.opened() as connection:
+        own = "(SELECT min(geoid) FROM spine AS own WHERE own.level = spine.level)"
+        connection.execute("CREATE TABLE histograms_before AS FROM histograms_version")
+        connection.execute(f"UPDATE spine SET geoid = {own} WHERE level = '{deployment.release.finest}'")
+    assert "the stored spine is not that of the current records" in deployment.refusal(exact)
+    deployment.run("histograms")
+    with deployment.opened() as connection:
+        tables = {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
+        versions = connection.execute("FROM histograms_before UNION FROM histograms_version").fetchall()
+    assert exact not in tables
+    assert len(versions) == 1
+
+
+def test_a_record_is_drawn_in_one_place_of_each_level_by_a_forged_spine(tmp_path: Path) -> None:
+    """Wrong program: a block is in the places above all rows that have its number and are said to be blocks, and is
+    measured in each. In a lake, the spine could be altered after the draw has found it sealed."""
+    deployment = topdown_deployment(tmp_path / "release", **FOUR_LEVELS)
+    deployment.run("cef", "spine", "histograms")
+    with deployment.opened() as connection:
+        connection.execute("UPDATE spine SET level = 'Block' WHERE level = 'County'")
+    drawn = defaultdict[str, Counter[str]](Counter)
+    with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        for each in count_parts(session, deployment.release, read_streams(session, deployment.release)):
+            histogram, level = each.part.level
+            drawn[histogram][level] += int(each.exact.count.sum())
+    assert {histogram: len(set(of_levels.values())) for histogram, of_levels in drawn.items()} == {
+        "persons": 1,
+        "units": 1,
+    }
 
 
 def test_invariants_follow_only_from_current_histograms(tmp_path: Path) -> None:

@@ -191,8 +191,6 @@ BROKEN = [
         executes("UPDATE spine SET geoid = 'elsewhere' WHERE level = 'Block' AND number = 3"),
         {
             "spine_of_the_cef",
-            "counts_exact",
-            "invariants_of_the_cef",
             *ALTERED_PLACES,
             "estimates_as_made",
             "measured_once",

@@ -626,3 +626,23 @@ def test_no_run_makes_a_partition_that_the_spine_lacks(tmp_path: Path) -> None:
                 run = job.execute_in_process(QUIET, deployment.instance, tags=tags, raise_on_error=False)
             (failure,) = run.get_step_failure_events()
             assert words in str(failure.step_failure_data.user_failure_data), key
+
+
+def test_a_state_that_is_measured_again_by_an_altered_spine_adds_its_noise_to_the_same_counts(
+    tmp_path: Path, key: None
+) -> None:
+    """Wrong program: the run of a state compares the places that it was charged for, but counts by other columns of the
+    spine. Of two measurements with the same noise, the difference is exact."""
+    deployment = topdown_deployment(tmp_path / "release", partitions="state", **FOUR_LEVELS)
+    execute(deployment, FIRST)
+    state = states_of(deployment)[0]
+    table, answers = f'"noisy_measurements__{state}"', list[Any]()
+    swapped = "UPDATE spine SET level = CASE level WHEN 'County' THEN 'Block' ELSE 'County' END"
+    for statement in ("SELECT 1", f"{swapped} WHERE number = 0 AND depth >= 2"):
+        with deployment.opened() as connection:
+            connection.execute(statement)
+        execute(deployment, MEASURED, state=state)
+        with deployment.opened() as connection:
+            answers.append(connection.execute(f"SELECT * EXCLUDE geoid FROM {table} ORDER BY ALL").fetchall())
+            connection.execute(f"DROP TABLE {table}")
+    assert answers[0] == answers[1] != []
