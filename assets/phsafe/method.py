@@ -34,14 +34,17 @@ from assets.phsafe.tables import (
     measured_table,
     table_recipes,
 )
+from assets.release.contents import read_basis
 from assets.release.draw import Inputs
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, release_hook, statement_hook
+from assets.release.seal import require_sealed
 from assets.release.stage import store_rows
 from assets.tabulation.asset import TABLES, recipes_gate, tables_gate
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
 from mechanisms.phsafe.runs import FILES
+from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session
 
@@ -88,7 +91,10 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
             "The exact counts of every released region, iteration and basis cell, zeros included. The cells follow "
             "from the declaration alone."
         )
-        before = [build_truncated_join(release, self.part_counts), build_counts(self, [JOINED], counted, CELL_COLUMNS)]
+        before = [
+            build_truncated_join(release, self.part_counts),
+            build_counts(self, [JOINED], counted, CELL_COLUMNS, [Zone.PUBLIC]),
+        ]
         if not self.release.declaration.charges:
             return [*before, build_exact_measurements(release)]
         return [*before, build_postprocessed(self), build_finished(release)]
@@ -106,6 +112,12 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     def counts_recipe(self, session: Session, /) -> Recipe:
         return counts_recipe(session, self.release.confidential(JOINED), self.grid)
+
+    def require_countable(self, session: Session, custody: Custody) -> None:
+        release = self.release
+        counted = read_basis(session, custody, release.dataset, release.counted_with)
+        # More persons of a unit could otherwise count than the noise is for.
+        require_sealed(session, custody, release.schema, JOINED, [release.confidential(JOINED)], counted)
 
     def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:
         release, parts = self.release, self.part_counts

@@ -99,7 +99,7 @@ def build_stage(
         prepare: called before the recipes are made, to make the tables that they read and that may be missing.
         finish: called in the transaction, after the tables were made: to check them, or to make others.
         version: the data version; by default the content hash of the tables, keyed if they are confidential.
-        sealed: the public tables that the charge reads, which are sealed in the transaction.
+        sealed: the tables that the charge, or the counts, read unchanged, which are sealed in the transaction.
         publishes_version: whether the version is published for the charge, sealed, in a table of its own.
         reads: zones to read besides the one that is written.
         zone, options: as for `assets.stages.stage`.

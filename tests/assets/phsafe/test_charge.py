@@ -132,6 +132,14 @@ def test_counts_with_another_threshold_are_not_charged(counted: PHSafeDeployment
     assert deployment.ledger == ()
 
 
+def test_a_join_with_another_threshold_is_not_counted(counted: PHSafeDeployment, tmp_path: Path) -> None:
+    """If the counts are made without the join before them. Wrong program: it charges and draws these counts with the
+    noise for units of two persons, though up to three persons of a unit count."""
+    deployment = copied(counted, tmp_path, runs=FEW | {"PH2": FEW["PH2"] | {"truncation": 2}})
+    assert "the stored tables of stage truncated_join are not those" in deployment.refusal("counts", "charge")
+    assert deployment.ledger == ()
+
+
 @pytest.mark.deep
 def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDeployment, tmp_path: Path) -> None:
     """The charge was made for the version that is published; the counts themselves are others by now."""
