@@ -104,7 +104,9 @@ def audit(
     """
     reading = ledger.read()
     problems, entries = reading.problems, reading.entries
-    words = "No entry was edited, removed, added or reordered, and the ledger ends where its seal in the custody does."
+    words = (
+        "No entry was edited, removed, added or reordered, and the ledger ends where its anchor in the custody does."
+    )
     findings = [_judge("The ledger", "ledger_intact", words, problems)]
     replays: dict[str, str] = {}
     findings.append(_audit_deleted_keys(ledger, entries, replays))
