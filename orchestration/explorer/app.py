@@ -34,7 +34,7 @@ try:
         show_header(header)
         page = st.navigation(
             [
-                st.Page(budgets.show, title="Budgets", url_path="budgets", default=True),
+                st.Page(budgets.show, title="Budgets", default=True),
                 st.Page(plan.show, title="Plan", url_path="plan"),
                 st.Page(tables.show, title="Tables", url_path="tables"),
                 st.Page(laboratory.show, title="Laboratory", url_path="laboratory"),

@@ -1,6 +1,6 @@
 """The page *Audit*: proofs with the public key and the ledger alone, and how to repeat them without this page.
 
-The seal of the ledger's end and the repetition of draws need the keys, which this process cannot open: `stirred audit`
+The ledger's anchor and the repetition of draws need the keys, which this process cannot open: `stirred audit`
 asks for them.
 """
 
@@ -70,17 +70,19 @@ def _show_ledger() -> tuple[Entry, ...] | None:
         for problem in problems:
             st.write(escape(problem))
         return None
-    st.success(
-        escape(
-            f"The hashes of all {len(entries)} entries were computed again. Each entry is as it was written, and each "
-            "continues the one before."
+    if not entries:
+        st.info("The ledger has no entries yet.")
+    else:
+        st.success(
+            escape(
+                f"The hashes of all {len(entries):,} entries were computed again. Each entry is as it was written, and "
+                "each continues the one before."
+            )
         )
-    )
-    if entries:
         st.write("The hash of the last entry, which stands for all of them:")
         st.code(entries[-1].hash, language=None, wrap_lines=True)
     st.write(
-        "A seal beside the keys shows whether entries were cut off at the end; `stirred audit` checks it. What was "
+        "The anchor beside the keys shows whether entries were cut off at the end; `stirred audit` checks it. What was "
         "published must be in the ledger too, which is checked below."
     )
     _compare_tables(entries)
@@ -139,7 +141,7 @@ def _show_publications(intact: tuple[Entry, ...] | None) -> None:
         )
         broken += [f"{dataset}/{release}: {problem}" for problem in problems]
     if broken:
-        st.error(escape(f"{len(broken)} problems were found, the first: {broken[0]}."))
+        st.error(escape(f"Problems found: {len(broken)}. The first: {broken[0]}."))
     else:
         st.success(
             f"All publications ({len(published)}) are signed with this key, every file has its checksum, and none is "
@@ -169,7 +171,7 @@ def _show_commands() -> None:
     st.header("Do it yourself")
     folder = find_published()
     st.write(
-        "With the keys and the databases: every gate again, every draw that can be repeated, and the ledger's seal."
+        "With the keys and the databases: every gate again, every draw that can be repeated, and the ledger's anchor."
     )
     st.code("stirred audit", language="sh")
     names = ["/".join(publication) for publication in publications(folder)]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 from starlette.middleware import Middleware
-from starlette.responses import FileResponse, HTMLResponse, Response
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 from streamlit.starlette import App
@@ -38,9 +39,15 @@ class Files(StaticFiles):
         return response
 
 
+def open_first_page(request: Request) -> Response:
+    """Streamlit gives the first page no name of its own, as the other pages have."""
+    return RedirectResponse(f"/?{request.url.query}".rstrip("?"))
+
+
 app = App(
     APP,
     routes=[
+        Route("/budgets", open_first_page),
         Mount("/published", Files(directory=read_settings().published, html=True, check_dir=False)),
         Mount("/documentation", Files(directory=DOCUMENTATION, check_dir=False)),
     ],
