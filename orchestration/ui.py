@@ -1,7 +1,11 @@
 """Dagster's UI of this machine: `dg dev` with the webserver of `webserver`, in a checkout."""
 
+import logging
+import os
 import sys
 from collections.abc import Sequence
+from filecmp import cmp
+from pathlib import Path
 from typing import Any
 
 from dagster_shared import ipc
@@ -10,11 +14,13 @@ from resources.faults import forbid_core_files
 
 DAGSTERS = "dagster_webserver"
 """The module that Dagster's command runs as its webserver."""
+SETTINGS = "dagster.yaml"
 
 
 def main() -> None:
     # The variable with the master key, if there is one, is in the memory of webserver and daemon too.
     forbid_core_files()
+    _prevent_wrong_warnings()
     open_process = ipc.open_ipc_subprocess
 
     def open_own(command: Sequence[str], **options: Any) -> Any:
@@ -27,6 +33,18 @@ def main() -> None:
 
     sys.argv = ["dg", "dev", *sys.argv[1:]]
     dg()
+
+
+def _prevent_wrong_warnings() -> None:
+    """Dagster's command warns of an environment that is not activated, although it runs in it, and that the settings in
+    the current folder are not used, although the instance's are a copy of them."""
+    if sys.prefix != sys.base_prefix:
+        os.environ["VIRTUAL_ENV"] = sys.prefix
+    own, used = Path(SETTINGS), Path(os.environ.get("DAGSTER_HOME", ""), SETTINGS)
+    if own.exists() and used.exists() and cmp(own, used, shallow=False):
+        logging.getLogger("dagster").addFilter(
+            lambda record: not record.getMessage().startswith("Found a dagster instance configuration")
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Dagster's UI of this machine answers its own pages, and nothing that a page of another site asks."""
 
 import asyncio
+import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import Message
 from starlette.websockets import WebSocket
 
-from orchestration import webserver
+from orchestration import ui, webserver
 
 OWN = {"host": "localhost:3000"}
 HTML, JSON = {"accept": "text/html,*/*"}, {"content-type": "application/json", "accept": "*/*"}
@@ -81,3 +83,22 @@ def test_own_pages_links_and_programs_are_answered(server: Starlette) -> None:
     assert ask(server, "GET", "/runs/1", link) == "200"
     assert ask(server, "GET", "/runs/1", {**HTML, "host": "127.0.0.1:3000"}) == "200"
     assert ask(server, "WS", "/graphql", own) == "websocket.accept"
+
+
+def test_only_settings_that_are_not_used_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Dagster's command warns of every instance elsewhere, even if it has the same settings."""
+    logger, warning = logging.getLogger("dagster"), "Found a dagster instance configuration value (dagster.yaml) in …"
+    monkeypatch.setattr(logger, "filters", [])
+    monkeypatch.setenv("VIRTUAL_ENV", "")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.chdir(Path(ui.__file__).parents[1])
+    (tmp_path / ui.SETTINGS).write_text("telemetry: {enabled: true}")
+    ui._prevent_wrong_warnings()
+    logger.warning(warning)
+    (tmp_path / ui.SETTINGS).write_text(Path(ui.SETTINGS).read_text())
+    ui._prevent_wrong_warnings()
+    logger.warning(warning)
+    logger.warning("Another one")
+    assert caplog.messages == [warning, "Another one"]
