@@ -299,15 +299,18 @@ def _read_larger_places(files: PublishedTables) -> list[dict[str, Any]]:
 def read_publication(files: PublishedTables) -> Publication:
     """A publication from its tables. Raises QuestionError if they are none of a hypercube, or as `as_parts`, and
     VerificationError."""
+    other = QuestionError(
+        f"{files.folder}: this is not a publication of a hypercube: its tables are its files; for sums of places of "
+        "redistricting data, use --places"
+    )
+    if TABLES not in files:
+        raise other
     try:
         return _read(files)
     except QuestionError:
         raise
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
-        raise QuestionError(
-            f"{files.folder}: this is not a publication of a hypercube: its tables are its files; for sums of places "
-            "of redistricting data, use --places"
-        ) from None
+        raise other from None
 
 
 def _p_table(changes: pa.Table) -> PTable:

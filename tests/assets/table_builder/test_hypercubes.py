@@ -24,7 +24,7 @@ from assets.release import signature
 from assets.release.contents import read_cef_version
 from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
-from assets.release.signature import altered_files, public_key
+from assets.release.signature import SignedFolder, altered_files, public_key
 from assets.release.statement import Statement
 from assets.table_builder.asking import PLACES, least_variance, read_labels, read_publication, write_category
 from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
@@ -576,8 +576,10 @@ def test_a_publication_that_was_altered_is_refused_in_a_sentence(
 
 
 def test_a_folder_without_a_hypercube_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(QuestionError, match="not a publication of a hypercube"):
-        read_publication(PublishedTables(tmp_path))
+    """Wrong program: what was signed without a hypercube is called altered."""
+    for files in (PublishedTables(tmp_path), PublishedTables.of(SignedFolder(tmp_path, {}, ""))):
+        with pytest.raises(QuestionError, match="not a publication of a hypercube"):
+            read_publication(files)
 
 
 def another(root: Path, *cubes: Mapping[str, Any], **changes: Any) -> Deployed:
