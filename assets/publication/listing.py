@@ -200,7 +200,8 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         editions=((current, date, "", _CERTIFICATE, "current"),)
         if estimate
         else tuple(_list_editions(folder, current, edition["all"])),
-        exact=tuple(map(show_line, exact)),
+        # Some are whole sentences.
+        exact=tuple(show_line(words).removesuffix(".") for words in exact),
         estimated=bool(estimate),
         tables=tables,
         links={"Certificate": _CERTIFICATE, "How to read the files": README, "Data dictionary": PACKAGE},

@@ -47,6 +47,7 @@ def test_records_and_tables_are_published_add_up_and_state_what_is_not_guarantee
     assert len(limits["value"]) == 4
     page = files["certificate.html"].decode()
     assert "The number of records of every published place is exact" in page.partition("What is exact")[2][:300]
+    assert "counts by the kept variables.</p>" in (deployment.release.published / "index.html").read_text()
 
 
 @deep_cases(1)
