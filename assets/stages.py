@@ -199,6 +199,9 @@ def conceal_faults() -> Iterator[None]:
     except (RefusedError, TransientError, FaultError, dg.Failure, dg.RetryRequested, dg.DagsterError) as error:
         raise error from None
     except Exception as error:
+        # DuckDB raises an error of its own if a query is interrupted.
+        if isinstance(error.__cause__, KeyboardInterrupt | dg.DagsterExecutionInterruptedError):
+            raise dg.DagsterExecutionInterruptedError from None
         raise conceal(error) from None
 
 

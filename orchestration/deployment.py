@@ -1,6 +1,7 @@
 """The deployment that the environment names, as commands and `make` need it: declarations, ledger, keys, runs."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,9 @@ class Deployment:
         singles = {single: [component] for single, component in self.declared[1].items()}
         known = {**self.groups, **singles}
         if name not in known:
-            raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(known)) or 'none'}")
+            close = "".join(f" (did you mean {other}?)" for other in get_close_matches(name, known, 1))
+            declared = ", ".join(sorted(known)) or "none"
+            raise click.UsageError(f"there is no release {name}{close}; declared are {declared}")
         return known[name]
 
     @cached_property

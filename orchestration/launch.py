@@ -141,6 +141,9 @@ def _run_dagster(arguments: list[str], log: Path) -> None:
         sys.argv = [command.name, *arguments]
         try:
             main()
+        except dg.DagsterExecutionInterruptedError:
+            # Between two steps. It is no Exception, and Dagster has recorded that the run failed, or the next run does.
+            traceback.print_exc()
         except Exception as error:
             traceback.print_exception(conceal(error))
         finally:

@@ -405,6 +405,11 @@ def verify(folder: Path, key: Path, authority: Path | None) -> None:
 
     roots = clock.read_roots(authority) if authority else []
     public_key = signature.read_public_key(key)
+    if not any((folder / name).exists() for name in (signature.CHECKSUMS, signature.CERTIFICATE, signature.EDITIONS)):
+        raise click.ClickException(
+            f"{folder}: {signature.CHECKSUMS} is missing, and so is {signature.CERTIFICATE}; name the folder of a "
+            "release, such as published/dataset/release"
+        )
     intact, problems = signature.verify(folder, public_key)
     if intact:
         echo(f"Intact, and signed with the key {signature.fingerprint(public_key)}:")
@@ -427,7 +432,9 @@ def verify(folder: Path, key: Path, authority: Path | None) -> None:
 
 @click.command()
 @click.option(
-    "--to", type=click.Path(path_type=Path), help="The folder of audit.html and audit.json; by default var/audit."
+    "--to",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder of audit.html and audit.json; by default var/audit.",
 )
 @as_json
 def audit(to: Path | None, as_json: bool) -> None:

@@ -77,6 +77,10 @@ def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
     On one machine, the next run ends those whose process is gone. A run that hangs, or that ran on another machine,
     cannot be distinguished from a slow one, so a person must name it.
     """
+    if runs and begun:
+        raise click.UsageError("--begun lists runs, and names none")
+    if lost and not runs:
+        raise click.UsageError("--lost: name the runs that are lost")
     from dagster import DagsterRunStatus, RunsFilter
 
     from orchestration.launch import open_instance

@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from dagster_shared.error import SerializableErrorInfo
 
 from assets.release.signature import sign
+from assets.stages import conceal_faults
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration import launch
@@ -80,6 +81,12 @@ def test_an_interruption_is_told_and_not_named_as_an_error_of_dagster() -> None:
     )
     failure = Mock(user_failure_data=None, error=info)
     assert launch._failure_message(Mock(step_failure_data=failure)).startswith("The run was interrupted. Launch again")
+
+
+def test_an_interrupted_query_is_an_interruption_and_no_fault() -> None:
+    """DuckDB raises an error of its own from the interruption."""
+    with pytest.raises(dg.DagsterExecutionInterruptedError), conceal_faults():
+        raise RuntimeError("Query interrupted") from KeyboardInterrupt()
 
 
 def test_results_are_printed_in_any_locale_and_to_a_closed_output(
@@ -439,6 +446,7 @@ def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
     [
         (["launch", "ma1940/nothing"], 2, "there is no release ma1940/nothing; declared are detailed/households, "),
         (["launch", "ma1940"], 2, "there is no release ma1940;"),
+        (["launch", "ma1940/tenure_by_county/"], 2, "(did you mean ma1940/tenure_by_county?); declared are "),
         (["launch"], 2, "Missing argument"),
         (["launch", "two_counties/places", "--authorize", "1"], 2, "two_counties/places charges nothing"),
         (["table", "two_counties/places"], 2, "is no release, but a retabulation of two_counties/redistricting. It "),
@@ -447,6 +455,7 @@ def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
         (["verify", "nowhere", "--key", "nowhere"], 1, "nowhere cannot be read"),
         (["restore", "nowhere"], 1, "nowhere"),
         (["unblock", "nothing"], 1, "there is no run nothing"),
+        (["unblock", "--lost"], 2, "name the runs that are lost"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(
