@@ -134,16 +134,15 @@ def _run_dagster(arguments: list[str], log: Path) -> None:
     """Run the command `dagster` in this process. Its output goes to a file, and that of this command where it went.
 
     What it raises goes to the file too, as from a process of its own: then there is no run, or one that has failed.
+    So it is after an interruption between two steps.
     """
     (command,) = entry_points(group="console_scripts", name="dagster")
     main, given = command.load(), sys.argv
-    with log.open("wb") as file, _divert_output(file.fileno()), suppress(SystemExit):
+    ends = SystemExit, dg.DagsterExecutionInterruptedError
+    with log.open("wb") as file, _divert_output(file.fileno()), suppress(*ends):
         sys.argv = [command.name, *arguments]
         try:
             main()
-        except dg.DagsterExecutionInterruptedError:
-            # Between two steps. It is no Exception, and Dagster has recorded that the run failed, or the next run does.
-            traceback.print_exc()
         except Exception as error:
             traceback.print_exception(conceal(error))
         finally:

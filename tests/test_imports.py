@@ -73,7 +73,7 @@ READS_ENVIRONMENT = {
     Path(name)
     for name in (
         *("orchestration/environment.py", "orchestration/launch.py", "orchestration/backup.py"),
-        "orchestration/queue.py",
+        *("orchestration/queue.py", "orchestration/ui.py"),
         *(f"orchestration/explorer/{module}.py" for module in ("launcher", "process", "settings")),
         "resources/custody.py",
         "resources/processes.py",
