@@ -128,7 +128,8 @@ def describe(value: Any, modules: set[str]) -> Any:
         return [named, describe([parts, given, value.__pydantic_extra__, value.__pydantic_private__], modules)]
     if is_dataclass(value) and not isinstance(value, type):
         return [named, describe({each.name: getattr(value, each.name) for each in fields(value)}, modules)]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    # Dagster's keys are tuples that cannot be iterated over.
+    if isinstance(value, tuple) and hasattr(value, "_fields") and kind.__iter__ is tuple.__iter__:
         return [named, describe(tuple(value), modules)]
     raise TypeError(f"{named} has no exact text")
 

@@ -30,8 +30,6 @@ from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
 from mechanisms.table_builder.hypercube import MECHANISM, Consistency, Hypercube, Table
 from mechanisms.table_builder.keys import KeyedWords, record_keys
 from mechanisms.table_builder.p_table import bin_results, count_impossible
-from resources.statements import SQL
-from resources.statements import Table as StoredTable
 from resources.warehouse import Recipe, Session
 
 _PART = np.uint64(2**32 - 1)
@@ -42,12 +40,6 @@ _LARGEST = 2**63
 
 _DEVIATIONS = 50
 """How many standard deviations of noise are provided for; more have a probability below 10^-30."""
-
-
-_REACH = SQL(
-    "table_builder/reach",
-    "SELECT max(reach) FROM (SELECT sum(abs(count::DOUBLE)) AS reach FROM {{ counts }} GROUP BY table_name)",
-)
 
 
 class CountsError(RefusedError, ValueError):
@@ -79,61 +71,23 @@ def categories(release: HypercubeRelease) -> Iterator[tuple[str, pa.Array]]:
 
 def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
     """The recipe of the exact counts, in the order of the draw. Raises CountsError."""
-    return store_rows(session, "counted", number_rows(list_cells(release), _count(session, release)))
-
-
-def part_recipe(session: Session, release: HypercubeRelease) -> Recipe:
-    """The recipe of the exact counts of a partition, for `added_recipe`. Raises CountsError."""
-    return store_counted(session, _count(session, release))
-
-
-def added_recipe(session: Session, release: HypercubeRelease, counted: Mapping[str, Any]) -> Recipe:
-    """The recipe of the exact counts from those of all partitions, named as in `assets.measurement.parts`."""
-    return add_up_parts(session, list_cells(release), counted)
-
-
-def number_rows(cells: pa.Table, counts: NDArray[np.int64]) -> pa.Table:
-    """Cells in the order of the draw, each with its number and count."""
-    return cells.add_column(0, "draw_order", pa.array(np.arange(len(cells)))).append_column("count", pa.array(counts))
-
-
-def store_counted(session: Session, counts: NDArray[np.int64]) -> Recipe:
-    """The recipe of the counts that are not 0, by the number of the cell in the order of the draw."""
-    numbers = np.flatnonzero(counts)
-    return store_rows(session, "counted", pa.table({"draw_order": numbers, "count": counts[numbers]}))
-
-
-def add_up_parts(session: Session, cells: pa.Table, counted: Mapping[str, Any]) -> Recipe:
-    """The recipe of the exact counts of cells in the order of the draw, from the tables of `store_counted`."""
-    numbered = cells.add_column(0, "draw_order", pa.array(np.arange(len(cells))))
-    return "table_builder/added_up", {}, {**counted, "cells": session.register("cells", numbered)}
-
-
-def read_reach(session: Session, counts: StoredTable) -> float:
-    """Of stored counts, the greatest sum of absolute values in one table."""
-    return float(session.row(_REACH, counts=counts)[0])
-
-
-def require_room(release: HypercubeRelease, reach: float) -> None:
-    """Raise CountsError if the published tables might not hold counts whose absolute values add up to `reach`."""
-    design = release.design
-    noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
-    if (reach + _DEVIATIONS * noise) * float(release.grid_step) * PARTS_OF_ONE >= _LARGEST:
-        raise CountsError(f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds")
-
-
-def _count(session: Session, release: HypercubeRelease) -> NDArray[np.int64]:
-    """The exact counts, in the order of the draw. Raises CountsError."""
     exact = add_up_cells(session, release, release.amount)
+    design = release.design
     if outside := np.count_nonzero(exact[~release.possible]):
         raise CountsError(
             f"{release.schema}: structural_zeros: {outside:,} cells that are declared impossible have records; nothing "
             "was charged"
         )
-    require_room(release, float(np.abs(exact).sum(dtype=np.float64)))
-    margins = (release.design.margin(exact, table).ravel() for table in release.design.tables)
-    possible = map(release.possible_in, release.design.tables)
-    return np.concatenate([margin[cells] for margin, cells in zip(margins, possible, strict=True)])
+    noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
+    reach = float(np.abs(exact).sum(dtype=np.float64)) + _DEVIATIONS * noise
+    if reach * float(release.grid_step) * PARTS_OF_ONE >= _LARGEST:
+        raise CountsError(f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds")
+    values = [design.margin(exact, table).ravel()[release.possible_in(table)] for table in design.tables]
+    cells = list_cells(release)
+    counts = cells.add_column(0, "draw_order", pa.array(np.arange(len(cells)))).append_column(
+        "count", pa.array(np.concatenate(values))
+    )
+    return store_rows(session, "counted", counts)
 
 
 def add_up_cells(session: Session, release: HypercubeRelease, amount: Amount | None) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """A hypercube as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from assets.gates.shared import count_problem
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, build_counts, plan_gate
-from assets.measurement.parts import PartCounts
 from assets.planning.lines import budgets_for_margins
 from assets.release.contents import read_cef_version
 from assets.release.dataset import CEF
@@ -22,15 +21,11 @@ from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.stage import Recipes
 from assets.table_builder.asking import as_parts
 from assets.table_builder.cells import (
-    added_recipe,
     categories,
     counts_recipe,
     list_cells,
-    part_recipe,
     perturbed_cells,
     query_of,
-    read_reach,
-    require_room,
     table_name,
     unlikely_results,
 )
@@ -53,7 +48,7 @@ from mechanisms.table_builder.hypercube import (
     Margins,
 )
 from resources.custody import Custody
-from resources.warehouse import Recipe, Session
+from resources.warehouse import Session
 
 Context = ReleaseContext[HypercubeRelease]
 
@@ -71,7 +66,6 @@ CELL_COLUMNS = {
 class TableBuilderMethod(GridCounts[HypercubeRelease]):
     mechanism = MECHANISM
     version = VERSION
-    keeps_verdicts = True
     stages = (PLAN, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN,)
     drawn_columns = CELL_COLUMNS
@@ -103,18 +97,6 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:
         symbol = "epsilon" if self.release.declaration.hypercube.rho is None else "rho"
         return {symbol: factor * self.release.design.budget}
-
-    @property
-    def part_counts(self) -> PartCounts[Any] | None:
-        return self._find_part_counts(part_recipe, added_recipe)
-
-    def _find_part_counts(
-        self,
-        count: Callable[[Session, Any], Recipe],
-        add_up: Callable[[Session, Any, Mapping[str, Any]], Recipe],
-    ) -> PartCounts[Any] | None:
-        # Withheld records are swapped between partitions.
-        return None if self.release.withheld else PartCounts.of(self.release, COUNTS, count, add_up)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -153,13 +135,6 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     def require_countable(self, session: Session, custody: Custody) -> None:
         if self.release.withheld:
             self.release.withheld.require_current(session, custody)
-        if self.part_counts:
-            # Those of each partition have room by themselves.
-            self.require_room(read_reach(session, self.counts_table))
-
-    def require_room(self, reach: float) -> None:
-        """Raise CountsError if counts whose absolute values add up to `reach` are too large."""
-        require_room(self.release, reach)
 
     def further_gates(self) -> Sequence[Gate[HypercubeRelease]]:
         release, suppressed = self.release, bool(self.release.cube.suppress_below)

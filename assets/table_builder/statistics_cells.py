@@ -1,6 +1,6 @@
 """The numbers of the cells of quantiles and moments: their order, and the exact ones, an aggregation of the records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,14 +9,7 @@ from numpy.typing import NDArray
 
 from assets.measurement.grid import Query
 from assets.release.stage import store_rows
-from assets.table_builder.cells import (
-    CountsError,
-    add_up_parts,
-    describe_records,
-    number_rows,
-    read_cells,
-    store_counted,
-)
+from assets.table_builder.cells import CountsError, describe_records, read_cells
 from assets.table_builder.statistics import StatisticRelease
 from mechanisms.table_builder.choosing import FINEST, Chosen
 from mechanisms.table_builder.moments import Moments, Scale
@@ -43,31 +36,6 @@ def list_numbers(release: StatisticRelease) -> pa.Table:
 
 def numbers_recipe(session: Session, release: StatisticRelease) -> Recipe:
     """The recipe of the exact numbers, in the order of the draw. Raises CountsError."""
-    return store_rows(session, "counted", number_rows(list_numbers(release), _count(session, release)))
-
-
-def part_recipe(session: Session, release: StatisticRelease) -> Recipe:
-    """The recipe of the exact numbers of a partition, for `added_recipe`. Raises CountsError."""
-    return store_counted(session, _count(session, release))
-
-
-def added_recipe(session: Session, release: StatisticRelease, counted: Mapping[str, Any]) -> Recipe:
-    """The recipe of the exact numbers from those of all partitions, named as in `assets.measurement.parts`."""
-    return add_up_parts(session, list_numbers(release), counted)
-
-
-def require_room(release: StatisticRelease, reach: float) -> None:
-    """Raise CountsError if 64 bits might not hold what is computed of numbers whose absolute values add up to `reach`
-    in a part."""
-    if isinstance(release.measured, Chosen):
-        reach *= 2 * FINEST
-    noise = max(part.deviation for part in release.parts) * len(release.possible_in(release.design.inner))
-    if reach + _DEVIATIONS * noise >= _LARGEST:
-        raise CountsError(f"{release.schema}: the sums are too large to be measured; declare smaller bounds or steps")
-
-
-def _count(session: Session, release: StatisticRelease) -> NDArray[np.int64]:
-    """The exact numbers, in the order of the draw. Raises CountsError."""
     exact, possible = add_up_numbers(session, release), release.possible_in(release.design.inner)
     impossible = np.ones(exact[0].shape[0], dtype=np.bool_)
     impossible[possible] = False
@@ -76,10 +44,17 @@ def _count(session: Session, release: StatisticRelease) -> NDArray[np.int64]:
             f"{release.schema}: structural_zeros: {outside:,} cells that are declared impossible have records; nothing "
             "was charged"
         )
-    require_room(release, max(float(np.abs(part).sum(dtype=np.float64)) for part in exact))
-    return np.concatenate(
-        [own[release.possible_in(part.table)].ravel() for part, own in zip(release.parts, exact, strict=True)]
+    reach = max(np.abs(part).sum(dtype=np.float64) for part in exact)
+    if isinstance(release.measured, Chosen):
+        reach *= 2 * FINEST
+    if reach + _DEVIATIONS * max(part.deviation for part in release.parts) * len(possible) >= _LARGEST:
+        raise CountsError(f"{release.schema}: the sums are too large to be measured; declare smaller bounds or steps")
+    numbers = list_numbers(release)
+    values = [own[release.possible_in(part.table)].ravel() for part, own in zip(release.parts, exact, strict=True)]
+    counts = numbers.add_column(0, "draw_order", pa.array(np.arange(len(numbers)))).append_column(
+        "count", pa.array(np.concatenate(values))
     )
+    return store_rows(session, "counted", counts)
 
 
 def add_up_numbers(session: Session, release: StatisticRelease) -> list[NDArray[np.int64]]:

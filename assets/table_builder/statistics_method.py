@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from assets.measurement.grid import Query
 from assets.measurement.method import Batch, plan_gate
-from assets.measurement.parts import PartCounts
 from assets.planning.lines import budgets_for_margins
 from assets.release.columns import describe_columns, distinguish_columns
 from assets.release.draw import Inputs
@@ -24,14 +23,7 @@ from assets.table_builder.declaration import QuantilesAttributes
 from assets.table_builder.method import CELL_COLUMNS, TableBuilderMethod
 from assets.table_builder.statement import PROSE, hypercube_statement
 from assets.table_builder.statistics import StatisticRelease
-from assets.table_builder.statistics_cells import (
-    added_recipe,
-    list_numbers,
-    numbers_recipe,
-    part_recipe,
-    queries_of,
-    require_room,
-)
+from assets.table_builder.statistics_cells import list_numbers, numbers_recipe, queries_of
 from assets.table_builder.statistics_tables import (
     planned_statistic,
     published_statistic,
@@ -159,13 +151,6 @@ class StatisticMethod(TableBuilderMethod):
     charge_description = release_hook(describe_statistic_charge)
     statement = statement_hook(statistic_statement)
     shown_first = session_hook(shown_first_statistic)
-
-    @property
-    def part_counts(self) -> PartCounts[Any] | None:
-        return self._find_part_counts(part_recipe, added_recipe)
-
-    def require_room(self, reach: float) -> None:
-        require_room(self.release, reach)
 
     def table_recipes(self, session: Session) -> Recipes:
         return statistic_recipes(session, self)

@@ -28,6 +28,7 @@ from tests.contract.kinds import KINDS, Build, to_publication
 from tests.deployments import Deployment
 from tests.gates import executes, keep_verdicts
 from tests.safetab_deployments import safetab_deployment
+from tests.table_builder_deployments import after_swap_deployment
 
 ADDRESS = re.compile(r'"(confidential|public)"\."([^"]+)"\."([^"]+)"')
 OF_FILES = re.compile(r"\bread_\w+\(|\bglob\(|\bgetenv\(|\bcurrent_(date|time)|\bnow\(|\brandom\(", re.IGNORECASE)
@@ -47,10 +48,7 @@ def _households(root: Path, **changes: Any) -> Deployment[Any]:
 
 
 KEEPING: Mapping[str, Build] = {
-    **{
-        name: KINDS[name].build
-        for name in ("swapping", "phsafe", "safetab", "table builder", "moments", "pair swapping", "topdown")
-    },
+    **{name: KINDS[name].build for name in ("swapping", "phsafe", "safetab", "pair swapping", "topdown")},
     "households": _households,
 }
 """The kinds that keep verdicts of slow gates."""
@@ -115,6 +113,13 @@ def asked(deployment: Deployment[Any], verdicts: Verdicts | None = None, *, anew
 
 def all_of(deployment: Deployment[Any]) -> set[str]:
     return {f"{gate.stage}: {gate.name}" for gate in all_gates(deployment.context.method)}
+
+
+@pytest.mark.parametrize("build", [*(kind.build for kind in KINDS.values()), after_swap_deployment])
+def test_every_release_is_described_or_keeps_no_verdicts(tmp_path: Path, build: Build) -> None:
+    """Wrong program: fails at what it cannot describe, so that no check and no publication of the release can run."""
+    context = build(tmp_path / "release").context
+    find_verdicts(context.method, context.custody)
 
 
 def test_gates_are_asked_again_that_read_a_table_that_was_altered_and_no_others(restored: Deployment[Any]) -> None:

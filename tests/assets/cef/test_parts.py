@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.gate import find_verdicts
 from assets.release.method import PUBLICATION
 from assets.release.seal import SealError
-from assets.table_builder import cells
 from orchestration.explorer.launcher import list_left_out
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -52,7 +50,6 @@ from tests.lake import make_lake
 from tests.phsafe_deployments import FEW, census, phsafe_deployment
 from tests.postgres import Server
 from tests.safetab_deployments import safetab_deployment
-from tests.table_builder_deployments import STATISTICS, TENURE, hypercube_deployment
 from tests.templates import MASTER_KEY
 from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, write_parts
 
@@ -69,17 +66,12 @@ def in_parts(rows: Rows) -> dict[str, Rows]:
     return {key: [row for row in rows if (row["serial"] % 3 == 0) == (key == "n")] for key in KEYS}
 
 
-def declare_parts(root: Path, by_part: Mapping[str, Rows]) -> dict[str, Any]:
-    """Write the files of partitions; return the fields of the dataset that declare them."""
+def declare(root: Path, by_part: Mapping[str, Rows], **changes: Any) -> DatasetDeclaration:
     for key, rows in by_part.items():
         write_csv(root / f"units_{key}.csv", rows)
         write_csv(root / f"persons_{key}.csv", members(rows))
     paths = {name: {**records, "path": str(root / records["path"])} for name, records in TABLES.items()}
-    return {**paths, "partitions": list(by_part)}
-
-
-def declare(root: Path, by_part: Mapping[str, Rows], **changes: Any) -> DatasetDeclaration:
-    return small_dataset(root, with_persons=True, **declare_parts(root, by_part) | changes)
+    return small_dataset(root, with_persons=True, **{**paths, "partitions": list(by_part)} | changes)
 
 
 def parted_deployment(root: Path, by_part: Mapping[str, Rows] | None = None, **changes: Any) -> Deployment[Any]:
@@ -428,20 +420,7 @@ def topdown(root: Path, *parts: str) -> Deployment[Any]:
     return topdown_deployment(root, parts=parts, **TWO_LEVELS)
 
 
-def hypercube(root: Path, *parts: str, tested: int = 0, **cube: Any) -> Deployment[Any]:
-    """Of households in both partitions, and with cells that only one of them has."""
-    rows, dataset = households(), dict[str, Any]()
-    if parts:
-        root.mkdir()
-        dataset = declare_parts(root, in_parts(rows))
-    return hypercube_deployment(root, TENURE | cube, units=rows, dataset=dataset, tested=tested)
-
-
 COUNTED: dict[str, Callable[..., Deployment[Any]]] = {
-    "hypercube": hypercube,
-    "sums": partial(hypercube, weight={"column": "size", "grid": 1, "most": 9}),
-    "quantiles": partial(hypercube, tested=1, **STATISTICS),
-    "moments": partial(hypercube, tested=2, **STATISTICS),
     "SafeTab-P": safetab,
     "SafeTab-H": safetab_of_households,
     "PHSafe": phsafe,
@@ -494,22 +473,10 @@ def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counte
     keys, stage = {key.path[-1] for key in job.asset_layer.executable_asset_keys}, parted.context.method.counts_stage
     assert (job.partitions_def, keys & {name, stage, "cef_of_parts"}) == (None, {stage})
     # Whoever can launch can give a run any partition; a fault of the code would not say so.
-    job = parted.definitions.get_repository_def().get_job(f"cef__{parted.release.dataset.name}")
+    job = parted.definitions.get_repository_def().get_job("cef__town")
     run = job.execute_in_process(instance=parted.instance, tags={"dagster/partition": "zz"}, raise_on_error=False)
     (failure,) = run.get_step_failure_events()
     assert "partition zz does not exist" in str(failure.step_failure_data.user_failure_data)
-
-
-def test_sums_need_room_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong program: asks only whether the sums of each partition can be published."""
-    parted = hypercube(tmp_path / "village", *KEYS)
-    design, release = parted.release.design, parted.release
-    noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
-    monkeypatch.setattr(cells, "_LARGEST", (len(households()) + cells._DEVIATIONS * noise) * cells.PARTS_OF_ONE)
-    parted.run("cef", "plan")
-    for part in KEYS:
-        count_one(parted, part)
-    assert "the sums are too large to be published" in parted.refusal("counts")
 
 
 def test_histograms_of_a_dhc_add_up_too(tmp_path: Path) -> None:
