@@ -134,7 +134,7 @@ def _run_dagster(arguments: list[str], log: Path) -> None:
     """Run the command `dagster` in this process. Its output goes to a file, and that of this command where it went.
 
     What it raises goes to the file too, as from a process of its own: then there is no run, or one that has failed.
-    So it is after an interruption between two steps.
+    An interruption between two steps leaves nothing there; the run has failed, or the next one ends it.
     """
     (command,) = entry_points(group="console_scripts", name="dagster")
     main, given = command.load(), sys.argv

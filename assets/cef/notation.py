@@ -130,7 +130,7 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
         ColumnType.INTEGER: of_numbers
         | {
             "point": "a decimal point, as in 5.0, for which the type is decimal",
-            "comma": "commas, which are written without between thousands; with decimals, the type is decimal",
+            "comma": "commas: thousands are written without; for decimals, the type is decimal",
         },
         ColumnType.DECIMAL: of_numbers
         | {

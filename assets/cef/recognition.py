@@ -145,7 +145,7 @@ def explain_refusal(path: Path, declared: Dialect, refusal: SourceError, *, fixe
     findings = [
         Finding(
             path.name,
-            f"{words[field]}; write it as uncompressed text in UTF-8, separated by commas"
+            f"{words[field]}; write it as uncompressed text in UTF-8, with commas and double quotes"
             if fixed
             else f"{words[field]}, which `csv: {{{field}: {_in_yaml(value)}}}` declares",
         )

@@ -14,7 +14,7 @@ from assets.conventions import StageKind, public_table_metadata, table_schema
 from assets.release.contents import compute_basis, require_synthetic
 from assets.release.draw import publish_version
 from assets.release.release import Release
-from assets.release.seal import seal_stage
+from assets.release.seal import SealError, seal_stage
 from assets.stages import stage, zone_of
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -127,7 +127,7 @@ def build_stage(
             if show_values:
                 require_synthetic(session, context.resources.ledger, release.dataset)
             # Nobody else writes a file meanwhile. Until the session does, the process may remember what is in it.
-            if (sealed or publishes_version) and not session.shared:
+            if sealed or publishes_version:
                 counted = compute_basis(session, custody, release.dataset, release.counted_with)
             if prepare:
                 prepare(session, custody)
@@ -142,9 +142,14 @@ def build_stage(
                     create_tables(session, made)
                 if finish:
                     finish(session, custody)
-                if (sealed or publishes_version) and session.shared:
-                    # Of the state in which the transaction read what it made the tables of.
-                    counted = compute_basis(session, custody, release.dataset, release.counted_with)
+                # Others may have written the records of a lake since the intermediate results were made.
+                if (
+                    counted
+                    and session.shared
+                    and counted != compute_basis(session, custody, release.dataset, release.counted_with)
+                ):
+                    words = f"the records were read again while {name} was made; launch the release again"
+                    raise SealError(f"{release.schema}: {words}")
                 if sealed:
                     seal_stage(session, custody, release.schema, name, sealed, counted)
             tables = list(made)

@@ -32,7 +32,7 @@ from assets.topdown.histograms import read_counts
 from assets.topdown.measurements import are_as_read, measurements_table, read_streams, store_measurements
 from assets.topdown.partitions import require_state, state_partitions
 from assets.topdown.release import HISTOGRAMS, MEASUREMENTS_OF_STATES, TEXTS, TopDownRelease
-from assets.topdown.spine import find_ranges, read_states, read_tree
+from assets.topdown.spine import find_ranges, read_states, read_tree, require_tree_of_the_cef
 from assets.topdown.sums import store_sums
 from mechanisms.topdown.design import SCHEMAS
 from resources.chain import canonicalize
@@ -108,12 +108,15 @@ def build_measured(method: TopDown) -> dg.AssetsDefinition:
 def keep_charged(method: TopDown, warehouse: Warehouse, custody: Custody) -> list[str]:
     """Note what the current draw is made of, for each state; return the states' codes.
 
-    Raises StaleInputError if the exact counts are not those of the draw.
+    Raises StaleInputError if the exact counts are not those of the draw, and SpineError if the places are not those of
+    the CEF.
     """
     release = method.release
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw, states = method.describe(session, custody), read_states(session, release)
         method.require_counted(session, draw, custody)
+        # In a lake, the stored spine may be another one than when its seal was compared.
+        require_tree_of_the_cef(session, release)
         declared = _hash_declared(method)
         rows = [
             vars(Charged(draw.draw_id, declared, state, _hash_state(session, custody, release, state)))

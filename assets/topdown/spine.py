@@ -145,7 +145,7 @@ def spine_recipe(session: Session, release: TreeRelease) -> Recipe:
 
 
 def stage_spine(session: Session, release: TreeRelease) -> Fragment:
-    """Stage the spine of the CEF, by which records are counted. Of the stored one, whoever can write the public zone
+    """Stage the spine of the CEF, by which records are counted. By the stored one, whoever can write the public zone
     could have one place counted as many, each of which is then measured with noise of its own, or as one of a larger
     level, whose counts are published exactly. Raises SpineError as `spine_recipe`."""
     source, values, names = spine_recipe(session, release)
@@ -155,6 +155,18 @@ def stage_spine(session: Session, release: TreeRelease) -> Fragment:
 def require_current_spine(session: Session, release: TreeRelease) -> None:
     """Refuse a stored spine that does not follow from the stored CEF, before it is sealed. Raises SpineError."""
     if differing_table(session, release.public(SPINE), spine_recipe(session, release)):
+        raise SpineError(
+            f"{release.schema}: the stored spine is not that of the current records; materialize {SPINE} again"
+        )
+
+
+def require_tree_of_the_cef(session: Session, release: TreeRelease) -> None:
+    """Refuse a tree, and codes of states, that do not follow from the stored CEF, as this session has read them once
+    for all. Raises SpineError."""
+    spine, tree = stage_spine(session, release), read_tree(session, release)
+    due = _read_tree(session, release, spine)
+    same = tree.levels == due.levels and all(map(np.array_equal, tree.parents, due.parents))
+    if not same or read_states(session, release) != _read_states(session, release, spine):
         raise SpineError(
             f"{release.schema}: the stored spine is not that of the current records; materialize {SPINE} again"
         )
@@ -221,21 +233,29 @@ def count_places(session: Session, release: TreeRelease) -> dict[str, int]:
 
 
 def read_codes(
-    session: Session, release: TreeRelease, level: str, first: int = 0, last: int = 2**62
+    session: Session,
+    release: TreeRelease,
+    level: str,
+    first: int = 0,
+    last: int = 2**62,
+    spine: Table | Fragment | None = None,
 ) -> pa.ChunkedArray:
-    """The codes of a level's places from `first` up to but excluding `last`, in the order of their numbers."""
+    """The codes of a level's places from `first` up to but excluding `last`, in the order of their numbers, by default
+    in the stored spine."""
     values = {"level": level, "first": first, "last": last}
-    return session.arrow("topdown/geoids", values, spine=release.public(SPINE))["geoid"]
+    return session.arrow("topdown/geoids", values, spine=spine or release.public(SPINE))["geoid"]
 
 
 def read_states(session: Session, release: TreeRelease) -> list[str]:
     """The codes of the states, in the order of their numbers. Raises SpineError if two are the same."""
-    return session.compute_once(("states", release.schema), lambda: _read_states(session, release))
+    return session.compute_once(
+        ("states", release.schema), lambda: _read_states(session, release, release.public(SPINE))
+    )
 
 
-def _read_states(session: Session, release: TreeRelease) -> list[str]:
+def _read_states(session: Session, release: TreeRelease, spine: Table | Fragment) -> list[str]:
     level = level_of_states(release.levels)
-    states: list[str] = read_codes(session, release, level).to_pylist()
+    states: list[str] = read_codes(session, release, level, spine=spine).to_pylist()
     if len(set(states)) < len(states):
         raise SpineError(f"{release.public(SPINE)}: {pluralize(level)} with the same code")
     return states
@@ -244,11 +264,10 @@ def _read_states(session: Session, release: TreeRelease) -> list[str]:
 def read_tree(session: Session, release: TreeRelease) -> Tree:
     """The stored spine. Raises SpineError if its levels are not those of the release, there is no single root, or
     places are not numbered in the order of their parents."""
-    return session.compute_once(("tree", release.schema), lambda: _read_tree(session, release))
+    return session.compute_once(("tree", release.schema), lambda: _read_tree(session, release, release.public(SPINE)))
 
 
-def _read_tree(session: Session, release: TreeRelease) -> Tree:
-    table = release.public(SPINE)
+def _read_tree(session: Session, release: TreeRelease, table: Table | Fragment) -> Tree:
     rows = session.arrow("topdown/parents", spine=table)
     depth, number, parent = (rows[name].to_numpy() for name in ("depth", "number", "parent"))
     ends = np.searchsorted(depth, np.arange(len(release.levels)), side="right")

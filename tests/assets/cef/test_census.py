@@ -407,7 +407,9 @@ def test_no_field_that_a_census_lacks_is_named_as_remedy(census: Census, name: s
     file.write_text(file.read_text().replace(",", ";"))
     with pytest.raises(SourceError) as refused:
         census.ingest()
-    said = f"{name}.csv: is separated by semicolons; write it as uncompressed text in UTF-8, separated by commas"
+    said = (
+        f"{name}.csv: is separated by semicolons; write it as uncompressed text in UTF-8, with commas and double quotes"
+    )
     assert said in str(refused.value).splitlines()
 
 

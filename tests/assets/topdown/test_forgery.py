@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from assets.release import stage
 from assets.release.draw import StaleInputError
 from assets.topdown.drawing import count_parts
 from assets.topdown.estimation import estimate_level, find_wrong_levels, unite_states
@@ -22,7 +23,7 @@ from assets.topdown.release import TopDownRelease
 from assets.topdown.replicates import TopDownReplication
 from assets.topdown.spine import read_states
 from resources.statements import Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse
 from tests.assets.topdown.table_oracle import (
     Country,
     custody_of,
@@ -347,3 +348,16 @@ def test_invariants_follow_only_from_current_histograms(tmp_path: Path) -> None:
     persons.write_text(persons.read_text().replace(",41,", ",42,", 1))
     deployment.run("cef")
     assert "materialize histograms again" in deployment.refusal("invariants")
+
+
+def test_histograms_are_of_the_records_by_whose_places_they_were_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong program: in a lake, seals as counts of the current records those by places of earlier ones, which another
+    run replaced after the places were found."""
+    deployment = topdown_deployment(tmp_path / "release")
+    deployment.run("cef", "spine")
+    versions = iter(({"cef": "before"}, {"cef": "after"}))
+    monkeypatch.setattr(stage, "compute_basis", lambda *_: next(versions))
+    monkeypatch.setattr(Session, "shared", property(lambda _: True, lambda *_: None), raising=False)
+    assert "the records were read again while histograms was made" in deployment.refusal("histograms")

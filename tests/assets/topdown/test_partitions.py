@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import dagster as dg
 import duckdb
@@ -23,11 +24,11 @@ from assets.release.verdicts import VERDICTS
 from assets.topdown import gates
 from assets.topdown.drawing import Drawing
 from assets.topdown.estimation import estimate_level, unite_states
-from assets.topdown.measured import measure_state
+from assets.topdown.measured import keep_charged, measure_state
 from assets.topdown.measurements import Stream, compute_stored_version
 from assets.topdown.reading import list_scopes
 from assets.topdown.records import store_records, unite_records
-from assets.topdown.release import TopDownRelease
+from assets.topdown.release import SpineError, TopDownRelease
 from assets.topdown.tables import build_redistricting
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
@@ -646,3 +647,21 @@ def test_a_state_that_is_measured_again_by_an_altered_spine_adds_its_noise_to_th
             answers.append(connection.execute(f"SELECT * EXCLUDE geoid FROM {table} ORDER BY ALL").fetchall())
             connection.execute(f"DROP TABLE {table}")
     assert answers[0] == answers[1] != []
+
+
+def test_a_state_is_noted_by_the_places_of_the_records(tmp_path: Path, key: None) -> None:
+    """Wrong program: notes what a state is charged for by a spine that was altered after its seal was compared, as
+    somebody can who writes to a lake. Of two measurements with the same noise, the difference would be exact."""
+    deployment = topdown_deployment(tmp_path / "release", partitions="state", **FOUR_LEVELS)
+    execute(deployment, FIRST)
+    context = deployment.context
+    assert keep_charged(context.method, context.warehouse, context.custody) == states_of(deployment)
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        draw = context.method.describe(session, context.custody)
+    with deployment.opened() as connection:
+        connection.execute("UPDATE spine SET parent = 0 WHERE depth = 2")
+    with (
+        patch.object(type(context.method), "describe", lambda *_: draw),
+        pytest.raises(SpineError, match="not that of the current records"),
+    ):
+        keep_charged(context.method, context.warehouse, context.custody)
