@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.measurement.parts import PartCounts, build_counted
-from assets.release.contents import read_basis
 from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, Method
 from assets.release.release import Release
-from assets.release.seal import SealError, require_sealed
+from assets.release.seal import SealError
 from assets.release.stage import Dependency, Recipes, store_tables
 from assets.tabulation.asset import recipes_gate
 from mechanisms.refusal import RefusedError
@@ -138,8 +137,7 @@ class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
         """Refuse stored counts that are not those of the current records, for another stage that reads them. Raises
         SealError or StaleInputError."""
         release, table = self.release, self.version_table
-        counted = read_basis(session, custody, release.dataset, release.counted_with)
-        require_sealed(session, custody, release.schema, self.counts_stage, [table], counted)
+        release.require_sealed(session, custody, self.counts_stage, [table])
         if self.counts_version(session, custody) != read_published_version(session, table):
             words = f"the stored counts are not those that the stage wrote; materialize {self.counts_stage} again"
             raise StaleInputError(f"{release.schema}: {words}")

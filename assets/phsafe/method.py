@@ -34,11 +34,9 @@ from assets.phsafe.tables import (
     measured_table,
     table_recipes,
 )
-from assets.release.contents import read_basis
 from assets.release.draw import Inputs
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, release_hook, statement_hook
-from assets.release.seal import require_sealed
 from assets.release.stage import store_rows
 from assets.tabulation.asset import TABLES, recipes_gate, tables_gate
 from mechanisms.noise import Noise
@@ -114,10 +112,8 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return counts_recipe(session, self.release.confidential(JOINED), self.grid)
 
     def require_countable(self, session: Session, custody: Custody) -> None:
-        release = self.release
-        counted = read_basis(session, custody, release.dataset, release.counted_with)
         # More persons of a unit could otherwise count than the noise is for.
-        require_sealed(session, custody, release.schema, JOINED, [release.confidential(JOINED)], counted)
+        self.release.require_sealed(session, custody, JOINED, [self.release.confidential(JOINED)])
 
     def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:
         release, parts = self.release, self.part_counts

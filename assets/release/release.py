@@ -14,17 +14,18 @@ import dagster as dg
 from pydantic import AfterValidator, Field, StringConstraints, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.contents import with_recodes
+from assets.release.contents import read_basis, with_recodes
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.declaration import Declaration, describe_field
 from assets.release.names import ReleaseName
+from assets.release.seal import require_sealed
 from assets.texts import LONGEST_LINE
 from mechanisms.accounting.specification import Specification
 from mechanisms.refusal import RefusedError
 from resources.chain import RESERVE, Entry
 from resources.custody import CURRENT, Custody, CustodyMode
 from resources.statements import Table, Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse
 
 
 class Format(StrEnum):
@@ -241,6 +242,12 @@ class Release:
     def of_part(self, part: str) -> Self:
         """The same release of a partition of the dataset."""
         return replace(self, dataset=self.dataset.parts[part])
+
+    def require_sealed(self, session: Session, custody: Custody, stage: str, tables: Sequence[Table]) -> None:
+        """Raise SealError unless tables are exactly those that a stage sealed, from the current records and
+        declaration."""
+        counted = read_basis(session, custody, self.dataset, self.counted_with)
+        require_sealed(session, custody, self.schema, stage, tables, counted)
 
     def version_key(self, custody: Custody) -> bytes:
         """The key of versions of the confidential data that the draw follows from."""

@@ -28,7 +28,7 @@ from assets.release.dataset import CEF
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, PUBLICATION, release_hook
 from assets.release.release import Release
-from assets.release.seal import require_sealed, seal_stage
+from assets.release.seal import seal_stage
 from assets.release.signature import VerificationError
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
 from assets.safetab.counting import (
@@ -128,10 +128,8 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
         return counts_recipe(session, self.release, self.release.public(GROUPS))
 
     def require_countable(self, session: Session, custody: Custody) -> None:
-        release = self.release
-        counted = read_basis(session, custody, release.dataset, release.counted_with)
         # Counts of other groups would be charged before a gate found them.
-        require_sealed(session, custody, release.schema, GROUPS, [release.public(GROUPS)], counted)
+        self.release.require_sealed(session, custody, GROUPS, [self.release.public(GROUPS)])
         super().require_countable(session, custody)
         require_households_in_groups(session, self.release, self.counts_table)
 

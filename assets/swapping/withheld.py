@@ -18,11 +18,9 @@ import dagster as dg
 from assets.conventions import StageKind, named
 from assets.gates.shared import count_differences, count_problem, count_unequal
 from assets.release.columns import describe_columns
-from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.draw import StaleInputError
 from assets.release.gate import Gate, ReleaseContext, session_gate
-from assets.release.seal import require_sealed
 from assets.release.stage import build_stage
 from assets.release.withheld import WithheldRecords
 from assets.swapping.draw import stage_decoded
@@ -104,8 +102,7 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
     UniqueRecordsError if too many records are alone in their stratum; RatesError if a stratum has no rate.
     """
     strata = release.public(STRATA)
-    counted = read_basis(session, custody, release.dataset, release.counted_with)
-    require_sealed(session, custody, release.schema, "invariants", [strata], counted)
+    release.require_sealed(session, custody, "invariants", [strata])
     require_few_alone(session, release, strata)
     groups = read_groups(session, release, strata, "stratum")
     # Which strata hold distinct records is not public, so that all of two records or more count.

@@ -155,9 +155,7 @@ def stage_spine(session: Session, release: TreeRelease) -> Fragment:
 def require_current_spine(session: Session, release: TreeRelease) -> None:
     """Refuse a stored spine that does not follow from the stored CEF, before it is sealed. Raises SpineError."""
     if differing_table(session, release.public(SPINE), spine_recipe(session, release)):
-        raise SpineError(
-            f"{release.schema}: the stored spine is not that of the current records; materialize {SPINE} again"
-        )
+        raise _of_other_records(release)
 
 
 def require_tree_of_the_cef(session: Session, release: TreeRelease) -> None:
@@ -167,9 +165,13 @@ def require_tree_of_the_cef(session: Session, release: TreeRelease) -> None:
     due = _read_tree(session, release, spine)
     same = tree.levels == due.levels and all(map(np.array_equal, tree.parents, due.parents))
     if not same or read_states(session, release) != _read_states(session, release, spine):
-        raise SpineError(
-            f"{release.schema}: the stored spine is not that of the current records; materialize {SPINE} again"
-        )
+        raise _of_other_records(release)
+
+
+def _of_other_records(release: TreeRelease) -> SpineError:
+    return SpineError(
+        f"{release.schema}: the stored spine is not that of the current records; materialize {SPINE} again"
+    )
 
 
 def require_nameable(session: Session, release: TreeRelease) -> None:
