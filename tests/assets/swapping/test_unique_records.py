@@ -386,8 +386,7 @@ def test_a_withheld_swap_whose_strata_are_single_records_is_refused_before_they_
         strata_written(survey, release)
     assert "invariant_strata" not in {name for _, name in public_tables(survey)}
     strata_written(survey, accepted)
-    monkeypatch.setattr(withheld, "read_basis", lambda *given: {})
-    monkeypatch.setattr(withheld, "require_sealed", lambda *given: None)
+    monkeypatch.setattr(SwappingRelease, "require_sealed", lambda *given: None)
     with survey.warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert withheld.swap_loss(session, accepted, CUSTODY).strata == ASKED
         with pytest.raises(UniqueRecordsError, match=says):
