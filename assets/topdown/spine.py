@@ -133,6 +133,7 @@ def spine_recipe(session: Session, release: TreeRelease) -> Recipe:
         units=units,
         codes=[(level, code.columns, code.prefix) for level, code in release.spine.items()],
         finest_columns=release.spine[release.finest].columns,
+        columns=list(dict.fromkeys(column for code in release.spine.values() for column in code.columns)),
     )
     for above, level in pairwise(levels):
         straddling, codes = session.row("topdown/straddling", places=places, level=level, above=above)

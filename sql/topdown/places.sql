@@ -1,4 +1,5 @@
 -- The places of the finest level, with the codes of all places they lie in: a row for each combination that occurs.
+-- Joining the codes of every unit takes three times as long as joining those of each combination of columns once.
 SELECT DISTINCT
     {% for level, columns, prefix in codes %}
     {% if columns %}
@@ -10,4 +11,4 @@ SELECT DISTINCT
     {% endif %} AS {{ level | id }}{% if not loop.last %},{% endif %}
 
     {% endfor %}
-FROM {{ units }}
+FROM (SELECT DISTINCT {{ columns | ids }} FROM {{ units }})
