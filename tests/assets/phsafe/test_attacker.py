@@ -204,8 +204,8 @@ BEFORE_THE_DRAW = ("cef", "truncated_join", "counts", "charge", "plan")
 
 
 def said_before_the_draw(deployment: PHSafeDeployment) -> list[str]:
-    """What the stages up to the charge show, and their checks, with hashes blotted out."""
-    said = []
+    """What the stages up to the charge show, and their checks, with hashes and runs blotted out."""
+    said, runs = list[str](), "|".join(run.run_id for run in deployment.instance.get_runs())
     for stage in BEFORE_THE_DRAW:
         event = deployment.instance.get_latest_materialization_event(deployment.key(stage))
         assert event
@@ -220,7 +220,7 @@ def said_before_the_draw(deployment: PHSafeDeployment) -> list[str]:
     for table in ("charge", "counts_version", "parameters", "planning"):
         with deployment.opened() as connection:
             said.append(f"{table}: {connection.execute(f'FROM {table}').fetchall()}")
-    return [HEX.sub("…", text).replace(str(deployment.root), "") for text in said]
+    return [HEX.sub("…", re.sub(runs, "…", text)).replace(str(deployment.root), "") for text in said]
 
 
 def other_records() -> Files:
