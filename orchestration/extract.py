@@ -40,6 +40,9 @@ def find_files(given: Path) -> Sequence[DeclaredFile]:
 
     Raises SourceError if a file is missing, not known, or described by the codebook of another extract.
     """
+    if given.is_dir():
+        rule = "is a folder: write all parts of a table into one file, or name one part and then declare partitions"
+        raise SourceError([Finding(given.name, rule)])
     path, codebook = given, given.with_name(f"{_find_stem(given)}.xml")
     if given.suffix == ".xml":
         codebook, path = given, _find_data(given, read_codebook(given))

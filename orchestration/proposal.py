@@ -39,6 +39,8 @@ MANY = 100
 """From this many different values on, a number is called continuous."""
 LARGE_WEIGHT = 100_000
 """From here on, a weight of whole numbers may have implied decimals."""
+ALIKE = 4
+"""From this many columns on that a sentence is true of, it is printed once."""
 MOST_PROPOSED = 30
 """The most values of a variable that a release is proposed to publish."""
 
@@ -205,7 +207,9 @@ def _find_key(
             + (
                 f"name the column that identifies a record with --key; {', '.join(possible)} would do"
                 if possible
-                else f"no column identifies a record: in each, a value is empty or repeated{_name_nearest_key(profile)}"
+                else "no column identifies a record: in each, a value is empty or repeated"
+                f"{_name_nearest_key(profile)}. Delete rows that are there twice; or if several columns identify a "
+                "record together, such as a cluster and a number in it, write them into one column of both files"
             )
         )
     return key
@@ -272,6 +276,7 @@ def _propose_table(
         yield f"    csv: {{{', '.join(f'{field}: {_write(value)}' for field, value in profile.csv.items())}}}"
     proposal.warnings += profile.sentences
     yield "    columns:"
+    said_of = list[tuple[str, str]]()
     for column in profile.columns:
         if _RECORD_TYPE.fullmatch(column.name) and 1 < column.different == len(column.codes):
             said = f"the rows are of several kinds by {column.name}, and each row counts as a record"
@@ -289,7 +294,7 @@ def _propose_table(
         if role is None and (why := omitted.get(column.name, "")):
             uncounted = _explain_omission(column, profile.reasons.get(column.name, ""), _leave_uncounted)
             yield f"      {_comment(f'{_write(column.name)} is left out: {uncounted}')}"
-            proposal.warnings.append(f"{table}: column {column.name} is left out: {why}.")
+            said_of.append((column.name, f"left out: {why}."))
             continue
         identifies, name = role is not None, renamed.get(column.name, column.name)
         kind = column.type
@@ -320,13 +325,27 @@ def _propose_table(
         written = ", ".join(f"{field}: {value}" for field, value in fields.items())
         yield f"      {_write(name)}: {{{written}}}" + (f"  {_comment('; '.join(comments))}" if comments else "")
         if concerns:
-            proposal.warnings.append(f"{table}: column {name} is {'; '.join(concerns)}.")
+            said_of.append((name, f"{'; '.join(concerns)}."))
         in_words = ", ".join(value if field == "values" else f"{field} {value}" for field, value in domain.items())
         in_words = in_words if len(in_words) <= 60 else f"{in_words[:59]}…"
         proposal.columns.append((table, name, fields["type"], (role or Role.CHARACTERISTIC).value, in_words))
     for name, why in profile.unfit.items():
         yield f"      {_comment(f'{_write(name)} is left out: {why}')}"
-        proposal.warnings.append(f"{table}: column {_write(name)} is left out: {why}.")
+        said_of.append((_write(name), f"left out: {why}."))
+    proposal.warnings += (f"{table}: {said}" for said in _tell_once(said_of))
+
+
+def _tell_once(said_of: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Sentences about columns, each given with its name; one sentence if the same is true of many columns."""
+    alike: dict[str, list[str]] = {}
+    for name, what in said_of:
+        alike.setdefault(what, []).append(name)
+    for name, what in said_of:
+        names = alike[what]
+        if len(names) < ALIKE:
+            yield f"column {name} is {what}"
+        elif name == names[0]:
+            yield f"{len(names)} columns ({name}, {names[1]}, …, {names[-1]}) are each {what}"
 
 
 def _propose_nesting(profile: Profile, column: ColumnProfile, larger: str) -> dict[str, str]:

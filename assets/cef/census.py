@@ -157,6 +157,7 @@ def census_units(
     group_quarters_types: bool = False,
     recodes: Mapping[str, Column] | None = None,
     dhc: bool = False,
+    place_names: Mapping[str, str] | None = None,
 ) -> RecordTable:
     """The table of units, of a built-in source if there are no paths.
 
@@ -164,8 +165,11 @@ def census_units(
         group_quarters_types: whether the units have the column GQTYPE, the type of group quarters.
         recodes: further columns, recoded from those of the files.
         dhc: whether the units have the columns of the DHC, and GQTYPE.
+        place_names: names of places by code; those of states label the codes of the column.
     """
     columns = {name: column for name, column in UNIT_COLUMNS.items() if group_quarters_types or dhc or name != "GQTYPE"}
+    states = {code: (place_names or {}).get(code, name) for code, name in STATES.items()}
+    columns["TABBLKST"] = columns["TABBLKST"].model_copy(update={"values": states})
     optional, _ = list_optional_columns(False, dhc)
     return RecordTable(path=path, geography_path=geography_path, columns={**columns, **optional, **(recodes or {})})
 

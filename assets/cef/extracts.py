@@ -33,6 +33,9 @@ _SPECIAL = re.compile(r"^\s*(-?[0-9]+(?:\.[0-9]+)?)\s*=\s*(\S.*?)\s*$", re.MULTI
 
 _OF_TEXTS = ("character", "string")
 
+NO_CODEBOOK = (
+    "not a readable DDI codebook of an IPUMS extract. Of other fixed-width text, write the fields into a CSV file"
+)
 _TABLES = {"H": "Household Record", "P": "Person Record"}
 """The types of records that become tables, if they have no label, and their labels."""
 
@@ -124,7 +127,7 @@ def read_codebook(path: Path) -> Codebook:
         namespace = (re.match(r"\{(.*)\}", root.tag) or ["", ""])[1]
         ddi = Ddi.read(root, namespace)
     except (ElementTree.ParseError, OSError, AttributeError, KeyError, ValueError, NotImplementedError):
-        raise SourceError([Finding(path.name, "not a readable DDI codebook of an IPUMS extract")]) from None
+        raise SourceError([Finding(path.name, NO_CODEBOOK)]) from None
     described = ddi.file_description
     several = described.structure == "hierarchical"
     fields: dict[str, Field] = {}

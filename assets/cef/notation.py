@@ -110,6 +110,15 @@ def find_notation(session: Session, source: Source, relation: Fragment, given: M
     return Notation(dialect, types, reasons)
 
 
+_OF_FIXED_COLUMNS = {
+    "point": "a decimal point, as in 5.0: write whole numbers",
+    "comma": "commas: write whole numbers, without marks between thousands",
+    "open": "the mark of a bound, as in 100+ or <5: write the number alone",
+    "missing": "a word such as NA, in place of a number",
+}
+"""What is wrong with numbers of a census, whose columns are not declared."""
+
+
 def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: int) -> dict[str, int]:
     """Why so many values of a column of a CSV file are not of its type, as rules with their numbers of rows; empty if
     that cannot be told."""
@@ -158,6 +167,8 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
         # Whoever took one thousand for 1.234 would publish a thousandth of it.
         if form in words and dialect.decimal == "." and forms[form] == forms[f"{form}_open"]:
             words[form] = f"{form}s, as in 1{mark}234: thousands are written without; for decimals, {declared}"
+    if source.fixed:
+        words |= {form: rule for form, rule in _OF_FIXED_COLUMNS.items() if form in words}
     found: dict[str, int] = {}
     for form in words:
         if form != _name_form(dialect.dates) and (rows := min(forms[form], ill_typed - sum(found.values()))):

@@ -62,6 +62,10 @@ _BUFFER_BYTES = 1 << 16
 """The bytes of a column that are read at once for a look at its beginning."""
 
 UNNAMED = "it has no name; R and pandas write row names so. Give it one if it is needed"
+SEVERAL_UNNAMED = (
+    "{} columns have no name. If cells of the header are merged, or it has several rows, write one row with a name for "
+    "each column"
+)
 
 KINDS = {
     Reader.PARQUET: "Parquet file",
@@ -111,6 +115,7 @@ class Source:
         stage: makes the temporary table that the relation reads, if it reads one.
         dialect: how a CSV file is written; None of any other source. In the relation, decimals and dates are as all
             files have them.
+        fixed: whether no dialect and no type, code or recode of its columns can be declared, as in a census.
     """
 
     label: str
@@ -128,6 +133,7 @@ class Source:
     typed: bool = False
     stage: Callable[[Session], None] = field(default=lambda session: None)
     dialect: Dialect | None = None
+    fixed: bool = False
 
     @property
     def changed(self) -> bool:
@@ -215,8 +221,10 @@ def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> S
     records = declaration.tables[table]
     required = {name: column for name, column in records.columns.items() if column.role in (Role.KEY, Role.GEOGRAPHY)}
     path = root / str(records.geography_path)
-    dialect, fixed = records.csv or USUAL, isinstance(declaration, CensusDeclaration)
-    return _open_file(declaration.reader, path, required, records.columns, dialect=dialect, fixed=fixed)
+    reader = declaration.reader if declaration.reader is Reader.PARQUET else Reader.CSV
+    dialect = records.csv or USUAL
+    fixed = isinstance(declaration, CensusDeclaration) or declaration.reader is not reader
+    return _open_file(reader, path, required, records.columns, dialect=dialect, fixed=fixed)
 
 
 def _open_file(
@@ -271,7 +279,8 @@ def _open_file(
             opened = Source(
                 path.name, _describe_kind(reader, dialect), columns, text.relation, values, path, state, text.records
             )
-            opened = replace(opened, every_column=text.every_column, dialect=dialect if reader is Reader.CSV else None)
+            told = dialect if reader is Reader.CSV else None
+            opened = replace(opened, every_column=text.every_column, dialect=told, fixed=fixed)
             return replace(opened, stage=text.stage) if text.stage else opened
         return Source(path.name, KINDS[reader], columns, relation, values, path, state, records, every_column=every)
 
@@ -327,7 +336,15 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL, *, f
         refusal = error
     else:
         return
-    raise explain_refusal(path, dialect, refusal, fixed=fixed) if reader is Reader.CSV else refusal from None
+    if reader is not Reader.CSV:
+        raise refusal from None
+    named = SUFFIXES.get(path.suffix.lower(), reader)
+    if named is not reader:
+        # What is wrong with it as text would explain nothing.
+        other = "" if fixed else ", or if a table's path names it, declare that reader"
+        rule = f"is read as a CSV file, and {path.suffix} is a suffix of reader {named.value}: write it as CSV{other}"
+        raise SourceError([Finding(path.name, rule)]) from None
+    raise explain_refusal(path, dialect, refusal, fixed=fixed) from None
 
 
 def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column]) -> Source:
@@ -391,14 +408,15 @@ def open_every_column(
                 continue
             kind = _choose_type(stored[name]) if name in stored else ColumnType.STRING
             if not name:
-                unfit[name] = UNNAMED
+                unfit[name] = UNNAMED if names.count(name) == 1 else SEVERAL_UNNAMED.format(names.count(name))
             elif kind is None and _is_floating(stored[name]):
                 # Whole numbers are read without a point; others need `rounded`.
                 columns[name] = Column.model_construct(type=ColumnType.INTEGER, rounded=True)
             elif kind is None and _is_timestamp(stored[name]):
                 columns[name] = Column.model_construct(type=ColumnType.DATE)
             elif kind is None:
-                unfit[name] = f"it is stored as {_name_type(stored[name])}, which Stirred does not read"
+                instead = "; write its day as a date" if pa.types.is_timestamp(stored[name]) else ""
+                unfit[name] = f"it is stored as {_name_type(stored[name])}, which Stirred does not read{instead}"
             else:
                 columns[name] = Column.model_construct(type=kind)
         if not columns:
@@ -558,6 +576,8 @@ def _find_kind(stored: pa.DataType) -> str | None:
 
 def _name_type(stored: pa.DataType) -> str:
     """The name of an Arrow type without its parameters, which are names from inside the file."""
+    if pa.types.is_timestamp(stored) and stored.tz is not None:
+        return "timestamp with a time zone"
     return re.match(r"\w+", str(stored))[0]  # type: ignore[index]
 
 

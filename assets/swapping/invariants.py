@@ -232,7 +232,7 @@ def require_few_unique(
             f"{design.unit} would be published together, unchanged, whatever ε is."
             + (f" With so many values, {' and '.join(names)} {verb} continuous." if names else "")
         )
-        raise _refusal(release, allowed, " And ".join(sentences), consequence, "Leave variables out (variables)")
+        raise _refusal(release, allowed, " ".join(sentences), consequence, "Leave variables out (variables)")
 
 
 def require_few_stored(session: Session, release: SwappingRelease) -> None:

@@ -35,7 +35,10 @@ class SwappingRelease(Release):
                     )
         for name in self.design.match:
             if self.variables[name].nullable:
-                self.refuse(f"match: {name} may be null, and a null does not match; declare it not nullable")
+                self.refuse(
+                    f"match: {name} may be null, and a null does not match; match by another column, or declare it not "
+                    "nullable if the file has a value in each row"
+                )
         if taken := [name for name in self.columns_read if name.casefold() in COLUMNS_OF_SWAPPED]:
             self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
         self._check_values()
@@ -99,7 +102,10 @@ class SwappingRelease(Release):
             self.refuse(f"products: {name} is declared twice")
         for product in self.declaration.products:
             if product.of == "persons" and not self.has_persons_following:
-                self.refuse(f"products: {product.name}: no persons are swapped with their {self.design.unit}")
+                self.refuse(
+                    f"products: {product.name}: no persons are swapped with their {self.design.unit}; persons are if "
+                    "variables names columns of theirs, and the unit is not person"
+                )
             known = self.variables_of(product)
             for name in product.columns:
                 if name not in known:

@@ -34,9 +34,9 @@ def new() -> None:
 
 
 @new.command()
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, exists=True))
 @click.option("--name", help="The dataset's name; by default, the file's.")
-@click.option("--persons", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="The file of persons.")
+@click.option("--persons", type=click.Path(path_type=Path, exists=True), help="The file of persons.")
 @click.option("--record-name", default="unit", show_default=True, help="The name of a record of FILE.")
 @click.option("--cap", default="10", show_default=True, help="The cap: ε, or {rho: …}.")
 @click.option("--key", help="The column of FILE that identifies a record, if its name does not show it.")

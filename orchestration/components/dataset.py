@@ -220,7 +220,10 @@ class CensusDataset(Dataset):
             block_group=attributes.block_group,
             reader=Reader(attributes.format),
             record_name="unit",
-            units=census_units(units, geo, attributes.group_quarters_types, attributes.recoded_units, attributes.dhc),
+            units=census_units(
+                *(units, geo, attributes.group_quarters_types, attributes.recoded_units, attributes.dhc),
+                place_names=attributes.place_names,
+            ),
             persons=census_persons(persons, attributes.recoded_persons, attributes.detailed_codes, attributes.dhc),
         )
 

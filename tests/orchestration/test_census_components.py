@@ -16,6 +16,7 @@ from assets.cef.sample import write_sample
 from assets.cef.synthetic import SyntheticPopulation
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.release.release import DeclarationError
+from mechanisms.states import STATES
 from orchestration.components import CensusDataset, Dataset, PermutationSwapping, SyntheticCensus
 from orchestration.components.phsafe import PHSafe
 from orchestration.environment import deployment_resources
@@ -120,6 +121,14 @@ def test_what_is_recoded_from_persons_depends_on_them(
     for source in ("HHRACE", "HHT"):
         with pytest.raises(ValidationError, match=f"recoded_units: KIND: {source} depends on the persons"):
             declare(source)
+
+
+def test_the_names_of_states_label_their_codes() -> None:
+    """Wrong program: one whose hypercubes by state call a region of another country Alabama."""
+    text = f"{FILES.replace('{{ env.CEF_FOLDER }}', 'files')}place_names: {{'01': Østlandet, '01001': Asker}}\n"
+    column = CensusDataset.resolve_from_yaml(text).declaration.units.columns["TABBLKST"]
+    assert (column.labels["01"], column.labels["02"]) == ("Østlandet", "Alaska")
+    assert column.codes == tuple(STATES), "the same codes, so that no draw is another one"
 
 
 def test_the_declarations_have_the_stated_meaning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,6 +210,14 @@ def as_told(dataset: str, rule: str) -> str:
     return re.sub(r", which `csv: .*` declares$", remedy, rule) if dataset == "census" else rule
 
 
+OF_CENSUS: Mapping[str, str] = {
+    "a word such as NA, which `null` lists if it stands for no value": "a word such as NA, in place of a number",
+    "a decimal point, as in 5.0, for which the type is decimal": "a decimal point, as in 5.0: write whole numbers",
+    "commas, as in 1,234: thousands are written without; for decimals, `csv: {decimal: ','}` declares them": (
+        "commas: write whole numbers, without marks between thousands"
+    ),
+}
+"""What is told of a number instead in a census, whose columns are not declared."""
 ANOTHER_CASE = "another column has the same name but for capital letters"
 NO_VALUES = ("NaN", "NULL", "NA", "-", "nan", ".")
 NOTATIONS: Mapping[str, str] = {
@@ -226,6 +234,11 @@ NOTATIONS: Mapping[str, str] = {
     "01/02/1939": "written in another order, which `csv: {dates: …}` declares as in DD.MM.YYYY",
 }
 """By misspelt value of a CSV file, how numbers or dates are written so."""
+
+
+def explain(dataset: str, text: str) -> str:
+    """How a misspelt number or date of a CSV file is written."""
+    return OF_CENSUS.get(NOTATIONS[text], NOTATIONS[text]) if dataset == "census" else NOTATIONS[text]
 
 
 def vocabulary(dataset: str, reader: str) -> set[str]:
@@ -252,7 +265,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
             rules += [f"differs from {other}" for other in files]
             rules += [f"person without a unit in {declared.units.key}"]
             rules += [TOO_FINE] if meant.type is ColumnType.DECIMAL else []
-            rules += [f"not of type {meant.type.value}: {words}" for words in NOTATIONS.values()]
+            rules += [f"not of type {meant.type.value}: {explain(dataset, text)}" for text in NOTATIONS]
             rules += [describe_misfit(word, meant.type) for word in WRONG_WORDS]
             rules += [rule.offence for rule in STRUCTURE.rules.values()] if dataset == "census" else []
             said |= {f"{file}: column {column}: {rule}" for rule in rules}
@@ -477,7 +490,7 @@ def _spelled(dataset: str, name: str, reader: str) -> Iterator[tuple[str, str, s
         for text in SPELLINGS[meant.type]:
             rule = TOO_FINE if text == "0.00001" else f"not of type {meant.type.value}"
             known = text in NOTATIONS and not (text in NO_VALUES and meant.role in IDENTIFIERS)
-            told = f": {NOTATIONS[text]}" if reader == "csv" and known else ""
+            told = f": {explain(dataset, text)}" if reader == "csv" and known else ""
             yield column, "spelled", text, rule + told
         for text in OUTSIDE.get((dataset, name, column), ()):
             yield column, "outside", text, f"value outside its domain {meant.domain_in_words}"

@@ -27,6 +27,7 @@ from assets.cef.census import (
     census_units,
 )
 from assets.cef.ingestion import ingest
+from assets.cef.readers import open_geography
 from assets.cef.validation import SourceError, cef_problems, structure_findings, structure_offenders
 from assets.release.columns import Role
 from assets.release.dataset import DatasetDeclaration
@@ -843,6 +844,24 @@ def test_a_meaningless_geography_file_or_source_name_is_refused(
     declared = {"name": "town", "title": "A town", "reader": reader, "cap": 1, "units": {"path": "u.csv"} | units}
     with pytest.raises(ValidationError, match=complaint):
         DatasetDeclaration.model_validate(declared)
+
+
+@pytest.mark.parametrize("reader", ["csv", "stata"])
+def test_a_geography_file_named_like_another_reader_is_told_to_be_read_as_csv(tmp_path: Path, reader: str) -> None:
+    """Wrong program: one that tells of missing columns, or of a Stata file that cannot be read."""
+    (tmp_path / "places.dta").write_bytes(b"<stata_dta><header><release>118</release>")
+    columns = {
+        "serial": {"type": "integer", "role": "key"},
+        "county": {"type": "string", "role": "geography", "pattern": ".*"},
+    }
+    units = {"path": "u.dta", "geography_path": "places.dta", "columns": columns}
+    declaration = DatasetDeclaration.model_validate(
+        {"name": "town", "title": "A town", "reader": reader, "cap": 1, "units": units}
+    )
+    with pytest.raises(
+        SourceError, match=r"^places\.dta: is read as a CSV file, and \.dta is a suffix of reader stata: "
+    ):
+        open_geography(declaration, "units", tmp_path)
 
 
 def test_any_dataset_may_have_a_geography_file_and_source_names(tmp_path: Path) -> None:

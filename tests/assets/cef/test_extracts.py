@@ -18,7 +18,7 @@ import pyreadstat
 import pytest
 
 from assets.cef import statistical
-from assets.cef.extracts import read_codebook
+from assets.cef.extracts import NO_CODEBOOK, read_codebook
 from assets.cef.ingestion import ingest
 from assets.cef.readers import SUFFIXES, describe_file, open_every_column
 from assets.cef.validation import SourceError
@@ -205,8 +205,8 @@ BAD_EXTRACTS: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[str], str],
         lambda text: text.replace('EndPos="10" StartPos="5" width="6"', 'EndPos="9" StartPos="4" width="6"'),
         "usa_1.xml: column SAMPLE: its positions are also another variable's",
     ),
-    "no codebook": (bytes, lambda text: text[:-20], "usa_1.xml: not a readable DDI codebook of an IPUMS extract"),
-    "another XML": (bytes, lambda text: "<a/>", "usa_1.xml: not a readable DDI codebook of an IPUMS extract"),
+    "no codebook": (bytes, lambda text: text[:-20], f"usa_1.xml: {NO_CODEBOOK}"),
+    "another XML": (bytes, lambda text: "<a/>", f"usa_1.xml: {NO_CODEBOOK}"),
     "a variable that is not there": (
         bytes,
         lambda text: text.replace('name="AGE"', 'name="AGE2"'),
