@@ -221,8 +221,12 @@ class CensusDataset(Dataset):
             reader=Reader(attributes.format),
             record_name="unit",
             units=census_units(
-                *(units, geo, attributes.group_quarters_types, attributes.recoded_units, attributes.dhc),
-                place_names=attributes.place_names,
+                units,
+                geo,
+                attributes.group_quarters_types,
+                attributes.recoded_units,
+                attributes.dhc,
+                attributes.place_names,
             ),
             persons=census_persons(persons, attributes.recoded_persons, attributes.detailed_codes, attributes.dhc),
         )
