@@ -42,8 +42,9 @@ def canonne_kamath_steinke(loss: ConcentratedLoss, delta: Fraction, places: int 
     require_delta(delta)
     if loss.rho == 0:
         return round_up(loss.rho, places)
-    x = Fraction(_best_order_less_one(loss.rho, delta))
-    return round_up(max(Fraction(0), canonne_kamath_steinke_above(loss.rho, delta, x, places + _GUARD_DIGITS)), places)
+    x = _best_order_less_one(loss.rho, delta)
+    digits = places + _GUARD_DIGITS + max(0, -x.adjusted())  # the division by x enlarges the errors of logarithms
+    return round_up(max(Fraction(0), canonne_kamath_steinke_above(loss.rho, delta, Fraction(x), digits)), places)
 
 
 def bun_steinke_above(rho: Fraction, delta: Fraction, digits: int) -> Fraction:
@@ -64,7 +65,8 @@ def _best_order_less_one(rho: Fraction, delta: Fraction) -> Decimal:
     """The x at which ε(x) is least, to 20 digits or so: ε'(x) = ρ - (L - ln(1 + x))/x² is 0 where ρx² + ln(1 + x) = L.
     The left side grows from 0, so exactly one x solves this, and neither term exceeds L there. Near the minimum, an
     error in x changes ε only to second order."""
-    with localcontext(Context(prec=40)):
+    lost = -as_decimal(1 - delta).adjusted()  # the leading digits that cancel in L, and in ln(1 + x)
+    with localcontext(Context(prec=40 + lost)):
         concentrated, by_logarithm = as_decimal(rho), as_decimal(1 / delta - 1)
         log_inverse_delta = Decimal(delta.denominator).ln() - Decimal(delta.numerator).ln()
         low, high = Decimal(0), min(by_logarithm, (log_inverse_delta / concentrated).sqrt())

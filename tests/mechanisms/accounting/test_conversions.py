@@ -30,6 +30,7 @@ rhos = st.one_of(
 )
 deltas = st.one_of(
     st.integers(1, 40).map(lambda exponent: Fraction(1, 10**exponent)),
+    st.integers(7, 60).map(lambda exponent: 1 - Fraction(1, 10**exponent)),
     st.fractions(Fraction(1, 10**6), 1 - Fraction(1, 10**6), max_denominator=10**6),
 )
 
