@@ -5,7 +5,8 @@ For every count a, the probabilities p(v) of the changes v solve a convex progra
 (1 … js). Further, p(0) may have a lower bound, and p may have to fall with |v| on either side. Zero stays zero. All
 counts from D + js + 1 on share a row.
 
-Sources: Giessing (2016); the parameters and the lower bound of p(0) are those of sdcTools' R package `ptable`.
+Sources: Giessing (2016); the parameters are those of sdcTools' R package `ptable`, which lowers the bound of p(0) where
+the variance would stay below V.
 
 **Exactness.** The probabilities are whole multiples of 2^-64, and every constraint holds exactly. Only the entropy is
 approximate: `MadeTable.gaps` bounds by how much the greatest entropy of the program may exceed that of a row.
