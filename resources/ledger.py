@@ -442,6 +442,17 @@ class Ledger(ConfigurableResource):
             self.custody.forget(draw_id)
             return settled
 
+    def confirm(self) -> None:
+        """Anchor the last entry, if a run was killed after it had appended it and before it anchored it.
+
+        Until then, whoever can write the ledger could take the entry away unnoticed. So nothing is drawn before. Raises
+        LedgerError if the ledger is not intact.
+        """
+        anchor = self.custody.anchor()
+        if anchor and anchor.announced:
+            with self._open_to_append():
+                pass
+
     def withdraw(self, dataset: str, release: str | None, by: str) -> tuple[Entry, ...]:
         """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
 

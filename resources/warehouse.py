@@ -241,6 +241,7 @@ class Session:
         self._results = results
         self._reads = set[Read]() if reads is None else reads
         self._files = files
+        self._held = dict[Table, Fragment]()
         self._in_transaction = False
         self.shared = shared
         self._on_servers = on_servers
@@ -283,11 +284,12 @@ class Session:
         self._require_seen(name, table)
         self.run(_CREATE_SCHEMA, zone=quote(table.zone.value), schema=quote(table.schema))
         self._make("CREATE OR REPLACE TABLE", table.text, name, values, names)
+        self._held.pop(table, None)
 
     def create_view(self, view: Table, name: Source, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
         self.run(_CREATE_SCHEMA, zone=quote(view.zone.value), schema=quote(view.schema))
-        self._execute(name, None, names, f"CREATE OR REPLACE VIEW {view.text} AS\n")
+        self._execute(name, None, names, f"CREATE OR REPLACE VIEW {view.text} AS\n", as_stored=True)
 
     def is_view_of(self, view: Table, name: Source, /, **names: Any) -> bool:
         """Whether `view` is the view that `create_view` makes of this statement; the tables it names must exist.
@@ -295,7 +297,7 @@ class Session:
         How a union is grouped is ignored, because a view in a file comes back with its tables in pairs.
         """
         temporary = "view as made"
-        self._execute(name, None, names, f"CREATE OR REPLACE TEMPORARY VIEW {quote(temporary)} AS\n")
+        self._execute(name, None, names, f"CREATE OR REPLACE TEMPORARY VIEW {quote(temporary)} AS\n", as_stored=True)
         stored = self._read_definition(view.zone.value, view.schema, view.name)
         return stored is not None and stored == self._read_definition("temp", "main", temporary)
 
@@ -316,7 +318,8 @@ class Session:
     def drop(self, table: Table) -> None:
         """Drop a table, or a view of that name, if there is one; a table cannot replace a view, nor a view a table."""
         names = {"database": table.zone.value, "schema": table.schema, "view": table.name}
-        self.run(_DROP, view=bool(self.rows("warehouse/view", names)), table=table)
+        self._execute(_DROP, None, {"view": bool(self.rows("warehouse/view", names)), "table": table}, as_stored=True)
+        self._held.pop(table, None)
 
     def tables(self, zone: Zone, schema: str) -> dict[str, bool]:
         """The names of the tables and views of a schema, and whether each is a view."""
@@ -328,6 +331,16 @@ class Session:
         address = quote(temporary)
         self._make("CREATE OR REPLACE TEMPORARY TABLE", address.text, name, values, names)
         return address
+
+    def hold(self, tables: Iterable[Table]) -> None:
+        """Read tables of a lake once: this connection, though not its siblings, reads a copy of each from then on.
+
+        Otherwise, whoever can write the files of a lake could exchange one between two reads, of which the first finds
+        it sealed.
+        """
+        for table in tables if self._on_servers else ():
+            if table not in self._held and self._describe(table):
+                self._held[table] = self.stage(f"copy of {table}", "warehouse/all", source=table)
 
     def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
         begin = prefix = f"{how} {address} AS\n"
@@ -415,7 +428,7 @@ class Session:
     def _describe(self, table: Table | Fragment) -> dict[str, str]:
         with self.translate_errors(_COLUMNS):
             try:
-                described = self._connection.execute(render(_COLUMNS, {"table": table})).fetchall()
+                described = self._connection.execute(render(_COLUMNS, {"table": self._find_held(table)})).fetchall()
             except (duckdb.CatalogException, duckdb.BinderException):
                 # There is none, or it is a view of what is not there any more.
                 return {}
@@ -620,13 +633,29 @@ class Session:
         return tuple(map(sum, zip(*sums, strict=True)))
 
     def _execute(
-        self, name: Source, values: Mapping[str, Any] | None, names: Mapping[str, Any], prefix: str = ""
+        self,
+        name: Source,
+        values: Mapping[str, Any] | None,
+        names: Mapping[str, Any],
+        prefix: str = "",
+        *,
+        as_stored: bool = False,
     ) -> duckdb.DuckDBPyConnection:
-        """Run a statement, which may name only tables of the session's zones."""
+        """Run a statement, which may name only tables of the session's zones; `as_stored`, never the copies of them."""
         self._require_seen(name, names)
-        text = prefix + render(name, names)
+        text = prefix + render(name, names if as_stored else self._find_held(names))
         with self.translate_errors(name):
             return self._connection.execute(text, dict(values) if values else None)
+
+    def _find_held(self, value: Any) -> Any:
+        """A value with copies in place of the tables that are held."""
+        if not self._held:
+            return value
+        if isinstance(value, Table):
+            return self._held.get(value, value)
+        if isinstance(value, Mapping):
+            return {name: self._find_held(part) for name, part in value.items()}
+        return type(value)(map(self._find_held, value)) if type(value) in (list, tuple) else value
 
     def _require_seen(self, name: Source, value: object) -> None:
         if isinstance(value, Table):

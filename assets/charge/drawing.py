@@ -135,9 +135,11 @@ def _find_draw(
     method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger
 ) -> tuple[Draw[Inputs], Entry, Entry | None, str | None]:
     """The draw, its reservation, its settlement, and the version of its stored output if it is the settled one."""
+    method.hold_charged(session)
     draw = method.describe(session, custody)
     reading = ledger.read()
     entry, settled = require_charge(method, draw, reading), reading.find_settlement(draw.draw_id)
+    ledger.confirm()
     stored = settled.output_version if settled else None
     return draw, entry, settled, stored if method.is_settled_as(session, draw, stored) else None
 

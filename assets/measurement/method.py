@@ -124,7 +124,6 @@ class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
         self.require_counted(session, draw, custody)
         return self.perturb(session, key)
 
-    @final
     def require_counted(self, session: Session, draw: Draw[Inputs], custody: Custody) -> None:
         """Raise StaleInputError unless the exact counts are those of a draw."""
         if self.counts_version(session, custody) != draw.inputs.versions[COUNTS]:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, final
 
@@ -245,6 +246,12 @@ class Method(ABC, Generic[R, I, O]):
         """The draw that follows from the release's parameters and the current public tables. Raises SealError if one of
         the `charged_tables` is not as its stage sealed it, or was made from another CEF or with other parameters."""
         return session.compute_once(("draw", self), lambda: self._derive_draw(session, custody))
+
+    @final
+    def hold_charged(self, session: Session) -> None:
+        """Read the `charged_tables` of a lake once, at the beginning of a session that draws: the same tables are then
+        compared with their seals and drawn by. By others, with the same noise, a difference would be exact."""
+        session.hold(chain.from_iterable(self.charged_tables().values()))
 
     def _derive_draw(self, session: Session, custody: Custody) -> Draw[I]:
         release = self.release

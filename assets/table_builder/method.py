@@ -13,9 +13,9 @@ from assets.gates.shared import count_problem
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, build_counts, plan_gate
 from assets.planning.lines import budgets_for_margins
-from assets.release.contents import read_cef_version
+from assets.release.contents import find_content_problems, read_cef_version
 from assets.release.dataset import CEF
-from assets.release.draw import Inputs
+from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook, statement_hook
 from assets.release.stage import Recipes
@@ -161,6 +161,14 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         if release.design.consistency is Consistency.CELL:
             versions[RECORDS] = read_cef_version(session, custody, release.dataset)
         return HypercubeInputs(versions, release.withheld.own_loss(session, custody) if release.withheld else None)
+
+    def require_counted(self, session: Session, draw: Draw[Inputs], custody: Custody) -> None:
+        """With cell consistency, also unless the stored records are those that were read from the source."""
+        super().require_counted(session, draw, custody)
+        if RECORDS in draw.inputs.versions and (
+            problems := find_content_problems(session, custody, self.release.dataset)
+        ):
+            raise StaleInputError(problems[0])
 
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design, bounded = self.release.design, self.release.specification.charge

@@ -149,6 +149,7 @@ def measure_state(method: TopDown, warehouse: Warehouse, custody: Custody, ledge
             stored = _read_measured(session, custody, release, state)
             if stored and stored.draw_id == draw.draw_id and _is_stored(session, release, stored, state):
                 return stored
+            ledger.confirm()
             drawing = Drawing(release, session, open_charged_key(method, draw, custody, ledger))
             with writing_parts(folder):
                 drawing = drawing.of_state(draw.draw_id, folder, custody, state)

@@ -34,9 +34,10 @@ from numpy.typing import NDArray
 
 from assets.charge.drawing import make_output
 from assets.conventions import StageKind, public_table_metadata, round_figures, shorten_digest, table_schema
+from assets.measurement.method import ExactCounts
 from assets.release.account import read_account, store_account
 from assets.release.draw import StaleInputError
-from assets.release.method import CHARGE, DRAW, Method
+from assets.release.method import CHARGE, DRAW
 from assets.release.stage import COLUMN_SCHEMA, release_stage
 from assets.stages import name_partition
 from assets.topdown.dhc.given import read_given
@@ -245,7 +246,7 @@ def list_scopes(release: DHCRelease, states: Sequence[str]) -> list[Scope]:
     ]  # fmt: skip
 
 
-def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) -> dg.AssetsDefinition:
+def build_level(method: ExactCounts[DHCRelease, Any], release: DHCRelease, depth: int) -> dg.AssetsDefinition:
     level, stage = release.levels[depth], release.estimates(release.levels[depth])
     above = release.levels[depth - 1] if depth else ""
     by_state = release.is_by_state(level)
@@ -292,7 +293,7 @@ def build_level(method: Method[Any, Any, Any], release: DHCRelease, depth: int) 
 
 
 def make_level(
-    method: Method[Any, Any, Any],
+    method: ExactCounts[DHCRelease, Any],
     release: DHCRelease,
     warehouse: Warehouse,
     custody: Custody,
@@ -313,6 +314,7 @@ def make_level(
     zones = [Zone.CONFIDENTIAL, Zone.PUBLIC]
     with warehouse.private_folder() as folder:
         with warehouse.session(reads=zones) as session:
+            method.hold_charged(session)
             if scope.state:
                 require_state(session, release, scope.state)
             draw = method.describe(session, custody)
@@ -320,6 +322,7 @@ def make_level(
             stored = read_made(session, custody, release, scope)
             if stored and (stored.draw_id, stored.above) == (draw.draw_id, above):
                 return stored
+            ledger.confirm()
             drawing = make_output(method, session, draw, custody, ledger)
             tree = read_tree(session, release)
             spans = list_spans(session, release, tree, scope)
@@ -332,6 +335,9 @@ def make_level(
                 results.add(inputs, _estimate(inputs, drawing.key, results.read, release.processes, progress))
                 # Not in memory with those of the next span, or while the results are stored.
                 del inputs
+        with warehouse.session(reads=zones) as session:
+            # Another run may have counted anew since, by another declaration, before it said so.
+            method.require_counted(session, draw, custody)
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
             of_draw = method.describe(session, custody).draw_id == draw.draw_id
             if not of_draw or _require_above(session, custody, release, scope, draw.draw_id) != above:

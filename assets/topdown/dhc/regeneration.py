@@ -66,6 +66,7 @@ def regenerate(
             "made again"
         )
     with ledger.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        method.hold_charged(session)
         draw = method.describe(session, custody)
         require_charge(method, draw, reading)
         if reading.find_settlement(draw.draw_id) is None:

@@ -152,3 +152,13 @@ def test_an_edition_of_other_records_with_the_same_counts_is_another_draw(
     reserved = [entry for entry in deployment.ledger if entry.kind == "reserve"]
     assert len({entry.draw_id for entry in reserved}) == len({entry.commitment for entry in reserved}) == 2
     assert deployment.failed_checks() == set()
+
+
+def test_nothing_is_drawn_by_the_keys_of_other_records_than_were_charged(tmp_path: Path) -> None:
+    """Wrong program: draws after a run that ended when it had stored records with other keys and the same counts, but
+    not their version. It is the charged draw, and its noise is that of other records: one charge, two noisy results."""
+    made = build(tmp_path / "release", 1, given=False)
+    made.run(*before_draw(made.context.method))
+    with made.opened("confidential") as connection:
+        connection.execute(f"UPDATE {made.release.dataset.name}.units SET serial = serial + 1000")
+    assert "not those that were read from the source" in made.refusal("noisy_measurements")

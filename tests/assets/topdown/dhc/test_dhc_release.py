@@ -33,6 +33,7 @@ from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.dhc import gates, levels, regeneration
 from assets.topdown.dhc.declaration import DHCDeclaration
 from assets.topdown.dhc.intervals import read_told
+from assets.topdown.dhc.levels import plan_histograms
 from assets.topdown.dhc.measurements import Batch, list_measured, read_answers
 from assets.topdown.dhc.products import table_names
 from assets.topdown.dhc.published import published_tables
@@ -923,8 +924,21 @@ def read_all_told(deployment: DHCDeployment) -> None:
 
 @pytest.mark.prove
 def test_records_that_changed_after_the_charge_are_not_measured(tmp_path: Path) -> None:
+    """Told apart from: counts that another run, of another declaration, replaces after they were compared, and before
+    it publishes their version. Estimated again from the right ones, the noise would be the same."""
     deployment = dhc_deployment(tmp_path / "town")
     deployment.run(*TO_CHARGE)
-    executes("UPDATE confidential.town__dhc.histograms SET count = count + 1", zone="confidential")(deployment)
+    add_one = "UPDATE confidential.town__dhc.histograms SET count = count + 1"
+    executes(add_one, zone="confidential")(deployment)
     assert "changed since the charge" in deployment.refusal("level_state")
+    executes(add_one.replace("+", "-"), zone="confidential")(deployment)
+
+    def replace_counts(*planned: Any) -> Any:
+        executes(add_one, zone="confidential")(deployment)
+        return plan_histograms(*planned)
+
+    with patch.object(levels, "plan_histograms", replace_counts):
+        assert "changed since the charge" in deployment.refusal("level_state")
+    with deployment.opened() as connection:
+        assert ("level_state",) not in connection.execute("SHOW TABLES").fetchall()
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
