@@ -103,6 +103,26 @@ def test_a_session_that_reads_sees_one_state_whoever_writes_meanwhile(warehouse:
     assert read(warehouse, SHOWN) == ["after"]
 
 
+def test_a_table_that_is_held_is_read_once(warehouse: Warehouse) -> None:
+    """Wrong program: reads what was put in its place after its content version was computed. Its copy has the same
+    version, whatever the types of its columns."""
+    columns = (
+        "'a' AS t, 1::UTINYINT AS u, 2::BIGINT AS b, 3.25::DECIMAL(9, 2) AS d, DATE '2020-02-29' AS day, true AS f"
+    )
+    listed = SQL("test/listed", f"SELECT {columns}, 0.5::DOUBLE AS real, [1, 2]::INTEGER[] AS list")
+    with warehouse.session(writes=SHOWN.zone) as session:
+        session.create(SHOWN, listed)
+    with warehouse.session(writes=SHOWN.zone) as session:
+        before = session.content_version([SHOWN]), session.columns(SHOWN), session.rows("warehouse/all", source=SHOWN)
+        session.hold([SHOWN, Table(Zone.PUBLIC, "village", "absent")])
+        write(warehouse, SHOWN, ["other"])
+        after = session.content_version([SHOWN]), session.columns(SHOWN), session.rows("warehouse/all", source=SHOWN)
+        view = Table(Zone.PUBLIC, "village", "view")
+        session.create_view(view, "warehouse/all", source=SHOWN)
+        assert session.rows("warehouse/all", source=view) == [("other",)], "of what is stored"
+    assert after == before
+
+
 def test_a_state_that_is_compacted_while_a_session_begins_is_no_verdict(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
