@@ -9,10 +9,10 @@ import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import dagster as dg
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from assets.cef.readers import source_paths
 from assets.conventions import EACH_PART, MADE_FOR, WRITES, escape_markdown
@@ -31,6 +31,12 @@ _RETRIED = ("dagster/is_resume_retry", "dagster/is_asset_resume_retry")
 
 _RETRIES = {"dagster/max_retries": "4", "dagster/retry_on_asset_or_op_failure": "false"}
 """A run of a partition whose process or machine is lost is launched again; what was refused stays refused."""
+
+_WITHOUT_PARTS = (
+    "\n\nDagster asks for a confirmation if the parts of the source were not read or counted by jobs of their own: "
+    "confirm it, because this job reads and counts them itself."
+)
+"""In a job of a dataset with partitions: Dagster warns that the job may fail, which it does not."""
 
 
 def define_job(
@@ -100,8 +106,10 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     if partitions:
         by_partition = dg.Definitions.merge(by_partition, _partition_jobs(release, partitions, selected - others))
         selected -= _select(release, partitions.rounds[0].stages).downstream()
-        words = f"{about} to {partitions.keys_from}, with every check. "
+        words = f"{about} to the stage {partitions.keys_from}, with every check. "
         words += "While the UI's daemon runs, the runs of all partitions and the publication follow."
+    if release.dataset.partitions:
+        words += _WITHOUT_PARTS
     if not release.declaration.charges:
         job = define_job(release.schema, selected, words, writes=writes)
         return dg.Definitions.merge(dg.Definitions(jobs=[job]), by_partition)
@@ -140,9 +148,9 @@ def _partition_jobs(release: Release, partitions: Partitions, selected: dg.Asset
         if following:
             later, to = by_part | _select(release, following.stages).downstream(), following.follows
         rest = selected & own.downstream() - later
-        words = f"{title}: {', '.join(each.stages)} of one partition."
+        words = f"{title}: for one partition, the stages {', '.join(each.stages)}."
         jobs.append(define_job(f"{of_partition}__{release.schema}", own, words, writes=None, tags=_RETRIES))
-        words = f"{title}: every stage after {each.stages[-1]} of all partitions, to {to}."
+        words = f"{title}: once all partitions have {each.stages[-1]}, every stage after it, to {to}."
         jobs.append(define_job(f"{after}__{release.schema}", rest, words, writes=release.dataset.name))
 
     @dg.sensor(
@@ -239,15 +247,15 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
     authorization needs no further run: it is given to one. Relative source paths start from `root`.
     """
     paths = source_paths(release.dataset, root)
-    declarations = sha256(declared.encode()).hexdigest()
+    declarations = _shorten(sha256(declared.encode()).hexdigest())
 
     @dg.sensor(
         name=f"{release.schema}__source",
         job_name=release.schema,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Launches {release.schema} when {', '.join(path.name for path in paths)} changed, once 30 seconds "
-        "have passed without another change.",
+        description=f"Launches {release.schema} when {_name_files(paths)} changed, and 30 seconds have passed without "
+        "another change.",
     )
     @conceal_faults()
     def source_changed(context: dg.SensorEvaluationContext, custody: Custody) -> dg.SensorResult | dg.SkipReason:
@@ -255,7 +263,7 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
         if missing:
             return dg.SkipReason(f"{', '.join(missing)} is missing")
         state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-        seen = hmac.new(custody.derive("source sensor"), json.dumps(state).encode(), sha256).hexdigest()
+        seen = _shorten(hmac.new(custody.derive("source sensor"), json.dumps(state).encode(), sha256).hexdigest())
         first = _Cursor(launched=seen, seen=seen, launches=0, declarations=declarations)
         before = _Cursor.model_validate_json(context.cursor) if context.cursor else first
         if seen == before.launched:
@@ -277,15 +285,32 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
     return source_changed
 
 
+def _name_files(paths: Sequence[Path]) -> str:
+    """The files whose change launches a run. Of many, one is named, because Dagster shows a single line."""
+    if len(paths) > 3:
+        return f"one of {len(paths)} source files, such as {paths[0].name},"
+    return " or ".join(path.name for path in paths)
+
+
+def _shorten(digest: str) -> str:
+    """The beginning of a digest, which tells states apart: Dagster shows the cursor in one line, and with whole ones,
+    it cuts what stands above."""
+    return digest[:12]
+
+
+_Digest = Annotated[str, AfterValidator(_shorten)]
+"""Cursors of earlier versions have whole digests."""
+
+
 class _Cursor(BaseModel, frozen=True):
     """What the sensor remembers between ticks: the keyed state of the source when the job was last launched and at the
     last tick, the launches, and a digest of the declarations when the job was last launched, or found not to need
     it."""
 
-    launched: str
-    seen: str
+    launched: _Digest
+    seen: _Digest
     launches: int
-    declarations: str = ""
+    declarations: _Digest = ""
 
     def after_tick(self, seen: str, **changes: Any) -> str:
         return self.model_copy(update={"seen": seen} | changes).model_dump_json()

@@ -57,8 +57,11 @@ class Deployment:
         singles = {single: [component] for single, component in self.declared[1].items()}
         known = {**self.groups, **singles}
         if name not in known:
-            close = "".join(f" (did you mean {other}?)" for other in get_close_matches(name, known, 1))
-            declared = ", ".join(sorted(known)) or "none"
+            # A dataset resembles its releases, all of which are named then.
+            of_dataset = [other for other in known if other.startswith(f"{name}/")]
+            similar = [] if of_dataset else get_close_matches(name, known, 1)
+            close = "".join(f" (did you mean {other}?)" for other in similar)
+            declared = ", ".join(sorted(of_dataset or known)) or "none"
             raise click.UsageError(f"there is no release {name}{close}; declared are {declared}")
         return known[name]
 

@@ -39,6 +39,7 @@ OF_LOCATION = {".dagster/repository": f"{REPOSITORY}@{LOCATION}"}
 BLOCKED = "Step blocked by limit for pool"
 """What Dagster says of a step that has no slot in the queue of writers yet."""
 
+INTERRUPTED = "The run was interrupted. Launch again: finished stages and a charge stay valid."
 WAITS_FOR_WRITER = "Waiting for another run, which writes to this deployment. `stirred unblock` lists it"
 
 LONGEST_UNTIL_RETRY = 600.0

@@ -28,6 +28,7 @@ from orchestration.environment import is_cluster
 from orchestration.following import (
     BLOCKED,
     BY_COMMAND,
+    INTERRUPTED,
     LOCATION,
     REPOSITORY,
     WAITS_FOR_WRITER,
@@ -252,5 +253,5 @@ def _failure_message(event: dg.DagsterEvent) -> str:
     # Dagster's own error is around that of the step.
     error = failed.error.cause or failed.error if failed.error else None
     if error and error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
-        return "The run was interrupted. Launch again: finished stages and a charge stay valid."
+        return INTERRUPTED
     return error.message.strip() if error else "it failed"

@@ -4,6 +4,7 @@
 attaches either under the zone's name, and runs the same statements on it.
 """
 
+import logging
 import os
 import re
 import stat
@@ -38,6 +39,9 @@ _CHECKPOINT = SQL("warehouse/checkpoint", "CHECKPOINT {{ zone }}")
 
 _LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
 """How the names of the logs end that DuckDB writes beside a file and reads when it opens it."""
+
+_UNNOTICED = 3.0
+"""The seconds after which a person at a terminal is told why nothing goes on."""
 
 _REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/how-to/back-up.md)"
 
@@ -335,7 +339,7 @@ class DatabaseFile(Storage):
                 refuse_exposed("database file", file, "chmod 600")
         alias = quote(self.zone.value)
         text = render(ATTACH, {"path": quote_literal(path), "alias": alias, "read_only": read_only})
-        deadline = time.monotonic() + self.patience
+        begun, told = time.monotonic(), False
         while True:
             try:
                 before = path.stat()
@@ -349,7 +353,12 @@ class DatabaseFile(Storage):
                 if "lock on file" not in str(error) and "Unique file handle conflict" not in str(error):
                     reason = f"{name_error(error)} in {path.parent}. {_REMEDY}"
                     raise WarehouseError(f"cannot open {path.name}: {reason}") from None
-                if time.monotonic() > deadline:
+                waited = time.monotonic() - begun
+                if waited > _UNNOTICED and not told:
+                    told = True
+                    words = f"{path.name} is in use by another process; waiting for at most {self.patience:g} s"
+                    logging.getLogger(__name__).warning(words)
+                if waited > self.patience:
                     reason = f"another process has held it for over {self.patience:g} s"
                     raise BusyError(f"cannot open {path.name}: {reason}") from None
             time.sleep(0.05)

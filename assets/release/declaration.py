@@ -3,7 +3,8 @@
 `numbers` and `names` define the types of fields. A declaration is made from the attributes of a component in YAML.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
 import dagster as dg
@@ -55,7 +56,7 @@ class Declaration(Part):
             # A field that may be left out accepts None, so that pydantic adds to any other error that it is not None.
             errors = [detail for detail in errors if detail["type"] != "none_required"] or errors
             raise ValidationError.from_exception_data(
-                error.title, [_named_error(named, given, detail) for detail in errors]
+                error.title, [_named_error(named, given, detail, cls.model_fields) for detail in errors]
             ) from None
 
     @classmethod
@@ -77,9 +78,11 @@ def describe_field(given: Any, field: str) -> str:
     return value if isinstance(value, str) and len(value) <= LONGEST_NAME and value.isprintable() else shown(value)
 
 
-def _named_error(named: str, given: Any, error: ErrorDetails) -> InitErrorDetails:
+def _named_error(named: str, given: Any, error: ErrorDetails, known: Iterable[str]) -> InitErrorDetails:
     fields = _fields(given, error["loc"], error["type"] == "missing")
     message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden" and len(fields) == 1:
+        message += "".join(f" (did you mean {field}?)" for field in get_close_matches(str(fields[0]), known, 1))
     if error["type"] in ("list_type", "tuple_type"):
         single = isinstance(error["input"], str | int | float)
         message = f"Input should be a list, such as [{_field_text(error['input']) if single else 'a, b'}]"

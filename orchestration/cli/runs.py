@@ -35,6 +35,7 @@ from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console
 from orchestration.cli.releases import list_declared_names
 from orchestration.following import (
     COUNTING,
+    INTERRUPTED,
     WEBSERVER,
     RunOutcome,
     Step,
@@ -117,7 +118,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     elif outcome.success:
         draws = sum(path[-1] == CHARGE for path in _list_planned(steps))
         there = "the draw was there already" if draws == 1 else "the draws were there already"
-        why = NOT_CHARGED if launched.drew else there if draws else "this release charges nothing"
+        why = NOT_CHARGED if launched.drew else there if draws else f"{release} charges nothing"
         echo("\n" + (launched.charged or f"Nothing was charged: {why}."))
         echo(f"{passed} checks passed.")
         if launched.places:
@@ -511,7 +512,7 @@ def _show(run: Callable[[Report], RunOutcome], partition: str, *, quiet: bool) -
             elif step.kind == "failed":
                 show(f"  {step.asset}: {step.check} failed")
             elif step.kind == "refused" and running == step.asset.replace("__", "/"):
-                show("   refused", running)
+                show("   interrupted" if step.words == INTERRUPTED else "   refused", running)
             elif step.kind == "waits" and not any(step.words == other.words for other in steps[:-1]):
                 show(f"  {step.words}")
 

@@ -17,9 +17,15 @@ st.html(
     "[data-testid=stExpanderDetails] { padding: .5rem } .stTable :is(td, th) { padding: .25rem !important } } "
     "@media (max-width: 800px) { [data-testid=stHorizontalBlock] { flex-wrap: wrap } "
     "[data-testid=stColumn] { min-width: 100% } } "
-    # A dark page is printed light.
-    "@media print { .stApp, .stApp * { color: #000 !important; background-color: #fff !important } "
-    ".stApp svg text { fill: #000 !important } }</style>"
+    # Streamlit marks a link of the navigation, a button or a radio button that has the focus with a faint shade alone.
+    ":is([data-testid=stTopNavLink], button):focus-visible, .stRadio label:has(:focus-visible) "
+    "{ outline: 2px solid !important; outline-offset: 1px } "
+    # A dark page is printed light. No chart is cut, and a printed choice has no color that tells it from the others.
+    "@media print { html, body, .stApp, .stApp * { color: #000 !important; background-color: #fff !important } "
+    ".stApp svg text { fill: #000 !important } .stApp svg .role-axis-grid line { stroke: #ddd !important } "
+    ".stTable, .stTable * { overflow: visible !important; border-color: #ccc !important } "
+    ".stRadio label:has(input:checked) p { font-weight: 700; text-decoration: underline } "
+    ".stVegaLiteChart, tr { break-inside: avoid } }</style>"
 )
 try:
     left, right = st.columns([5, 1])

@@ -64,7 +64,9 @@ def show() -> None:
     with controls:
         link: dict[str, str] = {}
         titles = {name: f"{population.title} ({name})" for name, population in populations.items()}
-        name = choose("Population", titles, link, "population")
+        # There is more to see of a population that was charged.
+        charged = (position for position, each in enumerate(titles) if budgets[each].charges)
+        name = choose("Population", titles, link, "population", default=next(charged, 0))
         st.query_params.from_dict(link)
         _imagine(populations[name], entries)
     with picture:

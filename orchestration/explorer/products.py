@@ -60,7 +60,8 @@ class Field:
     @property
     def words(self) -> str:
         """Its name in words: the title, a short description, or else the name."""
-        short = re.sub("^Number of the (table's )?", "", self.description).split("(")[0].split(";")[0].rstrip(". ")
+        short = re.sub("^(Number|Standard name) of the (table's )?", "", self.description)
+        short = short.split("(")[0].split(";")[0].rstrip(". ")
         words = self.title or (short if 0 < len(short) <= 40 else self.name.replace("_", " "))
         return words[:1].upper() + words[1:]
 
@@ -82,6 +83,7 @@ class Product:
         interval: the method of the errors; "" if the dictionary names none.
         linear: the file with the linear estimates of its numbers and their intervals; None if there is none.
         estimated: the numbers that have one.
+        named: the file of another table with the names of its places; None if it has them itself, or none has.
     """
 
     release: str
@@ -99,6 +101,7 @@ class Product:
     interval: str
     linear: Path | None = None
     estimated: frozenset[str] = frozenset()
+    named: Path | None = None
 
     @property
     def has_errors(self) -> bool:
@@ -201,6 +204,14 @@ class Product:
             {name: self.label(name, None) if value is None else value for name, value in row.items()} for row in rows
         ]
 
+    @property
+    def _source(self) -> Fragment:
+        if not self.named:
+            return _read(self.file)
+        own = [self.level, *self.place]
+        names = {"shown": _read(self.file), "named": _read(self.named), "place": own}
+        return Fragment(render("explorer/named", names | {"names": [_NAMED_BY[code] for code in self.place]}))
+
     def _list_values(self, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
         return self._ask("explorer/values", MOST_VALUES, columns, equal)
 
@@ -214,7 +225,7 @@ class Product:
     ) -> list[dict[str, Any]]:
         values = {f"{_BOUND}{position}": value for position, value in enumerate(equal.values(), start=1)}
         names: dict[str, Any] = {"columns": list(columns), "equal": list(equal), "equals": _BOUND}
-        names["source"] = source or _read(self.file)
+        names["source"] = source or self._source
         return ask_files(lambda session: list(session.arrow(query, {"most": most, **values}, **names).to_pylist()))
 
 
@@ -260,6 +271,7 @@ def _read_publication(release: str, dictionary: Path, changed: tuple[int, int]) 
             described.setdefault(Path(resource["path"]).name.partition(".")[0], []).append(resource)
         if all(resource["path"] == Path(resource["path"]).name for resource in package["resources"]):
             products = _join_linear([_read_product(release, dictionary.parent, *named) for named in described.items()])
+            products = _join_names(products)
             products.sort(key=lambda product: (not product.has_errors, not product.is_counted))
             title = str(package.get("title", release))
             return Publication(release, title, tuple(products), public=find_public(package))
@@ -280,6 +292,22 @@ def _join_linear(products: Iterable[Product]) -> list[Product]:
                 named[name] = replace(product, linear=other.file, estimated=frozenset(cells), files=files)
                 del named[other.name]
     return list(named.values())
+
+
+def _join_names(products: Sequence[Product]) -> list[Product]:
+    """The tables. Those of errors have codes of places alone, and get names from the first table with a row for each
+    place that has them."""
+    with_names = [product for product in products if product.wide and product.find_names(product.place)]
+    having = {(product.level, product.place): product for product in reversed(with_names)}
+    found = []
+    for product in products:
+        other = having.get((product.level, product.place))
+        if other and not product.find_names(product.place):
+            names = [_NAMED_BY[code] for code in product.place]
+            fields = {**product.fields, **{name: other.fields[name] for name in names}}
+            product = replace(product, fields=fields, named=other.file)
+        found.append(product)
+    return found
 
 
 def _read_product(release: str, folder: Path, name: str, resources: Sequence[Mapping[str, Any]]) -> Product:

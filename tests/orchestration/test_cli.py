@@ -445,7 +445,7 @@ def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
     ("arguments", "code", "says"),
     [
         (["launch", "ma1940/nothing"], 2, "there is no release ma1940/nothing; declared are detailed/households, "),
-        (["launch", "ma1940"], 2, "there is no release ma1940;"),
+        (["launch", "two_counties"], 2, "declared are two_counties/dhc, two_counties/redistricting\n"),
         (["launch", "ma1940/tenure_by_county/"], 2, "(did you mean ma1940/tenure_by_county?); declared are "),
         (["launch"], 2, "Missing argument"),
         (["launch", "two_counties/places", "--authorize", "1"], 2, "two_counties/places charges nothing"),

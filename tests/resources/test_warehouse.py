@@ -330,8 +330,10 @@ def test_a_session_waits_for_the_process_that_holds_a_file(warehouse, let_go, ac
 
 
 @pytest.mark.usefixtures("let_go")
-def test_a_session_that_waited_too_long_says_for_what(warehouse, monkeypatch):
-    """Told apart from: a refusal, which a gate takes for a verdict, and one more wait for each of `storage.WAITS`."""
+def test_a_session_that_waited_too_long_says_for_what(warehouse, monkeypatch, caplog):
+    """Told apart from: a refusal, which a gate takes for a verdict, one more wait for each of `storage.WAITS`, and a
+    command that shows nothing for ten minutes."""
+    monkeypatch.setattr("resources.storage._UNNOTICED", 0)
     impatient, waits, sleep = warehouse.model_copy(update={"patience": 0.1}), set(), time.sleep
     monkeypatch.setattr("resources.storage.time.sleep", lambda seconds: waits.add(seconds) or sleep(0.05))
     with (
@@ -340,6 +342,7 @@ def test_a_session_that_waited_too_long_says_for_what(warehouse, monkeypatch):
     ):
         pass
     assert waits == {0.05}
+    assert caplog.messages == ["public.duckdb is in use by another process; waiting for at most 0.1 s"]
 
 
 def test_zones_are_opened_in_the_same_order_whichever_is_written(warehouse, monkeypatch):

@@ -104,7 +104,7 @@ def test_a_column_without_a_sensible_domain_is_refused(column: dict[str, Any], c
         ),
         ({"reader": "ma1940"}, "takes no path"),
         ({"reader": "ma1940", "units": {"columns": {"a": KEY}}, "persons": {"columns": {"a": UNIT}}}, "units only"),
-        ({"secret": 1}, "Extra inputs"),
+        ({"recordname": "home"}, r"recordname: Extra inputs are not permitted \(did you mean record_name\?\)"),
     ],
 )
 def test_an_inconsistent_dataset_is_refused(changes: dict[str, Any], complaint: str) -> None:

@@ -119,6 +119,26 @@ def test_a_table_is_understood_from_its_dictionary(published: Path) -> None:
     assert [row["estimate"] for row in totals] == [330.0], "a total is not mixed with its parts, and rows are limited"
 
 
+def test_a_table_of_errors_has_the_names_of_places_that_another_table_has(published: Path) -> None:
+    """Wrong program: one that shows codes, or repeats the numbers of a place whose code another level has too."""
+    places: dict[str, list[object]] = {"level": ["State", "Tract"], "geoid": ["10", "10"]}
+    numbers = {str(field["name"]): [1.0, 2.0] for field in FIELDS[-4:]}
+    pq.write_table(pa.table(places | {"name": ["Delaware", "Tract ten"], "p1": [5, 6]}), published / "p1.parquet")
+    pq.write_table(pa.table(places | {"cell": ["p1", "p1"]} | numbers), published / "errors.parquet")
+    resources = []
+    for table, columns in {"p1": ["name"], "errors": ["cell"]}.items():
+        fields: list[dict[str, object]] = [{"name": name, "type": "string"} for name in ("level", "geoid", *columns)]
+        fields += [{"name": "p1", "type": "integer"}] if table == "p1" else FIELDS[-4:]
+        key = ["level", "geoid"] if table == "p1" else ["level", "geoid", "cell"]
+        resources.append({"path": f"{table}.parquet", "schema": {"fields": fields, "primaryKey": key}})
+    (published / "datapackage.json").write_text(json.dumps({"title": "Village", "resources": resources}))
+    (errors, _) = list_publications()[0].products
+    state = errors.match({"level": "State"})
+    assert errors.list_places(state) == {"10": "Delaware"}
+    (row,) = errors.read_rows("estimate", state, 9)
+    assert (row["name"], row["estimate"]) == ("Delaware", 1.0)
+
+
 def test_places_and_what_an_empty_one_stands_for_are_those_of_the_dictionary(published: Path) -> None:
     """Told apart from: a guess, by which codes of sectors are places too, and rows of the rest of a place left out."""
     rows = {"state": ["1", "1"], "town": ["A", None], "sector": ["x", "x"], "count": [5, 7], "total": [50, None]}
