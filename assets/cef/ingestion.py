@@ -30,7 +30,7 @@ from assets.cef.validation import (
     structure_offenders,
     unit_findings,
 )
-from assets.release.columns import Column, RecordTable
+from assets.release.columns import Column, ColumnType, RecordTable
 from assets.release.contents import CefVersions, drop_surplus, hash_cef, hash_files
 from assets.release.dataset import DROPPED, DatasetDeclaration
 from assets.release.dialect import USUAL, Dialect
@@ -212,6 +212,11 @@ def describe_conversion(
     return read, bound
 
 
+def describe_ill_typed(kind: ColumnType) -> str:
+    """The rule about values that are not of a type, for a reason that cannot be told."""
+    return f"not of type {kind.value}{', which is true or false' if kind is ColumnType.BOOLEAN else ''}"
+
+
 def _read_through(session: Session, source: Source) -> _ReadSource:
     """Read the whole source once, and count the values of each column that are not of its type.
 
@@ -245,7 +250,7 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
             for rule, rows in (
                 (TOO_FINE, too_fine),
                 *explained.items(),
-                (f"not of type {column.type.value}", ill_typed - too_fine - sum(explained.values())),
+                (describe_ill_typed(column.type), ill_typed - too_fine - sum(explained.values())),
                 (f"value in none of the {places} of {name}", unplaced),
             )
             if rows

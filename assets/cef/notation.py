@@ -173,6 +173,14 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
     for form in words:
         if form != _name_form(dialect.dates) and (rows := min(forms[form], ill_typed - sum(found.values()))):
             found[f"not of type {kind.value}: {words[form]}"] = rows
+    # In the relation, all others that are written as declared are ISO 8601.
+    if kind is ColumnType.DATE and (
+        rows := min(forms.get(_name_form(dialect.dates), 0), ill_typed - sum(found.values()))
+    ):
+        rule = (
+            f"not of type date: no days of the calendar as {dialect.dates}, the order that `csv: {{dates: …}}` declares"
+        )
+        found[rule] = rows
     return found
 
 

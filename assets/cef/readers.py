@@ -62,6 +62,7 @@ _BUFFER_BYTES = 1 << 16
 """The bytes of a column that are read at once for a look at its beginning."""
 
 UNNAMED = "it has no name; R and pandas write row names so. Give it one if it is needed"
+FOLDER = "is a folder: write all parts of a table into one file"
 SEVERAL_UNNAMED = (
     "{} columns have no name. If cells of the header are merged, or it has several rows, write one row with a name for "
     "each column"
@@ -325,6 +326,8 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL, *, f
         raise SourceError([Finding(path.name, NO_SOURCE)])
     try:
         # It raises what names the whole path, if a folder of it cannot be searched.
+        if path.is_dir():
+            raise SourceError([Finding(path.name, FOLDER)])
         if not path.is_file():
             raise SourceError([Finding(path.name, "there is no such file")])
         if not path.stat().st_size:
@@ -336,9 +339,13 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL, *, f
         refusal = error
     else:
         return
+    named = SUFFIXES.get(path.suffix.lower(), reader)
+    if reader is Reader.PARQUET and named is not reader and isinstance(refusal, UnreadableError):
+        (unreadable,) = refusal.findings
+        rule = f"{unreadable.rule}; {path.suffix} is a suffix of reader {named.value}"
+        raise SourceError([Finding(path.name, rule)]) from None
     if reader is not Reader.CSV:
         raise refusal from None
-    named = SUFFIXES.get(path.suffix.lower(), reader)
     if named is not reader:
         # What is wrong with it as text would explain nothing.
         other = "" if fixed else ", or if a table's path names it, declare that reader"

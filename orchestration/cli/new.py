@@ -146,7 +146,9 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     target = _name_new_file(deployment, dataset, name)
     if component:
         places = datasets[dataset].units.stored.get("TABBLKST")
-        filled: dict[str, Any] = {"states": places.codes} if places and places.codes else {}
+        codes = places.codes if places else ()
+        named = [code for code in codes if code in getattr(datasets[dataset], "place_names", {})]
+        filled: dict[str, Any] = {"states": named or codes} if codes else {}
         for each in deployment.declared[1].values():
             if each.declaration.dataset != dataset:
                 continue

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.cef.census import STRUCTURE, CensusDeclaration, census_persons, census_units
-from assets.cef.ingestion import TOO_FINE
-from assets.cef.readers import describe_misfit
+from assets.cef.ingestion import TOO_FINE, describe_ill_typed
+from assets.cef.readers import FOLDER, describe_misfit
 from assets.cef.recognition import NO_HEADER, ONE_MORE, TITLE
 from assets.cef.text_files import BLANK, GRAMMAR, LONGEST_ROW
 from assets.cef.validation import EMPTY
@@ -250,7 +250,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
         kind = "CSV file (UTF-8, separated by commas, with a header)" if reader == "csv" else "Parquet file"
         undeclared = [f"{words}, in a column that is not declared" for words in GRAMMAR.values()]
         rules = [*GRAMMAR.values(), *undeclared, f"not a readable {kind}", "contains no records"]
-        rules += ["there is no such file", "line break in the name of a column", NO_HEADER, ONE_MORE, TITLE]
+        rules += ["there is no such file", FOLDER, "line break in the name of a column", NO_HEADER, ONE_MORE, TITLE]
         rules += [EMPTY, BLANK, "has no columns", "has no header: its first line is blank"]
         rules += WRITTEN.values()
         rules += ["has quotes after backslashes, which `csv: {escape: backslash}` declares"]
@@ -259,7 +259,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
         said |= {f"{file}: {rule}" for rule in rules}
         for column, meant in columns_of(dataset, name).items():
             rules = [*GRAMMAR.values(), "missing column", "more than one column of that name", ANOTHER_CASE]
-            rules += [f"not of type {meant.type.value}", f"value outside its domain {meant.domain_in_words}"]
+            rules += [describe_ill_typed(meant.type), f"value outside its domain {meant.domain_in_words}"]
             rules += ["null where none is allowed", "key that another row has"]
             rules += [f"record without one in {other}" for other in files]
             rules += [f"differs from {other}" for other in files]
@@ -386,7 +386,7 @@ def _csv_files(dataset: str, name: str) -> Iterator[BadFile]:
 
     kinds: dict[str, tuple[bytes | None, str]] = {
         "missing": (None, f"{file}: there is no such file"),
-        "a directory": (DIRECTORY, f"{file}: there is no such file"),
+        "a directory": (DIRECTORY, f"{file}: {FOLDER}"),
         "empty": (b"", f"{file}: {EMPTY}"),
         "only a byte order mark": (b"\xef\xbb\xbf", f"{file}: {BLANK}"),
         "only blank lines": (b"\n \r\n,,,\n", f"{file}: {BLANK}"),
@@ -488,7 +488,7 @@ def _spelled(dataset: str, name: str, reader: str) -> Iterator[tuple[str, str, s
     """Column, kind, text and rule of every bad value of a file."""
     for column, meant in columns_of(dataset, name).items():
         for text in SPELLINGS[meant.type]:
-            rule = TOO_FINE if text == "0.00001" else f"not of type {meant.type.value}"
+            rule = TOO_FINE if text == "0.00001" else describe_ill_typed(meant.type)
             known = text in NOTATIONS and not (text in NO_VALUES and meant.role in IDENTIFIERS)
             told = f": {explain(dataset, text)}" if reader == "csv" and known else ""
             yield column, "spelled", text, rule + told
@@ -682,7 +682,7 @@ def _parquet_files(dataset: str, name: str) -> Iterator[BadFile]:
     others = rows[0][1:]
     kinds: dict[str, tuple[bytes | None, str]] = {
         "missing": (None, f"{file}: there is no such file"),
-        "a directory": (DIRECTORY, f"{file}: there is no such file"),
+        "a directory": (DIRECTORY, f"{file}: {FOLDER}"),
         "empty": (b"", f"{file}: {EMPTY}"),
         "no columns": (as_parquet(pa.table({})), f"{file}: has no columns"),
         "only its mark": (b"PAR1", unreadable),

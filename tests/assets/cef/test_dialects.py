@@ -248,7 +248,7 @@ NOT_DECIMAL, NOT_DATE = "column income: not of type decimal: ", "column born: no
         (TABLE.replace("1,5", "1,500").replace("0,25", "2"), {}, f"{NOT_DECIMAL}commas, as in 1,234: thousands are"),
         (TABLE.replace("1,5", "1.234,5"), NUMBERS, f"{NOT_DECIMAL}marks between thousands, which are written without"),
         (TABLE.replace("31.12.2020", "20201231"), GERMAN, f"{NOT_DATE}no marks between year, month and day: write"),
-        (TABLE.replace("31.12", "31.11"), GERMAN, "column born: not of type date: 1 row"),
+        (TABLE.replace("31.12", "31.11"), GERMAN, f"{NOT_DATE}no days of the calendar as DD.MM.YYYY, the order that `"),
         (TABLE.replace(";2;", ";.;") + "3;West;NA;\n", NUMBERS, f"{NOT_DECIMAL}a word such as NA, which `null` lis"),
         (TABLE.replace(";2;", ";x;") + "3;West;NA;\n", GERMAN, "column income: not of type decimal: 1 row"),
         (TABLE.replace("31.12.2020", "2020-12-31"), GERMAN, "column born: not of type date: 1 row"),

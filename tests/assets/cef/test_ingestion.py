@@ -184,8 +184,14 @@ OUTSIDE, ROOMS = "value outside its domain", "households.csv: column rooms: not 
             "households.csv: column moved: not of type date: written in another order, which `csv: {dates: …}` "
             "declares as in DD.MM.YYYY: 1 row",
         ),
-        (spoil("units", 2, "farm", "1"), "households.csv: column farm: not of type boolean: 1 row"),
-        (spoil("units", 2, "farm", "True"), "households.csv: column farm: not of type boolean: 1 row"),
+        (
+            spoil("units", 2, "farm", "1"),
+            "households.csv: column farm: not of type boolean, which is true or false: 1 row",
+        ),
+        (
+            spoil("units", 2, "farm", "True"),
+            "households.csv: column farm: not of type boolean, which is true or false: 1 row",
+        ),
         (spoil("units", 2, "serial", "x"), "households.csv: column serial: not of type integer: 1 row"),
         (
             spoil("units", 2, "tenure", "Rented"),
