@@ -75,6 +75,8 @@ def bin_answers(
     edges, probabilities = _cut(distribution)
     # Integers of one type are compared several at a time.
     own = noisy.dtype if np.array_equal(edges, edges.astype(noisy.dtype)) else edges.dtype
+    # Counts that were read may be read-only, which is another type, to be compiled again.
+    counts = np.require(counts, np.int64, ["C", "W"])
     observed = count_differences_by_bin(noisy.astype(own, copy=False), positions, counts, edges.astype(own))
     return BinCounts(observed.astype(np.float64), len(noisy) * probabilities)
 
