@@ -517,7 +517,7 @@ attributes:
   description: The content of the tables, for a reader.
   match: {_list(match)}               # records are swapped only if they agree on these
   swap: {_list(places)}               # the values that records exchange
-  swap_rate: 1/10                # the share of records that are selected
+  swap_rate: 1/10                # the probability with which a record is selected
   # Only these take part besides match and swap. Invariants among them are published exactly.
   variables: {_list(column for column in published if column not in match)}
 {left_out}  saturated: false               # true publishes the full cross-tabulation
