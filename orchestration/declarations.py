@@ -14,7 +14,7 @@ from orchestration.components.dataset import Dataset
 from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent, releases_of
 from orchestration.components.scaffolding import JobComponent
 from orchestration.defs_files import require_unambiguous
-from resources.project import CODE, DECLARATIONS, INSTALLED, PROJECT
+from resources.project import CODE, DECLARATIONS, INSTALLED, PROJECT, list_files
 
 
 class _OfFiles(dg.ComponentTree):
@@ -34,10 +34,10 @@ class _OfFiles(dg.ComponentTree):
 
 def component_tree() -> dg.ComponentTree:
     """The declarations of the deployment, not loaded yet. Raises DeclarationError if the folder has none."""
-    if not DECLARATIONS.is_dir():
+    if not list_files(DECLARATIONS):
         raise DeclarationError(
-            f"there is no folder {DECLARATIONS}, so {PROJECT} is no deployment: change to the folder of one, or name "
-            "it in STIRRED_PROJECT; stirred new dataset FILE begins a new one here"
+            f"there is no defs.yaml in a folder of {DECLARATIONS}, so {PROJECT} is no deployment: change to the folder "
+            "of one, or name it in STIRRED_PROJECT; stirred new dataset FILE begins a new one here"
         )
     if DECLARATIONS == CODE / "orchestration" / "defs":
         return _OfFiles.for_project(CODE)

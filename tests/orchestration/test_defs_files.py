@@ -8,6 +8,7 @@ import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
 from assets.release.release import DeclarationError
+from orchestration import declarations
 from orchestration.components import SyntheticCensus
 from orchestration.definitions import deployment
 from orchestration.defs_files import require_unambiguous, require_unambiguous_text
@@ -103,3 +104,11 @@ def test_a_deployment_does_not_load_with_a_doubled_key_or_a_doubled_name(tmp_pat
             pytest.raises(DeclarationError, match="dataset census: name: it is declared more than once"),
         ):
             deployment(tree, tmp_path)
+
+
+def test_a_folder_without_a_declaration_is_no_deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong program: asks only whether the folder is there, and then fails with an error of Dagster's."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setattr(declarations, "DECLARATIONS", tmp_path)
+    with pytest.raises(DeclarationError, match=r"there is no defs\.yaml in a folder of .*; stirred new dataset FILE"):
+        declarations.component_tree()
