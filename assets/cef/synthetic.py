@@ -79,8 +79,8 @@ class SyntheticPopulation(Parameters):
     detailed_codes: bool = Field(
         False,
         description="Whether persons have the columns QSEX, QRACE1 to QRACE8 and QSPAN. Releases by SafeTab need "
-        "them, and laboratories that declare the tier T2, T3 or T4-groups. All other columns of persons stay as they "
-        "are. Some areas in AIANNHCE then cross states.",
+        "them, and laboratories that declare the tier T4-groups; the tiers T2 and T3 need QSEX. All other columns of "
+        "persons stay as they are. Some areas in AIANNHCE then cross states.",
     )
     dhc: bool = Field(
         False,

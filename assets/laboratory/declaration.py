@@ -66,8 +66,8 @@ class LaboratoryDeclaration(Declaration):
         "all and of adults (P1 to P4), persons in group quarters (P5) and housing units (H1). T2: these, and sex by "
         "age, also by race (P12, P12A to P12I, P14). T3: these, and for the tract sex by single years of age, also by "
         "race (PCT12, PCT12A to PCT12O). T4-households: PHSafe's tables of households. T4-groups: SafeTab-P's tables "
-        "of regional racial groups. T1 to T3 need a dataset with types of group quarters; T2, T3 and T4-groups one "
-        "with detailed_codes."
+        "of regional racial groups. T1 to T3 need a dataset with types of group quarters; T2 and T3 one with sex "
+        "too (detailed_codes or dhc); T4-groups one with detailed_codes."
     )
     tracts: int = Field(
         5, ge=1, le=1000, strict=True, description="The number of tracts, spread over all of the dataset."
