@@ -272,7 +272,8 @@ def _show_map(choice: Choice) -> None:
     if not matches[code]:
         example = escape(next(iter(by_code), ""))
         st.warning(f"No feature's {escape(code)} is a code of a place of this table, such as {example}.")
-    unknown = {"name": "not in the table", "number": None, "interval": "–", "flag": ""}
+    left_out = f", or not among its {_MOST_ROWS:,} greatest numbers" if len(rows) == _MOST_ROWS else ""
+    unknown = {"name": f"not in the table{left_out}", "number": None, "interval": "–", "flag": ""}
     places = []
     for feature in features:
         row = by_code.get(_read_code(feature, code))
