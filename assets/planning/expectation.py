@@ -183,8 +183,8 @@ def expectation(
     if size is None:
         counted = "persons" if dataset.persons else f"{dataset.record_name}s"
         raise UnknownError(
-            f"Time, memory and disk depend on the number of {counted} of {dataset.name}, which is not public. "
-            "Enter the number that you expect (on the command line: stirred plan --records NUMBER)."
+            f"Time, memory and disk depend on the number of {counted} of {dataset.name}, which is not public: "
+            "enter the number that you expect (on the command line: stirred plan --records NUMBER)."
         )
     measured = (measured_slopes() if slopes is None else slopes).get(method.mechanism)
     if measured is None:

@@ -559,10 +559,10 @@ def _refusal(context: ReleaseContext[Any], problems: Sequence[str], *failed: str
     """The refusal for problems of some failed gates, with what to do, which a withdrawal decides, if there was one."""
     release = context.release
     fate = explain_withdrawal(context.ledger, release.dataset.name, release.name)
-    lines = [*problems, fate] if fate else explain_failure(problems, *failed)
-    words = f"{release.schema} is not published, because it does not pass its gates:"
     unchanged = "An earlier publication stays unchanged."
-    return dg.Failure(description="\n".join([words, *lines, unchanged]), allow_retries=False)
+    lines = [*problems, fate] if fate else [*explain_failure(problems, *failed), unchanged]
+    words = f"{release.schema} is not published, because it does not pass its gates:\n" + "\n".join(lines)
+    return dg.Failure(description=words, allow_retries=False)
 
 
 def certify(

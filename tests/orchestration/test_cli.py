@@ -214,7 +214,7 @@ def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
 
 @pytest.mark.parametrize(
     ("charges", "says"),
-    [(True, "Nothing was charged: the draw was there already."), (False, "Nothing was charged: this release charges")],
+    [(True, "Nothing was charged: the draw was there already."), (False, "Nothing was charged: town/stirred charges")],
 )
 def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, charges: bool, says: str

@@ -234,7 +234,7 @@ def test_the_size_of_a_synthetic_census_is_that_of_its_records(tmp_path: Path) -
 def test_the_number_of_records_of_a_dataset_that_is_not_generated_is_asked_for_in_one_sentence(tmp_path: Path) -> None:
     dataset = small_dataset(tmp_path, cap=5)
     method = _method(small_release(dataset), dataset)
-    with pytest.raises(UnknownError, match=r"is not public\. Enter the number that you expect \(on the") as said:
+    with pytest.raises(UnknownError, match=r"is not public: enter the number that you expect \(on the") as said:
         expectation(method, None, MACHINE)
     assert str(said.value).count(". ") == 0
     few, many = (expectation(method, number, MACHINE) for number in (1_000, 1_000_000))
