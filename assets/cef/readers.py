@@ -324,6 +324,7 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL, *, f
     # A link may have been changed since the path was declared.
     if leads_to_secrets(path):
         raise SourceError([Finding(path.name, NO_SOURCE)])
+    named = reader
     try:
         # It raises what names the whole path, if a folder of it cannot be searched.
         if path.is_dir():
@@ -332,6 +333,7 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL, *, f
             raise SourceError([Finding(path.name, "there is no such file")])
         if not path.stat().st_size:
             raise SourceError([Finding(path.name, EMPTY)])
+        named = SUFFIXES.get(path.suffix.lower(), reader)
         yield
     except (OSError, UnicodeError, csv.Error, pa.ArrowException):
         refusal: SourceError = UnreadableError(path.name, _describe_kind(reader, dialect))
@@ -339,7 +341,6 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL, *, f
         refusal = error
     else:
         return
-    named = SUFFIXES.get(path.suffix.lower(), reader)
     if reader is Reader.PARQUET and named is not reader and isinstance(refusal, UnreadableError):
         (unreadable,) = refusal.findings
         rule = f"{unreadable.rule}; {path.suffix} is a suffix of reader {named.value}"

@@ -848,7 +848,7 @@ def test_a_meaningless_geography_file_or_source_name_is_refused(
 
 @pytest.mark.parametrize("reader", ["csv", "stata"])
 def test_a_geography_file_named_like_another_reader_is_told_to_be_read_as_csv(tmp_path: Path, reader: str) -> None:
-    """Wrong program: one that tells of missing columns, or of a Stata file that cannot be read."""
+    """Wrong program: one that tells of missing columns, or of a Stata file that cannot be read; or so of no file."""
     (tmp_path / "places.dta").write_bytes(b"<stata_dta><header><release>118</release>")
     columns = {
         "serial": {"type": "integer", "role": "key"},
@@ -861,6 +861,9 @@ def test_a_geography_file_named_like_another_reader_is_told_to_be_read_as_csv(tm
     with pytest.raises(
         SourceError, match=r"^places\.dta: is read as a CSV file, and \.dta is a suffix of reader stata: "
     ):
+        open_geography(declaration, "units", tmp_path)
+    (tmp_path / "places.dta").unlink()
+    with pytest.raises(SourceError, match="there is no such file"):
         open_geography(declaration, "units", tmp_path)
 
 
