@@ -336,11 +336,13 @@ class Session:
         """Read tables of a lake once: this connection, though not its siblings, reads a copy of each from then on.
 
         Otherwise, whoever can write the files of a lake could exchange one between two reads, of which the first finds
-        it sealed.
+        it sealed. One that is not there stays missing for this connection, unless it creates the table itself.
         """
         for table in tables if self._on_servers else ():
-            if table not in self._held and self._describe(table):
-                self._held[table] = self.stage(f"copy of {table}", "warehouse/all", source=table)
+            if table not in self._held:
+                copy = f"copy of {table}"
+                there = self._describe(table)
+                self._held[table] = self.stage(copy, "warehouse/all", source=table) if there else quote(copy)
 
     def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
         begin = prefix = f"{how} {address} AS\n"

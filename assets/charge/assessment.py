@@ -125,9 +125,9 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     """
     release = method.release
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        method.hold_charged(session)
         if problems := find_content_problems(session, custody, release.dataset):
             raise StaleInputError(f"{problems[0]}. Nothing was drawn, and nothing was charged.")
-        method.hold_charged(session)
         method.require_chargeable(session)
         draw = method.describe(session, custody)
         contents = read_contents(session, custody, release.dataset)

@@ -111,7 +111,7 @@ def publish_contents(
     The stored CEF is not read for it, because it may be another one by now: its versions were computed when no other
     process could have written it (`ingest`). If `source` (`hash_source`) is empty, the source is read again.
     """
-    table = _table(dataset)
+    table = contents_table(dataset)
     published = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
     if dataset.is_part:
         published |= {_HEADERS: versions.headers, _SKETCH: versions.sketch.hex()}
@@ -185,7 +185,7 @@ def find_unchanged_version(
 ) -> str | None:
     """The keyed version of the stored CEF if it was read from the source as it is now (`hash_source`), or None."""
     try:
-        with warehouse.session(reads=dict.fromkeys([Zone.CONFIDENTIAL, _table(dataset).zone])) as session:
+        with warehouse.session(reads=dict.fromkeys([Zone.CONFIDENTIAL, contents_table(dataset).zone])) as session:
             published = _published(session, custody, dataset)
             if published.get(_SOURCE) != source or find_content_problems(session, custody, dataset):
                 return None
@@ -282,7 +282,7 @@ def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
 
 
 def _published(session: Session, custody: Custody, dataset: DatasetDeclaration) -> dict[str, str]:
-    table = _table(dataset)
+    table = contents_table(dataset)
 
     def read() -> dict[str, str]:
         require_sealed(session, custody, dataset.name, CEF, [table])
@@ -407,7 +407,7 @@ def _open_sketch(custody: Custody, dataset: DatasetDeclaration, published: Mappi
     return bytes.fromhex(kept) if dataset.is_part else custody.open_sketch(kept)
 
 
-def _table(dataset: DatasetDeclaration) -> Table:
+def contents_table(dataset: DatasetDeclaration) -> Table:
     return Table(Zone.CONFIDENTIAL if dataset.is_part else Zone.PUBLIC, dataset.name, CONTENTS)
 
 

@@ -29,7 +29,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import PARTITIONS_POOL, list_some
-from assets.release.contents import read_basis
+from assets.release.contents import contents_table, read_basis
 from assets.release.dataset import Size
 from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
@@ -249,9 +249,10 @@ class Method(ABC, Generic[R, I, O]):
 
     @final
     def hold_charged(self, session: Session) -> None:
-        """Read the `charged_tables` of a lake once, at the beginning of a session that draws: the same tables are then
-        compared with their seals and drawn by. By others, with the same noise, a difference would be exact."""
-        session.hold(chain.from_iterable(self.charged_tables().values()))
+        """Read the `charged_tables` and the version of the CEF once if they are in a lake, when a session that draws
+        begins: the same tables are then compared with their seals and drawn by. By others, with the same noise, a
+        difference would be exact."""
+        session.hold([contents_table(self.release.dataset), *chain.from_iterable(self.charged_tables().values())])
 
     def _derive_draw(self, session: Session, custody: Custody) -> Draw[I]:
         release = self.release

@@ -104,8 +104,8 @@ def test_a_session_that_reads_sees_one_state_whoever_writes_meanwhile(warehouse:
 
 
 def test_a_table_that_is_held_is_read_once(warehouse: Warehouse) -> None:
-    """Wrong program: reads what was put in its place after its content version was computed. Its copy has the same
-    version, whatever the types of its columns."""
+    """Wrong program: reads what was put in its place after its content version was computed, or a table that was not
+    there. Its copy has the same version, whatever the types of its columns."""
     columns = (
         "'a' AS t, 1::UTINYINT AS u, 2::BIGINT AS b, 3.25::DECIMAL(9, 2) AS d, DATE '2020-02-29' AS day, true AS f"
     )
@@ -114,8 +114,11 @@ def test_a_table_that_is_held_is_read_once(warehouse: Warehouse) -> None:
         session.create(SHOWN, listed)
     with warehouse.session(writes=SHOWN.zone) as session:
         before = session.content_version([SHOWN]), session.columns(SHOWN), session.rows("warehouse/all", source=SHOWN)
-        session.hold([SHOWN, Table(Zone.PUBLIC, "village", "absent")])
-        write(warehouse, SHOWN, ["other"])
+        absent = Table(Zone.PUBLIC, "village", "absent")
+        session.hold([SHOWN, absent])
+        for table in (SHOWN, absent):
+            write(warehouse, table, ["other"])
+        assert session.columns(absent) == {}, "compared and drawn by, it could be two different tables"
         after = session.content_version([SHOWN]), session.columns(SHOWN), session.rows("warehouse/all", source=SHOWN)
         view = Table(Zone.PUBLIC, "village", "view")
         session.create_view(view, "warehouse/all", source=SHOWN)

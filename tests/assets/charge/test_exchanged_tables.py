@@ -12,6 +12,7 @@ from unittest.mock import Mock, patch
 import pytest
 
 from assets.charge.drawing import make_draw
+from assets.release.contents import CONTENTS
 from assets.release.method import Method
 from assets.topdown.dhc.levels import Scope, make_level
 from resources.custody import Custody
@@ -75,8 +76,9 @@ def test_a_draw_is_made_by_the_tables_that_were_compared(tmp_path: Path, table: 
 
 
 @pytest.mark.parametrize("kind", ["redistricting", "DHC"])
-def test_places_are_read_once(tmp_path: Path, kind: str) -> None:
-    """Wrong program: draws, or estimates a level, by another spine than the one that was compared."""
+def test_places_and_the_version_of_the_records_are_read_once(tmp_path: Path, kind: str) -> None:
+    """Wrong program: draws, or estimates a level, by another spine than the one that was compared, or of records of
+    another version."""
     deployment = topdown_deployment(tmp_path / "release") if kind == "redistricting" else dhc_deployment(tmp_path)
     context, method, release = deployment.context, deployment.context.method, deployment.release
     held = set[str]()
@@ -92,4 +94,4 @@ def test_places_are_read_once(tmp_path: Path, kind: str) -> None:
     draw = partial(make_level, method, release, *resources, scope, Mock()) if kind == "DHC" else None
     with patch.object(Session, "hold", hold), pytest.raises(InterruptedError):
         (draw or partial(make_draw, method, *resources))()
-    assert "spine" in held
+    assert held >= {"spine", CONTENTS}
