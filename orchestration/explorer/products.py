@@ -297,7 +297,7 @@ def _join_linear(products: Iterable[Product]) -> list[Product]:
 def _join_names(products: Sequence[Product]) -> list[Product]:
     """The tables. Those of errors have codes of places alone, and get names from the first table with a row for each
     place that has them."""
-    with_names = [product for product in products if product.wide and product.find_names(product.place)]
+    with_names = [product for product in products if not product.groups and product.find_names(product.place)]
     having = {(product.level, product.place): product for product in reversed(with_names)}
     found = []
     for product in products:

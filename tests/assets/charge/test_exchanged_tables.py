@@ -75,7 +75,7 @@ def test_a_draw_is_made_by_the_tables_that_were_compared(tmp_path: Path, table: 
     assert version == due
 
 
-@pytest.mark.parametrize("kind", ["redistricting", "DHC"])
+@pytest.mark.parametrize("kind", ["redistricting", pytest.param("DHC", marks=pytest.mark.prove)])
 def test_places_and_the_version_of_the_records_are_read_once(tmp_path: Path, kind: str) -> None:
     """Wrong program: draws, or estimates a level, by another spine than the one that was compared, or of records of
     another version."""
