@@ -7,6 +7,8 @@ have it, and those of others too. A page, a table or a message therefore shows e
 
 import re
 import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from resources.chain import NOT_CHARGED
 
@@ -85,6 +87,11 @@ _ESCAPED = re.compile(r"\\([\\\[\]_*`<>|#~&$.)=+-])")
 def describe_public(source: str) -> str:
     """That nothing was charged for public data, and where they come from, without a full stop."""
     return f"{NOT_CHARGED[:1].upper()}{NOT_CHARGED[1:]}: {show_line(source)}"
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The known name that a misspelled one resembles, as a remark behind it; nothing if it resembles none."""
+    return "".join(f" (did you mean {other}?)" for other in get_close_matches(name, known, 1))
 
 
 def is_formula(text: str) -> bool:

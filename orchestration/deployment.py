@@ -1,7 +1,6 @@
 """The deployment that the environment names, as commands and `make` need it: declarations, ledger, keys, runs."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from assets.ledger.population import group_populations
 from assets.ledger.view import format_charge, list_budget_records
 from assets.release.dataset import DatasetDeclaration
 from assets.release.signature import CERTIFICATE, public_key, signed_identity
+from assets.texts import suggest
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of
 from orchestration.components.scaffolding import JobComponent
 from orchestration.declarations import component_tree, load_declarations
@@ -59,8 +59,7 @@ class Deployment:
         if name not in known:
             # A dataset resembles its releases, all of which are named then.
             of_dataset = [other for other in known if other.startswith(f"{name}/")]
-            similar = [] if of_dataset else get_close_matches(name, known, 1)
-            close = "".join(f" (did you mean {other}?)" for other in similar)
+            close = "" if of_dataset else suggest(name, known)
             declared = ", ".join(sorted(of_dataset or known)) or "none"
             raise click.UsageError(f"there is no release {name}{close}; declared are {declared}")
         return known[name]

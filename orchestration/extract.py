@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assets.cef.extracts import HOUSEHOLD, Codebook, LinesOfText, Variable, read_codebook
 from assets.cef.profile import Profile
-from assets.cef.readers import SUFFIXES, DescribedFile, describe_file
+from assets.cef.readers import FOLDER, SUFFIXES, DescribedFile, describe_file
 from assets.cef.validation import Finding, SourceError
 from assets.release.dataset import Reader
 
@@ -41,8 +41,7 @@ def find_files(given: Path) -> Sequence[DeclaredFile]:
     Raises SourceError if a file is missing, not known, or described by the codebook of another extract.
     """
     if given.is_dir():
-        rule = "is a folder: write all parts of a table into one file, or name one part and then declare partitions"
-        raise SourceError([Finding(given.name, rule)])
+        raise SourceError([Finding(given.name, f"{FOLDER}, or name one part and then declare partitions")])
     path, codebook = given, given.with_name(f"{_find_stem(given)}.xml")
     if given.suffix == ".xml":
         codebook, path = given, _find_data(given, read_codebook(given))

@@ -121,9 +121,13 @@ Unmatched = Literal["refuse", "drop"]
 PlaceNames = dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]]
 
 
-def name_states(dataset: DatasetDeclaration, states: Iterable[str]) -> dict[str, str]:
-    """By code, the names of states: those that the dataset declares for its places, or else of the United States."""
-    declared = dataset.place_names if isinstance(dataset, CensusDeclaration) else {}
+def find_place_names(dataset: DatasetDeclaration) -> Mapping[str, str]:
+    """By code, the names that a dataset declares for its places; only a census can."""
+    return dataset.place_names if isinstance(dataset, CensusDeclaration) else {}
+
+
+def name_states(declared: Mapping[str, str], states: Iterable[str] = STATES) -> dict[str, str]:
+    """By code, the names of states: those that are declared for places, or else of the United States."""
     return {code: declared.get(code, STATES[code]) for code in states}
 
 
@@ -168,8 +172,7 @@ def census_units(
         place_names: names of places by code; those of states label the codes of the column.
     """
     columns = {name: column for name, column in UNIT_COLUMNS.items() if group_quarters_types or dhc or name != "GQTYPE"}
-    states = {code: (place_names or {}).get(code, name) for code, name in STATES.items()}
-    columns["TABBLKST"] = columns["TABBLKST"].model_copy(update={"values": states})
+    columns["TABBLKST"] = columns["TABBLKST"].model_copy(update={"values": name_states(place_names or {})})
     optional, _ = list_optional_columns(False, dhc)
     return RecordTable(path=path, geography_path=geography_path, columns={**columns, **optional, **(recodes or {})})
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from assets.cef.census import name_states
+from assets.cef.census import find_place_names, name_states
 from assets.measurement.grid import NOISE_NAMES
 from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
@@ -96,7 +96,7 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
 
 def _group(release: PHSafeRelease) -> tuple[PublishedColumn, ...]:
     design = release.design
-    names = {NATION_ID: "The nation"} | name_states(release.dataset, design.states)
+    names = {NATION_ID: "The nation"} | name_states(find_place_names(release.dataset), design.states)
     regions = {code: name for code, name in names.items() if code in design.regions}
     types = {name: words for name, words in _REGION_TYPES.items() if name in design.region_types}
     codes = {code: words for code, words in ITERATIONS.items() if code in design.iterations}

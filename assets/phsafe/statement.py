@@ -2,7 +2,7 @@
 
 import math
 
-from assets.cef.census import name_states
+from assets.cef.census import find_place_names, name_states
 from assets.measurement.grid import NOISE_NAMES
 from assets.measurement.method import COUNTS
 from assets.phsafe.release import PHSafeRelease
@@ -93,7 +93,7 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
         threshold = design.truncation(run)
         kept = "" if threshold is None else f"τ = {threshold}, "
         thresholds.append(f"{run.name}: {kept}Δ = {design.stability(run)}")
-    names = tuple(name_states(release.dataset, design.states).values())
+    names = tuple(name_states(find_place_names(release.dataset), design.states).values())
     kind = release.declaration.interval.value.replace("_", "-")
     nation = ("the nation",) if Geography.NATION.region_type in design.region_types else ()
     regions = Parameter("Regions", nation, f"The nation is {', '.join(names)}.")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from assets.cef.census import name_states
+from assets.cef.census import find_place_names, name_states
 from assets.conventions import StageKind, named, preview
 from assets.measurement.grid import GridCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS
@@ -74,7 +74,7 @@ def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recip
         measured_table(release, name): file_recipe(session, name, release.public(MEASUREMENTS), noisy=True)
         for name in list_measured_files(release.design)
     }
-    regions, names = name_states(release.dataset, release.design.states) | {NATION_ID: NATION}, {}
+    regions, names = name_states(find_place_names(release.dataset), release.design.states) | {NATION_ID: NATION}, {}
     for name, column, words in (("regions", "region_id", regions), ("iterations", "iteration_code", ITERATIONS)):
         names[name] = session.register(name, pa.table({column: list(words), "name": list(words.values())}))
     for name in release.products:
@@ -232,7 +232,7 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.MetadataValue]:
     region = min(release.design.regions)
-    names = {NATION_ID: NATION} | name_states(release.dataset, release.design.states)
+    names = {NATION_ID: NATION} | name_states(find_place_names(release.dataset), release.design.states)
     place = f"{names[region]}, {ITERATIONS['*'].lower()}"
     shown = {}
     for name in release.products:

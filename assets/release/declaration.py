@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
 import dagster as dg
@@ -14,7 +13,7 @@ from pydantic_core.core_schema import no_info_wrap_validator_function
 
 from assets.release.names import LONGEST_NAME
 from assets.release.numbers import shown
-from assets.texts import LONGEST_TEXT, find_unseen, show_line
+from assets.texts import LONGEST_TEXT, find_unseen, show_line, suggest
 
 MOST_VALUES = 1_000_000
 """The most values, lists and mappings in a declaration; an alias in YAML can repeat its list without end."""
@@ -82,7 +81,7 @@ def _named_error(named: str, given: Any, error: ErrorDetails, known: Iterable[st
     fields = _fields(given, error["loc"], error["type"] == "missing")
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden" and len(fields) == 1:
-        message += "".join(f" (did you mean {field}?)" for field in get_close_matches(str(fields[0]), known, 1))
+        message += suggest(str(fields[0]), known)
     if error["type"] in ("list_type", "tuple_type"):
         single = isinstance(error["input"], str | int | float)
         message = f"Input should be a list, such as [{_field_text(error['input']) if single else 'a, b'}]"

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from assets.cef.census import find_place_names
 from assets.publication.asset import open_publication
 from assets.release import signature
 from assets.release.codes import CodesError, read_codes, require_own_codes
@@ -144,7 +145,7 @@ def tables_recipes(session: Session, release: Retabulation, source: SourceEditio
     """The recipes of all tables, from the published files and the table `geography`, and of the edition they are of."""
     placed = stage_places(session, release, source)
     places = session.arrow(_PLACES, placed=placed)
-    place_names: Mapping[str, str] = getattr(release.dataset, "place_names", {})
+    place_names = find_place_names(release.dataset)
     names = [place_names.get(code) for code in places["geoid"].to_pylist()]
     made: dict[Any, Recipe] = {}
     counts: dict[tuple[str, tuple[str, ...]], pa.Table] = {}

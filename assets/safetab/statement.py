@@ -2,7 +2,7 @@
 
 from math import sqrt
 
-from assets.cef.census import name_states
+from assets.cef.census import find_place_names, name_states
 from assets.measurement.grid import NOISE_NAMES
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
@@ -43,7 +43,7 @@ def safetab_statement(release: SafeTabRelease, inputs: Inputs, output_version: s
         mechanism_version=str(VERSION),
         method=PROSE(f"method of {release.counted}"),
         parameters=(
-            Parameter("States", tuple(name_states(release.dataset, design.states).values())),
+            Parameter("States", tuple(name_states(find_place_names(release.dataset), design.states).values())),
             Parameter("Noise", NOISE_NAMES[design.noise], PROSE("Noise")),
             Parameter("Iterations", _iterations(release), PROSE("Iterations")),
             Parameter("Groups of one record", _stabilities(release), PROSE("Groups of one record", design=design)),

@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.cef.census import CensusDeclaration
+from assets.cef.census import find_place_names
 from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS
 from assets.release.dataset import DatasetDeclaration
@@ -131,7 +131,7 @@ def register_words(
 
 def _list_names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
     """The names of regions that are known: of the nation, of the states, and of the places that the dataset names."""
-    known = dataset.place_names if isinstance(dataset, CensusDeclaration) else {}
+    known = find_place_names(dataset)
     yield {"region_type": RegionType.USA.value, "region_id": "1", "name": NATION}
     for region_type in RegionType:
         named = dict(STATES) if region_type.digits == 2 else {}

@@ -118,7 +118,7 @@ def dataset(
 )
 def release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
-    from assets.cef.census import CensusDeclaration
+    from assets.cef.census import CensusDeclaration, find_place_names
     from orchestration import components
     from orchestration.components.release import COMPONENTS
     from orchestration.components.scaffolding import fill_in_example
@@ -147,7 +147,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     if component:
         places = datasets[dataset].units.stored.get("TABBLKST")
         codes = places.codes if places else ()
-        named = [code for code in codes if code in getattr(datasets[dataset], "place_names", {})]
+        named = [code for code in codes if code in find_place_names(datasets[dataset])]
         filled: dict[str, Any] = {"states": named or codes} if codes else {}
         for each in deployment.declared[1].values():
             if each.declaration.dataset != dataset:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from assets.cef.census import find_place_names
 from assets.confidentiality import find_leaks, list_deployed_nodes
 from assets.conventions import StageKind, group_digits, preview
 from assets.gates.shared import build_gates, count_problem, differing_table
@@ -177,7 +178,7 @@ def _tables_recipes(session: Session, release: Reestimation) -> Recipes:
     """The recipes of all tables, from the stored measurements and estimates."""
     measured = read_stored(session, release)
     estimated = _read_estimates(session, release, measured)
-    place_names: Mapping[str, str] = getattr(release.of.dataset, "place_names", {}) if release.of else {}
+    place_names = find_place_names(release.of.dataset) if release.of else {}
     made = {}
     for name, table in REDISTRICTING.items():
         own = measured[table.schema.name]
