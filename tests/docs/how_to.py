@@ -90,7 +90,7 @@ def commands(block: str) -> list[str]:
         if found and (found[-1].count("'") % 2 or found[-1].endswith("&&")):
             found[-1] += f"\n{line}"
         else:
-            found.append(line.partition("  #")[0].strip())
+            found.append(line.partition(" #")[0].strip())
     return found
 
 
@@ -120,9 +120,9 @@ class Office:
 
     def __init__(self, project: Path, environment: dict[str, str]) -> None:
         self.project, self.environment = project, environment
-        self.safe, self.medium = project.parent / "safe", project.parent / "key"
-        self.safe.mkdir()
-        self.medium.mkdir()
+        self.places = {place: project.parent / place.strip("/") for place in ("/safe/", "/vault/", "/media/key/")}
+        for folder in self.places.values():
+            folder.mkdir(parents=True)
         self.given = set[str]()
         self.program = Program(project, environment)
 
@@ -160,7 +160,11 @@ class Office:
             shutil.rmtree(self.project / part)
 
     def _place(self, text: str) -> str:
-        return text.replace("/safe/", f"{self.safe}/").replace("/media/key/", f"{self.medium}/")
+        """A text with folders of the test in place of those outside the project."""
+        for place, folder in self.places.items():
+            text = text.replace(place, f"{folder}/")
+        assert not text.startswith("/") or text.startswith(f"{self.project.parent}/"), text
+        return text
 
 
 def is_parsed(command: str) -> bool:
@@ -206,7 +210,7 @@ def follow_pages(project: Path, environment: dict[str, str]) -> None:
     office.leaves()
     key = project / "var" / "custody" / "master.key"
     key.parent.mkdir(parents=True, mode=0o700)
-    shutil.copy(office.medium / key.name, key)
+    shutil.copy(office.places["/media/key/"] / key.name, key)
     office.types(restore)
     # Other records, and the same price.
     town = (project / "data" / "town.csv").read_text("utf-8")
