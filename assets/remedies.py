@@ -11,8 +11,8 @@ _SOURCE = (
     "declaration."
 )
 _STATISTICS = (
-    "See whether the checks `settled` and `replay` pass. If one fails, a stored table was altered: launch the release "
-    "again. If both pass, publish nothing: the program draws wrong noise."
+    "See whether the checks `settled` and `replay` (none with an ephemeral key) pass. If one fails, a stored table was "
+    "altered: launch the release again. If not, publish nothing: the program draws wrong noise."
 )
 _EARLIER = "Launch the release that this one reads, and then this one again."
 _DECLARATION = "Change the declaration as the message says, and launch again."

@@ -33,13 +33,13 @@ def require_own_codes(
     session: Session, units: Fragment | Table, columns: Sequence[str], dataset: DatasetDeclaration
 ) -> None:
     """Refuse columns whose joined values give several places the same code: 1 and 11, and 11 and 1. The layout's own
-    columns have codes of one length each, so only two recoded ones can. Raises CodesError."""
+    columns have codes of equal length each, so only two recoded ones can. Raises CodesError."""
     if len(recoded := dataset.recodes(columns)) > 1:
         alike, codes = session.row("topdown/joined_alike", units=units, columns=list(columns))
         if alike:
             raise CodesError(
                 f"{alike:,} of {codes:,} codes are joined from different values of {', '.join(recoded)}; give all "
-                "categories of each of these columns names of one length"
+                "categories of each of these columns names of equal length"
             )
 
 

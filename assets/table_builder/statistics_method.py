@@ -141,7 +141,7 @@ class StatisticMethod(TableBuilderMethod):
     """The cells have numbers of their own; how they are charged, drawn and checked is that of hypercubes."""
 
     release: StatisticRelease
-    drawn_columns = CELL_COLUMNS | {"place": "Number of the interval or product in its cell"}
+    drawn_columns = CELL_COLUMNS | {"place": "Number of the range or sum in its cell"}
     described: ClassVar[Mapping[str, str]] = {"counts": "numbers", "tables": "numbers, tables"}
     build_grid = release_hook(list_numbers)
     counts_recipe = session_hook(numbers_recipe)

@@ -298,7 +298,7 @@ def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
             (
                 PublishedColumn("table_name", "string", "What is measured of every cell"),
                 PublishedColumn("cell", "integer", "Number of the cell"),
-                PublishedColumn("place", "integer", "Number of the interval or product, from 0"),
+                PublishedColumn("place", "integer", "Number of the range or sum, from 0"),
                 *cells_of_tables,
                 *noisy,
                 PublishedColumn("measured", "integer", words),
