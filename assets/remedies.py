@@ -11,7 +11,7 @@ _SOURCE = (
     "declaration."
 )
 _STATISTICS = (
-    "See whether the checks `settled` and `replay` (none with an ephemeral key) pass. If one fails, a stored table was "
+    "See whether the checks `settled` and, with an escrowed key, `replay` pass. If one fails, a stored table was "
     "altered: launch the release again. If not, publish nothing: the program draws wrong noise."
 )
 _EARLIER = "Launch the release that this one reads, and then this one again."
