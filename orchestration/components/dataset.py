@@ -288,7 +288,7 @@ class PpmfAttributes(PublishedAttributes):
     """The YAML attributes of a file of the 2020 Privacy-Protected Microdata File."""
 
     product: Product = Field(
-        description="The product that the file belongs to: dhc (Demographic and Housing Characteristics) or "
+        description="The product whose columns are read: dhc (Demographic and Housing Characteristics) or "
         "redistricting (P.L. 94-171). It determines the columns that are read."
     )
     records: Records = Field(
