@@ -289,7 +289,7 @@ class PpmfAttributes(PublishedAttributes):
 
     product: Product = Field(
         description="The product whose columns are read: dhc (Demographic and Housing Characteristics) or "
-        "redistricting (P.L. 94-171). It determines the columns that are read."
+        "redistricting (P.L. 94-171)."
     )
     records: Records = Field(
         description="The records of the file: persons, or units (housing units and group quarters)."
