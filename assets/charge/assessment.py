@@ -292,7 +292,7 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
     inputs = before.get("inputs", {})
     changed = sorted(name for name in now["inputs"] if inputs.get(name) != now["inputs"][name])
     if changed:
-        yield f"the records changed (input{'s' * (len(changed) > 1)} {', '.join(changed)})"
+        yield f"the records changed (changed input{'s' * (len(changed) > 1)}: {', '.join(changed)})"
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, str, str]]:

@@ -203,7 +203,7 @@ def test_changed_records_are_found_said_and_not_charged(asking: Deployment[Swapp
     write_csv(asking.root / "units.csv", households()[:-1])
     refusal = asking.refusal("cef", "invariants", "charge")
     assert "The authorization is for another draw" in refusal, "a word for one draw is none for the next, at any price"
-    assert "Since ledger entry 1, the records changed (inputs holding, records, swap)." in refusal
+    assert "Since ledger entry 1, the records changed (changed inputs: holding, records, swap)." in refusal
     assert len(asking.ledger) == 1
     again = small_deployment(asking.root, dataset={"charging": "ask"}, swap_rate="1/4")
     again.run(*BEFORE)
