@@ -32,7 +32,7 @@ class RunDeclaration(Part):
     )
     budget: dict[str, Budget] = Field(
         default_factory=dict,
-        description="For each level, such as state_A-G: ρ, or ε with noise: pure, for one record added or removed.",
+        description="For each level, such as state_A-G: ρ, or ε with noise: pure, for one person added or removed.",
     )
     moe: dict[str, Margin] = Field(
         default_factory=dict,

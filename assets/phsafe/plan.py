@@ -239,8 +239,8 @@ def format_totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
     """The loss of the whole release, rounded up, by label: unbounded, bounded, and as (ε, δ)."""
     bounded = design.bounded
     stated = {
-        "one record added or removed": format_exactly(design.unbounded),
-        "one record changed (charged)": format_exactly(bounded),
+        "one person added or removed": format_exactly(design.unbounded),
+        "one person changed (charged)": format_exactly(bounded),
     }
     if isinstance(bounded, ConcentratedLoss):
         converted = {

@@ -91,8 +91,8 @@ def test_the_grid_answers_the_other_way_for_every_run(of_2020: PHSafeRelease) ->
 
 def test_the_plan_states_the_totals_with_both_conversions(of_2020: PHSafeRelease) -> None:
     plan = phsafe_plan(of_2020)
-    assert plan.facts["one record added or removed"].startswith("ρ = 1.2573 ")
-    assert plan.facts["one record changed (charged)"].startswith("ρ = 2.5146 ")
+    assert plan.facts["one person added or removed"].startswith("ρ = 1.2573 ")
+    assert plan.facts["one person changed (charged)"].startswith("ρ = 2.5146 ")
     assert plan.facts["charged, as (ε, δ) by Canonne, Kamath and Steinke"] == "ε = 16.9802 at δ = 1e-10"
     assert plan.facts["charged, as (ε, δ) by Bun and Steinke"] == "ε = 17.7330 at δ = 1e-10"
     assert len(plan.lines) == len(plan.tables["Runs and levels"][1]) == len(plan.curves[0].marks) == 46
@@ -110,7 +110,7 @@ def test_every_mark_of_the_plan_is_on_the_curve_of_its_sensitivity(of_2020: PHSa
 def test_in_pure_dp_the_parameters_are_epsilons_with_exact_margins() -> None:
     release = declared(production(("25",), Noise.LAPLACE))
     facts, rows = phsafe_plan(release).facts, stored(release, PARAMETERS)
-    assert facts["one record added or removed"].startswith("ε = ")
+    assert facts["one person added or removed"].startswith("ε = ")
     assert not any("Bun and Steinke" in name for name in facts)
     assert all(row["margin"] == row["exact_margin"] for row in rows)
     for row in rows:
