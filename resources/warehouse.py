@@ -1,8 +1,8 @@
 """The warehouse: its zones as DuckDB databases under the aliases `confidential`, `public` and `ledger`.
 
-This module opens them, runs named statements, writes tables atomically, and computes the content hash of a table. The
-stages that define the tables are in `assets`, and the SQL is in `sql/`. `storage` and `lake` keep, attach, create and
-compact a zone.
+This module opens them, runs named statements, writes tables atomically, and computes the content version of tables by
+`digests`. The stages that define the tables are in `assets`, and the SQL is in `sql/`. `storage` and `lake` keep,
+attach, create and compact a zone; `additions` tells what a zone may carry.
 
 A session attaches only the zones it names, so that a stage which needs only public tables cannot read confidential
 ones.
@@ -11,31 +11,34 @@ Only their owner can access the folder and its files. What a session spills is e
 generates for the session and keeps only in memory.
 """
 
-import hmac
-import json
 import os
 import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 import duckdb
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from dagster import ConfigurableResource
-from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
 
+from resources.additions import NAME, find_addition
+from resources.digests import (
+    LARGE,
+    Digests,
+    add_up_rows,
+    count_rows_at_a_time,
+    digest_columns,
+    hash_content,
+    is_plain,
+)
 from resources.faults import forbid_core_files, name_error
 from resources.instances import LARGEST, borrow_instance
 from resources.keyfiles import flush_file
@@ -69,8 +72,6 @@ _DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} 
 _DROP_SCHEMA = SQL("warehouse/drop_schema", "DROP SCHEMA IF EXISTS {{ zone }}.{{ schema }} CASCADE")
 # Columns of other types than those that are hashed as they are become texts.
 _IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
-# DuckDB looks only into the folder of the session.
-_PARTS = SQL("warehouse/parts", "SELECT count(size) FROM read_blob($files)")
 _PLAN = SQL("warehouse/plan", "EXPLAIN SELECT * FROM {{ table }}")
 # Up to the size of the buffer, threads compute a result ahead of the one that reads it.
 _PREPARE = SQL("warehouse/prepare", "SET streaming_buffer_size = '128MB'")
@@ -115,20 +116,9 @@ REQUESTS_REPEATED = 7
 _TURN = 2.0
 """The seconds after which a session is not used again for what is read next (`Warehouse.in_turns`)."""
 
-_ROWS_OF_VECTOR = 2048
-"""The rows that DuckDB works on at a time."""
-
 _SMALL = 8 << 20
 """Bytes of databases and sources up to which a session has one thread. If another one runs a statement, DuckDB's client
 asks without a pause whether it has ended, which costs more than two threads save in short statements."""
-
-LARGE = 100_000
-
-ROWS_HASHED = 100_000
-"""The number of rows of a large table that are in memory at a time while it is hashed."""
-
-_VALUES_HASHED = 1_600_000
-"""About how many values of a table are in memory at a time while its columns are hashed."""
 
 _BYTES_FOR_A_VALUE = 4
 """The bytes of a file that are hashed in a quarter of the time, or less, that a value of a table takes."""
@@ -139,51 +129,8 @@ _REMEMBERED = 256
 _ROWS_TOGETHER = 2**14
 """A statement for a part of fewer rows would take longer than its rows do."""
 
-_PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")))
-"""The types of columns that are hashed as they are; others are hashed as texts."""
-
-_DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
-
-_NAME = r'(?:\w+|"(?:[^"]|"")+")'
-_TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT))(?:\[\])*"
-_COLUMN = rf'(?:{_NAME} {_TYPE}|"?answers"? {PACKED})(?: DEFAULT\(NULL\))?'
-_PLAIN_TABLE = re.compile(rf"CREATE TABLE (?:{_NAME}\.)?{_NAME}\({_COLUMN}(?:, {_COLUMN})*\);")
-"""The definition of a table of nothing but columns, as DuckDB writes it."""
-
-_PLAIN_COLUMN = re.compile(_COLUMN)
-"""That of a column in a lake, where all have the default NULL."""
-
-_ENTRY = rf"{_NAME} {_TYPE}(?: NOT NULL| PRIMARY KEY)?"
-_ENTRIES = re.compile(rf"CREATE TABLE {_NAME}\({_ENTRY}(?:, {_ENTRY})*(?:, UNIQUE\({_NAME}(?:, {_NAME})*\))?\);")
-"""The definition of the table of entries in the file of the ledger (`ledger/create`)."""
-
-_QUOTED = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'""")
-_ADDITIONS = {
-    " COLLATE ": "has a collation",
-    " GENERATED ALWAYS": "has a column that is computed whenever it is read",
-    " DEFAULT(": "has a default",
-    "CHECK(": "has a check",
-} | dict.fromkeys((" NOT NULL", "PRIMARY KEY", "UNIQUE(", " UNIQUE", "FOREIGN KEY"), "has a constraint")
-"""What the definition of a table has besides its columns, by a word of it outside quotes."""
-
-_OTHER_TYPE = "has a column of a type that no stage stores"
-
-_TABLE = rf"public\.{_NAME}\.{_NAME} AS {_NAME}"
-_JOINED = re.compile(
-    rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* "
-    rf"FROM {_TABLE}( INNER JOIN {_TABLE} USING \({_NAME}\))*;"
-)
-"""The text of a view that only joins tables of the public zone by name, as DuckDB and DuckLake write it."""
-
-_HEAD = re.compile(rf"CREATE (TEMP )?VIEW ({_NAME}\.)?{_NAME} AS ")
+_HEAD = re.compile(rf"CREATE (TEMP )?VIEW ({NAME}\.)?{NAME} AS ")
 """How the text of a view begins, if its columns are named as in its statement."""
-
-_UNITED = {
-    zone.value: re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {part}( ?UNION ALL {part})*;")
-    for zone in (Zone.PUBLIC, Zone.CONFIDENTIAL)
-    for part in [rf"\(*SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {zone.value}\.{_NAME}\.{_NAME} AS {_NAME}\)*"]
-}
-"""By zone, the text of a view that only puts the rows of tables of the zone together, however they are paired."""
 
 # Arrow's own threads, which read Parquet files.
 pa.set_cpu_count(count_cores())
@@ -199,9 +146,6 @@ Source = str | SQL
 
 Read = tuple[str, ...]
 """What a session notes that its statements read: the kind, such as "table", and its address."""
-
-Digests = tuple[str, list[tuple[str, str]], int, list[list[str]]]
-"""Name, columns and number of rows of a table, and the digests of its columns."""
 
 Recipe = tuple[Source, Values, Mapping[str, Any]]
 """How a table is made: its statement, the values bound in it, and its identifiers."""
@@ -501,18 +445,18 @@ class Session:
             [table.name, list(self.columns(table).items()), [str(number) for number in of_table]]
             for table, of_table in sums
         ]
-        return _hash(content, key)
+        return hash_content(content, key)
 
     def sorted_version(self, table: Table, key: bytes | None = None) -> str:
         """As `content_version`, but of one table, whose rows are sorted, and whose columns are hashed one by one.
 
         For millions of rows, that takes a fraction of the time; but rows that do not fit in memory are sorted on disk.
         """
-        return _hash(self.compute_once(("sorted", table), partial(self._digest_columns, _SORTED, table)), key)
+        return hash_content(self.compute_once(("sorted", table), partial(self._digest_columns, _SORTED, table)), key)
 
     def hash_sorted(self, table: Table | Fragment) -> str:
         """As `sorted_version` without a key, of a table that may be staged, and whose name does not matter."""
-        return _hash(self._digest_columns(_SORTED, table)[1:], None)
+        return hash_content(self._digest_columns(_SORTED, table)[1:], None)
 
     def ordered_version(self, tables: Sequence[Table], key: bytes) -> str:
         """As `content_version`, of tables as sequences of rows, in the order in which DuckDB reads them.
@@ -520,7 +464,7 @@ class Session:
         It takes a fraction of the time. Tables with the same one have the same content. Tables with different ones may
         differ in the order of rows alone.
         """
-        return _hash([self._digest_in_order(table) for table in tables], key)
+        return hash_content([self._digest_in_order(table) for table in tables], key)
 
     def identify(self, read: Sequence[str]) -> Any:
         """What tells the content of something that a session noted that it read from any other content: plain values,
@@ -580,59 +524,18 @@ class Session:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
         # The sorted versions of tables that are published have decimals as texts.
-        rows, plain = (
-            0,
-            {
-                column: kind in _PLAIN or (name is _IN_ORDER and bool(_DECIMAL.fullmatch(kind)))
-                for column, kind in columns.items()
-            },
-        )
-        batch_rows = count_rows_at_a_time(len(columns))
-        digests = [[sha256() for _ in range(3)] for _ in columns]
-
-        def add(batch: pa.RecordBatch, own: range, first: int) -> None:
-            for number in own:
-                for part, digest in zip(_encode_column(batch.column(number), first), digests[number], strict=True):
-                    digest.update(part)
-
-        # Columns are hashed side by side, while DuckDB reads the next batch.
-        threads = count_cores()
-        with ThreadPoolExecutor(threads) as hashing:
-            running: list[Future[None]] = []
-            for batch in self.batches(name, batch_rows, table=table, columns=plain):
-                for future in running:
-                    future.result()
-                shares = (range(first, len(columns), threads) for first in range(threads))
-                running = [hashing.submit(add, batch, own, rows) for own in shares]
-                rows += batch.num_rows
-            for future in running:
-                future.result()
-        texts = [[digest.hexdigest() for digest in of_column] for of_column in digests]
-        return table.name if isinstance(table, Table) else "", list(columns.items()), rows, texts
+        plain = {column: is_plain(kind, decimals=name is _IN_ORDER) for column, kind in columns.items()}
+        batches = self.batches(name, count_rows_at_a_time(len(columns)), table=table, columns=plain)
+        rows, digests = digest_columns(batches, len(columns))
+        return table.name if isinstance(table, Table) else "", list(columns.items()), rows, digests
 
     def sum_digests(self, table: Table | Fragment, columns: list[str], salt: str = "") -> tuple[int, ...]:
         """The number of rows of a table, and the sums of the digests of some columns of each, after a salt, as a
         content version is made of. Of large tables, they are computed in less time than DuckDB takes."""
         if self.count(table) < LARGE or len(salt) % 64:
             return self.row("warehouse/multiset_hash", {"salt": salt}, table=table, columns=columns)
-        # Numba takes a while to import, and few processes have large tables.
-        from mechanisms.row_digests import sum_of_digests
-
-        def add_up(batch: pa.RecordBatch) -> tuple[int, int, int]:
-            return (batch.num_rows, *sum_of_digests(salt.encode(), *read_texts(batch.column(0))))
-
-        # DuckDB makes the next batch meanwhile.
-        sums = [(0, 0, 0)]
-        with ThreadPoolExecutor(1) as hashing:
-            running: Future[tuple[int, int, int]] | None = None
-            for batch in self.batches(_ROW_TEXTS, ROWS_HASHED, table=table, columns=columns):
-                following = hashing.submit(add_up, batch)
-                if running:
-                    sums.append(running.result())
-                running = following
-            if running:
-                sums.append(running.result())
-        return tuple(map(sum, zip(*sums, strict=True)))
+        batches = self.batches(_ROW_TEXTS, count_rows_at_a_time(1), table=table, columns=columns)
+        return add_up_rows(batches, salt)
 
     def _execute(
         self,
@@ -1016,45 +919,6 @@ class _WarehouseInTurns(Warehouse):
             self.end_turn()
 
 
-def open_part(path: Path, schema: pa.Schema) -> pa.RecordBatchFileWriter:
-    """A writer of a part of a public table, to be closed: a context manager.
-
-    Parts are made outside any session, by several threads or processes at a time, and `store_parts` makes a table of
-    them. They are not encrypted, so they may hold only results of charged draws. Such a result is not public before its
-    gates, so the folder of parts is closed to others. Each table that a part gets is in memory as a whole. Parts are
-    read once, so their size matters less than the time that it takes to write and to read them.
-
-    `path` is a new file in a `Warehouse.private_folder`; all parts of a table have the same schema.
-    """
-    return pa.ipc.new_file(path, schema)
-
-
-def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
-    """Create or replace a table with the rows of all parts, in their order. If that fails, the table stays as it was.
-
-    The session writes the public zone and reads the parts' folder. Raises ValueError if the table is not public, and
-    WarehouseError if a part is missing or not whole.
-    """
-    if table.zone is not Zone.PUBLIC:
-        raise ValueError(f"{table} is not public; parts are not encrypted")
-    (found,) = session.row(_PARTS, {"files": [str(part) for part in parts]})
-    if found != len(parts):
-        raise WarehouseError(f"{table}: {len(parts) - found:,} of {len(parts):,} parts are missing")
-    try:
-        readers = [pa.ipc.open_file(part) for part in parts]
-    except (OSError, pa.ArrowInvalid) as error:
-        raise WarehouseError(f"{table}: a part is not whole ({name_error(error)})") from None
-    batches = (reader.get_batch(number) for reader in readers for number in range(reader.num_record_batches))
-    # Of larger ones, DuckDB keeps more and more until it has read all.
-    pieces = (
-        batch.slice(first, _ROWS_OF_VECTOR)
-        for batch in batches
-        for first in range(0, max(1, batch.num_rows), _ROWS_OF_VECTOR)
-    )
-    rows = session.register("parts", pa.RecordBatchReader.from_batches(readers[0].schema, pieces))
-    session.create(table, "warehouse/all", source=rows)
-
-
 def _measure(path: Path) -> int:
     try:
         return path.stat().st_size
@@ -1064,75 +928,6 @@ def _measure(path: Path) -> int:
 
 def _quote_list(texts: Iterable[object]) -> Fragment:
     return Fragment(f"[{', '.join(quote_literal(text).text for text in texts)}]::VARCHAR[]")
-
-
-def _hash(content: object, key: bytes | None) -> str:
-    message = json.dumps(content, separators=(",", ":")).encode()
-    return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
-
-
-def count_rows_at_a_time(columns: int) -> int:
-    """How many rows of so many columns are in memory at a time while their values are hashed."""
-    return min(ROWS_HASHED, max(1, _VALUES_HASHED // columns))
-
-
-def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
-    """The numbers of the rows in which a column is NULL, the lengths of its texts, and its texts, integers or decimals.
-
-    Joined over batches, these parts are unique to the values and do not depend on where a batch ends.
-    """
-    yield (np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)) + first).astype("<i8").tobytes()
-    if pa.types.is_integer(column.type):
-        yield b""
-        yield pc.fill_null(column, 0).to_numpy().astype("<i8").tobytes()
-    elif pa.types.is_decimal(column.type):
-        plain = pc.fill_null(column, 0)
-        size = plain.type.byte_width
-        yield b""
-        yield plain.buffers()[1][plain.offset * size : (plain.offset + len(plain)) * size]
-    else:
-        data, offsets = read_texts(pc.fill_null(column, ""))
-        yield np.diff(offsets).astype("<i8").data
-        yield data[offsets[0] : offsets[-1]].data
-
-
-def read_texts(texts: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes of texts, and where the texts begin in them and the last one ends, shape (texts + 1,)."""
-    texts = texts.cast(pa.large_string())
-    _, offsets, data = texts.buffers()
-    bounds = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1, offset=8 * texts.offset)
-    return np.frombuffer(data or b"", dtype=np.uint8), bounds
-
-
-def read_lists(lists: pa.Array, size: int) -> NDArray[np.signedinteger]:
-    """The integers in lists, or the decimals of at most 18 digits in units of their last digit, shape (rows, size).
-    Raises ValueError unless every row has a list of so many."""
-    lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
-    numbers = lists.flatten()
-    is_decimal = pa.types.is_decimal128(numbers.type) and numbers.type.precision <= 18
-    if (
-        lists.null_count
-        or numbers.null_count
-        or not (is_decimal or pa.types.is_integer(numbers.type))
-        or not pc.all(pc.equal(pc.list_value_length(lists), size), min_count=0).as_py()
-    ):
-        raise ValueError(f"not every row has a list of {size:,} numbers")
-    if not is_decimal:
-        return np.asarray(numbers.to_numpy().reshape(-1, size))
-    halves = np.frombuffer(numbers.buffers()[1] or b"", dtype="<i8")[2 * numbers.offset :]
-    return halves[: 2 * len(numbers) : 2].reshape(-1, size)
-
-
-def to_lists(numbers: NDArray[np.signedinteger], digits: int | None = None) -> pa.ListArray:
-    """A list for each row of an array: of integers, or of decimals as of `to_decimals`."""
-    values = numbers.ravel()
-    elements = pa.array(values) if digits is None else to_decimals(np.ascontiguousarray(values, np.int64), digits)
-    return pa.ListArray.from_arrays(np.arange(len(numbers) + 1, dtype=np.int32) * numbers.shape[1], elements)
-
-
-def to_decimals(numbers: NDArray[np.int64], digits: int) -> pa.Array:
-    """Numbers in units of the last of so many digits after the point, of 64 bits, as DuckDB stores them too."""
-    return pa.Array.from_buffers(pa.decimal64(18, digits), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _keep_private() -> None:
@@ -1175,7 +970,7 @@ def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[
         views = connection.execute(render("warehouse/views", zones)).fetchall()
         carried = [*views, *(row for row in carried if row[2] != "view")]
     for zone, name, kind, definition, is_commented in carried:
-        addition = _find_addition(zone, kind, definition) or ("has a comment" if is_commented else "")
+        addition = find_addition(zone, kind, definition) or ("has a comment" if is_commented else "")
         if find_passing_words(f"{name} {definition}"):
             addition = "has a name like an error of a server"
             name = next(filter(find_passing_words, name.split("\n")), "a table") if kind == "names" else name
@@ -1184,23 +979,3 @@ def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[
                 f"{names[zone]} was altered: Stirred did not write {name}, which {addition}. Nothing was changed. Drop "
                 "it, and materialize its stage again"
             )
-
-
-def _find_addition(zone: str, kind: str, definition: str) -> str:
-    """What a table or view has, or another entry of a catalog is, that Stirred does not write; empty if nothing."""
-    match kind:
-        case "names":
-            return ""
-        case "column" if _PLAIN_COLUMN.fullmatch(definition):
-            return ""
-        case "table" if _PLAIN_TABLE.fullmatch(definition) or (zone == Zone.LEDGER and _ENTRIES.fullmatch(definition)):
-            return ""
-        case "table" | "column":
-            words = _QUOTED.sub("", definition)
-            return next((addition for word, addition in _ADDITIONS.items() if word in words), _OTHER_TYPE)
-        case "view":
-            is_united = zone in _UNITED and _UNITED[zone].fullmatch(definition)
-            is_plain = is_united or (zone == Zone.PUBLIC and _JOINED.fullmatch(definition))
-            return "" if is_plain else "is computed whenever it is read"
-        case _:
-            return f"is of the kind {kind}"

@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 
 from assets.cef.readers import Source, UnreadableError
 from mechanisms.people import Coded, Sketcher, TableSketch, Words, from_bytes, merge, to_bytes
+from resources.arrays import read_texts
+from resources.digests import count_rows_at_a_time
 from resources.statements import SQL
-from resources.warehouse import Session, WarehouseError, count_rows_at_a_time, read_texts
+from resources.warehouse import Session, WarehouseError
 
 _LETTERS = 64
 """The letters of a text that count: a text of any length could take any memory."""

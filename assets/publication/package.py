@@ -32,12 +32,14 @@ from assets.release.release import Release
 from assets.release.signature import CHECKSUMS, PUBLIC_KEY, SIGNATURE, file_sha256
 from assets.release.statement import RECORDED, Parameter, Sha256
 from assets.texts import FORMULA_SIGNS, SIGNED_NUMBER, is_formula
+from resources.arrays import read_lists, read_texts
 from resources.chain import NOT_CHARGED
+from resources.digests import ROWS_HASHED
 from resources.machine import count_cores
 from resources.packed import Packed
 from resources.processes import Stopped, in_threads
 from resources.statements import SQL, Fragment, Table, quote, quote_literal
-from resources.warehouse import ROWS_HASHED, Session, read_lists, read_texts
+from resources.warehouse import Session
 
 _DISTINCT = SQL("publication/distinct", "SELECT count(*) FROM (SELECT DISTINCT {{ columns | ids }} FROM {{ table }})")
 _GROUPS = SQL("publication/groups", "SELECT DISTINCT {{ columns | ids }} FROM {{ table }} ORDER BY ALL LIMIT $most")

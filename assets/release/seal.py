@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from mechanisms.refusal import RefusedError
 from resources.custody import Custody
+from resources.digests import LARGE
 from resources.statements import Table, Zone
-from resources.warehouse import LARGE, Session
+from resources.warehouse import Session
 
 
 class SealError(RefusedError, ValueError):

@@ -41,8 +41,9 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import Counts
 from resources.custody import Custody
+from resources.parts import open_part
 from resources.processes import Stopped, in_threads
-from resources.warehouse import Session, open_part
+from resources.warehouse import Session
 
 
 @dataclass(frozen=True)

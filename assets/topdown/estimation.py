@@ -65,9 +65,10 @@ from mechanisms.topdown.design import SCHEMAS, level_of_states
 from mechanisms.topdown.leaning import estimate_spread
 from mechanisms.topdown.schema import PERSONS, UNITS, Counts
 from resources.custody import Custody
+from resources.parts import open_part, store_parts
 from resources.processes import WorkerError
 from resources.statements import Table, Zone
-from resources.warehouse import Session, Warehouse, open_part, store_parts
+from resources.warehouse import Session, Warehouse
 
 VERSION = 3
 """Increase it when the same measurements would give other estimates, or when the account of them has another form."""

@@ -49,8 +49,9 @@ from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MOST_PERSON
 from mechanisms.topdown.feasibility import InfeasibleError
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.schema import OCCUPIED, PERSONS, UNITS, Schema
+from resources.digests import ROWS_HASHED
 from resources.statements import SQL, Table, Zone
-from resources.warehouse import ROWS_HASHED, Session
+from resources.warehouse import Session
 
 Context = ReleaseContext[TopDownRelease]
 

@@ -61,9 +61,10 @@ from assets.topdown.workers import Informed, inform_task, on_cluster
 from mechanisms.topdown.decomposition import Information
 from mechanisms.topdown.design import SCHEMAS, level_of_states
 from resources.custody import Custody
+from resources.parts import open_part, store_parts
 from resources.processes import WorkerError, in_threads
 from resources.statements import Table, Zone
-from resources.warehouse import Session, Warehouse, open_part, store_parts
+from resources.warehouse import Session, Warehouse
 
 VERSION = 1
 """Increase it when the same measurements would give other information."""

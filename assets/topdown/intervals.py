@@ -67,10 +67,12 @@ from mechanisms.topdown.information import (
     sum_cells,
 )
 from mechanisms.topdown.redistricting import RedistrictingTable
+from resources.arrays import read_lists, read_texts, to_lists
 from resources.custody import Custody
+from resources.parts import open_part, store_parts
 from resources.processes import in_threads
 from resources.statements import SQL, Table, Zone
-from resources.warehouse import Session, Warehouse, open_part, read_lists, read_texts, store_parts, to_lists
+from resources.warehouse import Session, Warehouse
 
 VERSION = 3
 """Increase it when the same information would give other intervals, or they are stored otherwise."""

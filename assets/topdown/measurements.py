@@ -34,9 +34,10 @@ from assets.topdown.spine import count_places, read_states, read_tree
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import MECHANISM, Measured, TopDownDesign, level_of_states
 from resources.packed import LISTS, PACKED, Packed, pack
+from resources.parts import store_parts
 from resources.processes import Stopped, in_threads
 from resources.statements import Table
-from resources.warehouse import Session, store_parts
+from resources.warehouse import Session
 
 BATCH = 1024
 """The places whose measurements are made, written or read at a time: about ten megabytes."""

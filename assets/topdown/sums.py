@@ -29,9 +29,11 @@ from assets.topdown.spine import read_states, read_tree
 from mechanisms.topdown.design import Measured
 from mechanisms.topdown.estimation import Measurement
 from mechanisms.topdown.information import Kinds, MeasuredKinds, add_up_kinds, list_kinds
+from resources.arrays import read_lists, to_lists
 from resources.custody import Custody
+from resources.parts import store_parts
 from resources.statements import Table
-from resources.warehouse import Session, read_lists, store_parts, to_lists
+from resources.warehouse import Session
 
 SUMS = f"{MEASUREMENTS}_sums"
 

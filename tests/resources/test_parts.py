@@ -10,8 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from resources.parts import open_part, store_parts
 from resources.statements import Table, Zone
-from resources.warehouse import Warehouse, WarehouseError, open_part, store_parts
+from resources.warehouse import Warehouse, WarehouseError
 
 TABLE = Table(Zone.PUBLIC, "s", "t")
 SCHEMA = pa.schema([("number", pa.int64()), ("answers", pa.list_(pa.int32()))])

@@ -766,7 +766,7 @@ def test_a_large_table_has_the_content_version_that_it_would_have_as_a_small_one
     make(
         warehouse, "SELECT i, if(i % 5 > 0, repeat('é', i % 70), NULL) AS text, [i] AS list FROM range(10_000) AS r(i)"
     )
-    monkeypatch.setattr("resources.warehouse.ROWS_HASHED", 2048)
+    monkeypatch.setattr("resources.digests.ROWS_HASHED", 2048)
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         small = session.content_version([UNITS], key)
         monkeypatch.setattr("resources.warehouse.LARGE", 1)
@@ -874,7 +874,7 @@ def test_the_version_of_a_sorted_table_does_not_depend_on_order_storage_or_batch
     found = set()
     for order, threads, size in (("i", 1, 1_000_000), ("hash(i)", 2, 1_000_000), ("i", 1, 2048)):
         make(warehouse, f"{rows} ORDER BY {order}")
-        monkeypatch.setattr("resources.warehouse.ROWS_HASHED", size)
+        monkeypatch.setattr("resources.digests.ROWS_HASHED", size)
         with warehouse.model_copy(update={"threads": threads}).session(reads=[Zone.CONFIDENTIAL]) as session:
             found.add(session.sorted_version(UNITS, KEY))
     assert len(found) == 1

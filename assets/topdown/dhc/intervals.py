@@ -41,8 +41,9 @@ from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.tables import DHC_TABLES
 from mechanisms.topdown.dhc.tree import add_answers, climb
 from mechanisms.topdown.information import round_intervals
+from resources.arrays import to_decimals
 from resources.statements import Table
-from resources.warehouse import Recipe, Session, to_decimals
+from resources.warehouse import Recipe, Session
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -78,9 +78,10 @@ from mechanisms.topdown.dhc.tree import Held, add_answers, add_counts
 from mechanisms.topdown.schema import Counts, Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.parts import open_part, store_parts
 from resources.processes import Stopped, in_processes, in_threads
 from resources.statements import Fragment, Table, Zone
-from resources.warehouse import Session, Warehouse, open_part, store_parts
+from resources.warehouse import Session, Warehouse
 
 ESTIMATE_COLUMNS = {
     "histogram": "Histogram: persons, units or households",

@@ -64,9 +64,10 @@ from mechanisms.topdown.dhc.levels import (
 from mechanisms.topdown.dhc.passes import list_queries
 from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.schema import Counts, Schema
+from resources.parts import open_part
 from resources.processes import Stopped, in_threads
 from resources.statements import SQL, Zone
-from resources.warehouse import Session, open_part
+from resources.warehouse import Session
 
 COLUMNS = {
     "histogram": "Histogram: persons, units or households",

@@ -53,8 +53,9 @@ from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, VERSION
 from resources.custody import Custody
+from resources.parts import store_parts
 from resources.statements import Table, Zone
-from resources.warehouse import Recipe, Session, store_parts
+from resources.warehouse import Recipe, Session
 
 
 class ImpossibleRecordsError(RefusedError, ValueError):

@@ -34,11 +34,12 @@ from assets.topdown.tables import redistricting_table
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.feasibility import FREE
 from mechanisms.topdown.redistricting import REDISTRICTING
+from resources.arrays import to_lists
 from resources.clock import TimeStamp
 from resources.custody import CURRENT, Custody
 from resources.ledger import Ledger
 from resources.statements import SQL, Zone
-from resources.warehouse import Session, Warehouse, to_lists
+from resources.warehouse import Session, Warehouse
 
 MEASURED, ESTIMATES = "measurements", "estimates"
 

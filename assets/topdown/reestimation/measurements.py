@@ -23,10 +23,11 @@ from assets.topdown.reestimation.given import GivenCertificate
 from assets.topdown.release import QUERIES, SPINE
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.feasibility import FREE, propagate
+from resources.arrays import read_lists, to_lists
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import SQL
-from resources.warehouse import Session, read_lists, to_lists
+from resources.warehouse import Session
 
 BOUNDS = "bounds"
 """The table of what is exact: of every place its total, if it is fixed, and the bounds of its groups."""

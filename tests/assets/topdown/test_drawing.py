@@ -29,8 +29,9 @@ from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
 from resources.chain import canonicalize
 from resources.custody import Custody, compute_commitment
+from resources.parts import open_part
 from resources.statements import Zone
-from resources.warehouse import WarehouseError, open_part
+from resources.warehouse import WarehouseError
 from tests.assets.topdown.products import LISTS
 from tests.deployments import Deployment
 from tests.depth import deep_cases, quick_cases

@@ -41,8 +41,9 @@ from mechanisms.topdown.information import Kinds, descend, finish_root, inform_f
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, estimate_finest, roll_up
 from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, OCCUPIED, PERSONS, Counts, Sums
+from resources.parts import open_part
 from resources.statements import SQL, Fragment, Table, Zone, quote
-from resources.warehouse import Session, Warehouse, open_part
+from resources.warehouse import Session, Warehouse
 from tests.assets.topdown.table_oracle import (
     Country,
     custody_of,
