@@ -335,6 +335,8 @@ class DatasetDeclaration(Declaration):
         if self.partitions is not None:
             self._check_partitions(self.partitions)
         if self.persons is None:
+            if self.record_name == PERSON:
+                self._check_records_of_persons()
             return self
         if self.reader is Reader.MA1940:
             raise ValueError("persons: reader ma1940 has units only")
@@ -356,6 +358,15 @@ class DatasetDeclaration(Declaration):
         if shared:
             raise ValueError(f"persons: column {shared[0]} has the name of a column of units; rename one of them")
         return self
+
+    def _check_records_of_persons(self) -> None:
+        """Without households, Stirred cannot know whose records a change of a person reaches."""
+        for name, column in self.units.columns.items():
+            if column.depends_on_persons:
+                raise ValueError(
+                    f"units: column {name}: depends_on_persons: a change of one person then changes records of others; "
+                    f"declare record_name: {PERSON_RECORD} instead"
+                )
 
     def _check_budget(self) -> None:
         if not self.public:

@@ -296,6 +296,17 @@ def test_a_column_of_persons_can_depend_on_the_others() -> None:
     assert (flavor(release).unit, release.columns_of_others) == ("person record", ("race",))
 
 
+def test_a_dataset_of_persons_alone_says_by_its_record_name_that_columns_depend_on_others() -> None:
+    """A program that ignores the field would claim to protect a person."""
+    declared = declared_dataset()
+    del declared["persons"]
+    declared["units"]["columns"]["county"]["depends_on_persons"] = True
+    for name in ("household", "person record"):
+        DatasetDeclaration.model_validate(declared | {"record_name": name})
+    with pytest.raises(ValidationError, match=r"county: depends_on_persons: .*declare record_name: person record"):
+        DatasetDeclaration.model_validate(declared | {"record_name": "person"})
+
+
 def test_units_with_persons_cannot_be_called_person_records() -> None:
     with pytest.raises(ValidationError, match="cannot be called person record"):
         DatasetDeclaration.model_validate(declared_dataset() | {"record_name": "person record"})
