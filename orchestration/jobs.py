@@ -84,8 +84,8 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
         if record["verdict"] == Verdict.FAILS:
             raise dg.Failure(f"The audit found problems; the report is {page}", allow_retries=False)
 
-    words = "Verifies the ledger, every stored table, every seal, signature and checksum, and repeats every draw whose "
-    words += "key is kept. Writes a report. Charges nothing, and deletes only keys that killed processes left."
+    words = "Verifies the ledger, the stored tables of releases that charge, every seal, signature and checksum, and "
+    words += "repeats every draw whose key is kept. Writes a report. Charges nothing, and deletes only keys that killed processes left."
     return define_job("audit", audit_op, words, writes="audit")
 
 
