@@ -308,56 +308,64 @@ class DatasetDeclaration(Declaration):
             raise ValueError(f"units: column {self.units.unit} has role unit, which is for persons")
         self._check_budget()
         for table, records in self.tables.items():
-            if not self.reader.built_in and records.path is None and table in self.files:
-                raise ValueError(f"{table}: path is required with reader {self.reader.value}")
-            if self.reader.built_in and (records.path or records.geography_path) is not None:
-                raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
-            if records.csv is not None and self.reader is not Reader.CSV:
-                raise ValueError(f"{table}: csv is for reader csv, not {self.reader.value}")
-            needed = self.reader is Reader.DDI and table in self.files
-            if (records.codebook is not None) is not needed:
-                raise ValueError(f"{table}: codebook: it is required with reader ddi, and other readers take none")
-            if records.record_type is not None and records.codebook is None:
-                raise ValueError(f"{table}: record_type: it is for a table with a codebook")
-            if self.reader is Reader.DDI and records.geography_path is not None:
-                raise ValueError(f"{table}: geography_path: reader ddi takes none")
+            self._check_source(table, records)
         for table, records in self.tables.items():
-            if records.donor is not None:
-                if "copies" not in self.model_fields_set:
-                    raise ValueError(
-                        f"copies: {table} has a donor column: declare how many records may have a person's answers"
-                    )
-                if self.rectangular is not None and table == "units":
-                    raise ValueError(f"units: column {records.donor}: in a rectangular file, donors are persons")
-            for name, column in records.columns.items():
-                if column.depends_on_persons is not None and name not in records.variables:
-                    raise ValueError(f"{table}: column {name}: depends_on_persons is for variables")
+            self._check_columns(table, records)
         if self.partitions is not None:
             self._check_partitions(self.partitions)
-        if self.persons is None:
-            if self.record_name == PERSON:
-                self._check_records_of_persons()
-            return self
+        if self.persons is not None:
+            self._check_persons(self.persons)
+        elif self.record_name == PERSON:
+            self._check_records_of_persons()
+        return self
+
+    def _check_source(self, table: str, records: RecordTable) -> None:
+        if not self.reader.built_in and records.path is None and table in self.files:
+            raise ValueError(f"{table}: path is required with reader {self.reader.value}")
+        if self.reader.built_in and (records.path or records.geography_path) is not None:
+            raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
+        if records.csv is not None and self.reader is not Reader.CSV:
+            raise ValueError(f"{table}: csv is for reader csv, not {self.reader.value}")
+        needed = self.reader is Reader.DDI and table in self.files
+        if (records.codebook is not None) is not needed:
+            raise ValueError(f"{table}: codebook: it is required with reader ddi, and other readers take none")
+        if records.record_type is not None and records.codebook is None:
+            raise ValueError(f"{table}: record_type: it is for a table with a codebook")
+        if self.reader is Reader.DDI and records.geography_path is not None:
+            raise ValueError(f"{table}: geography_path: reader ddi takes none")
+
+    def _check_columns(self, table: str, records: RecordTable) -> None:
+        if records.donor is not None:
+            if "copies" not in self.model_fields_set:
+                raise ValueError(
+                    f"copies: {table} has a donor column: declare how many records may have a person's answers"
+                )
+            if self.rectangular is not None and table == "units":
+                raise ValueError(f"units: column {records.donor}: in a rectangular file, donors are persons")
+        for name, column in records.columns.items():
+            if column.depends_on_persons is not None and name not in records.variables:
+                raise ValueError(f"{table}: column {name}: depends_on_persons is for variables")
+
+    def _check_persons(self, persons: RecordTable) -> None:
         if self.reader is Reader.MA1940:
             raise ValueError("persons: reader ma1940 has units only")
         if self.units.key is None:
             raise ValueError("units: a column of role key is required if there are persons")
-        named = [name for name, column in self.persons.columns.items() if column.role is Role.UNIT]
+        named = [name for name, column in persons.columns.items() if column.role is Role.UNIT]
         if len(named) != 1:
             raise ValueError(f"persons: exactly one column of role unit is required, found {len(named)}")
         if self.rectangular is not None:
-            self._check_household(self.rectangular.household, self.persons)
-        if self.persons.columns[named[0]].type is not self.units.columns[self.units.key].type:
+            self._check_household(self.rectangular.household, persons)
+        if persons.columns[named[0]].type is not self.units.columns[self.units.key].type:
             raise ValueError(f"persons: column {named[0]} and the units' key {self.units.key} differ in type")
         if self.record_name in (PERSON, PERSON_RECORD):
             raise ValueError(f"record_name: units that have persons cannot be called {self.record_name}")
-        if not self.persons.variables:
+        if not persons.variables:
             raise ValueError("persons: declare at least one column besides key and unit")
         ours = {name.casefold() for name in self.units.variables}
-        shared = [name for name in self.persons.variables if name.casefold() in ours]
+        shared = [name for name in persons.variables if name.casefold() in ours]
         if shared:
             raise ValueError(f"persons: column {shared[0]} has the name of a column of units; rename one of them")
-        return self
 
     def _check_records_of_persons(self) -> None:
         """Without households, Stirred cannot know whose records a change of a person reaches."""
