@@ -110,13 +110,13 @@ def accuracy(release: TopDownRelease) -> Accuracy:
     )
 
 
-def query_words(query: str) -> str:
-    """A query's name in the words of the data dictionary."""
+def query_words(query: str, attributes: Mapping[str, str] = ATTRIBUTE_WORDS) -> str:
+    """A query's name in words, given the words for attributes and recodes."""
     if query == TOTAL:
         return "In total"
     if query == DETAILED:
         return "All characteristics together"
-    return " × ".join(ATTRIBUTE_WORDS[name] for name in query.split(" * "))
+    return " × ".join(attributes[name] for name in query.split(" * "))
 
 
 def semantics(persons: Allocation) -> Iterator[tuple[str, ConcentratedLoss, str]]:

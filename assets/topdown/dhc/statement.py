@@ -9,12 +9,47 @@ from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Parameter, Statement
 from assets.topdown.dhc.release import DHCRelease
 from assets.topdown.release import PLACES
-from assets.topdown.statement import PAPERS, Z, describe_shares
+from assets.topdown.statement import PAPERS, Z, describe_shares, query_words
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, VERSION, DHCDesign
 from mechanisms.topdown.dhc.persons import PERSONS
 
 PROSE = Prose(__file__)
+
+ATTRIBUTE_WORDS = {
+    "relgq": "relationship or type of group quarters",
+    "relgq_4_groups": "householder, other member or kind of group quarters",
+    "popSehsdTargetsRelship": "relationship or group quarters",
+    "relship_and_eight_level_GQ": "relationship or major type of group quarters",
+    "hhgq8lev": "household or major type of group quarters",
+    "gqlevels": "household or type of group quarters",
+    "gq_constr_groups": "household or group of types of group quarters",
+    "sex": "sex",
+    "age": "single year of age",
+    "votingage": "voting age",
+    "age_18_64_116": "age (3 groups)",
+    "age_10_groups": "age (10 groups)",
+    "age_38_groups": "age (38 groups)",
+    "age_40_groups": "age (40 groups)",
+    "hispanic": "Hispanic origin",
+    "cenrace": "race",
+    "hhage": "age (9 groups)",
+    "hisp": "Hispanic origin",
+    "race": "race (7 groups)",
+    "elderly": "age of the oldest person",
+    "hhtenshort_3lev": "tenure",
+    "hhtenshort_2lev": "owned or not",
+    "hhtype_dhch": "type of household",
+    "multig": "three generations or not",
+    "coupled_hh_type": "type of couple",
+    "partner_type_detailed_own_child_status": "kind of couple and own children",
+    "DetailedCoupleTypeMultGenDetOwnChildSize": "type of couple, generations, own children and size",
+    "tenvacgq": "tenure, kind of vacancy or type of group quarters",
+    "occupancy_and_gq_types": "occupied, vacant or type of group quarters",
+    "tenure_3lev": "tenure",
+    "tenure_vacant_and_gq_types": "tenure, vacant or type of group quarters",
+}
+"""The attributes and recodes of the histograms in words; those of households are the householder's."""
 
 _CONSTRAINTS = (
     "every place is the sum of the places in it",
@@ -66,7 +101,7 @@ def _list_equivalents(release: DHCRelease) -> Iterator[Equivalent]:
     )
     before = release.redistricting.design
     yield Equivalent(
-        f"Any change of one person, with the redistricting data of {release.redistricting.name}",
+        "Any change of one person, with the redistricting data",
         design.loss + before.loss,
         "The sum of both charges",
     )
@@ -83,7 +118,8 @@ def _describe_accuracy(release: DHCRelease) -> Accuracy:
     for measured in release.design.measured:
         deviation = float(measured.noise.exact_variance) ** 0.5
         margin = math.ceil(Z * deviation * 100) / 100
-        rows.append((measured.histogram, words(measured.level), measured.query, round(deviation, 2), margin))
+        query = _query_words(measured.query)
+        rows.append((measured.histogram, words(measured.level), query, round(deviation, 2), margin))
     shown = []
     for level in (release.levels[0], release.finest):
         variances = (
@@ -99,9 +135,13 @@ def _describe_accuracy(release: DHCRelease) -> Accuracy:
     )
 
 
+def _query_words(query: str) -> str:
+    return query_words(query, ATTRIBUTE_WORDS)
+
+
 def _describe_passes(design: DHCDesign) -> Iterator[Parameter]:
     for histogram in design.passes:
-        passes = tuple("; ".join(step.queries) for step in design.plans[histogram].passes)
+        passes = tuple("; ".join(map(_query_words, step.queries)) for step in design.plans[histogram].passes)
         yield Parameter(f"Passes of {histogram}", passes, PROSE("Passes", histogram=histogram))
 
 
@@ -115,7 +155,7 @@ def _parameters(release: DHCRelease) -> tuple[Parameter, ...]:
         parameter("Geographic spine", tuple(words(level) for level in release.levels)),
         parameter("Invariants", design.multiverse),
         parameter("Consistent with", f"{before.dataset.name}/{before.name}: {before.title}"),
-        *describe_shares(design, PROSE, str),
+        *describe_shares(design, PROSE, _query_words),
         *_describe_passes(design),
         parameter("Counted", _COUNTED),
         parameter("Estimation", "From the answers at and below every place" if design.full else "From own levels"),

@@ -40,7 +40,7 @@ from assets.topdown.dhc.published import published_tables
 from assets.topdown.dhc.recount import list_microdata
 from assets.topdown.dhc.regeneration import UnansweredError, regenerate
 from assets.topdown.dhc.release import DHCRelease
-from assets.topdown.dhc.statement import dhc_statement
+from assets.topdown.dhc.statement import ATTRIBUTE_WORDS, dhc_statement
 from assets.topdown.release import PLACES, SpineError
 from assets.topdown.spine import read_tree
 from mechanisms.accounting.losses import ConcentratedLoss
@@ -650,6 +650,12 @@ def test_the_certificate_of_production_has_the_losses_of_2020_beside_what_is_cha
     rho = [round(float(loss.rho), 4) for loss in losses if isinstance(loss, ConcentratedLoss)]
     assert rho[:5] == [37.622, 4.9622, 0.8833, 6.8172, 12.6627]
     assert [round(each, 2) for each in rho[5:]] == [40.33, 15.29]
+
+
+def test_every_query_that_can_be_declared_has_words() -> None:
+    """Told apart from: a recode that only an office's own queries use and that the certificate cannot name."""
+    names = [each.name for schema in SCHEMAS.values() for each in (*schema.attributes, *schema.recodes)]
+    assert [name for name in names if name not in ATTRIBUTE_WORDS] == []
 
 
 def test_tables_whose_rows_may_differ_from_the_published_ones_say_so(of_production: DHCRelease) -> None:
