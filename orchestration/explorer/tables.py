@@ -8,6 +8,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -279,7 +280,8 @@ def _show_map(choice: Choice) -> None:
         row = by_code.get(_read_code(feature, code))
         line = _make_line(choice, product.name_place(row), row) if row else unknown
         places.append({"type": "Feature", "geometry": feature["geometry"], "properties": line})
-    legend = alt.Legend(orient="bottom")
+    known = any(place["properties"]["number"] is not None for place in places)
+    legend = alt.Legend(orient="bottom", format=",.12~r") if known else None
     base = alt.Chart(alt.Data(values=places)).project(type="mercator")
     chart = base.mark_geoshape(stroke="white", fill="#dddddd") + base.transform_filter(
         "isValid(datum.properties.number)"
@@ -355,10 +357,36 @@ def _read_boundaries() -> tuple[list[dict[str, Any]], str]:
         return [], ""
     try:
         features = json.loads(source.read_bytes() if isinstance(source, Path) else source.getvalue())["features"]
-        return [feature for feature in features if isinstance(feature, dict) and feature.get("geometry")], source.name
-    except (OSError, ValueError, KeyError, TypeError):
+        located = [feature for feature in features if isinstance(feature, dict) and feature.get("geometry")]
+        return [feature | {"geometry": wind(feature["geometry"])} for feature in located], source.name
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
         st.error(f"{escape(source.name)} is not a GeoJSON file with features.")
         return [], source.name
+
+
+def wind(geometry: Mapping[str, Any]) -> dict[str, Any]:
+    """A geometry of GeoJSON whose outer rings run clockwise and whose holes run counterclockwise.
+
+    Vega draws everything outside of a ring that runs the other way. RFC 7946 demands the other way, and many files have
+    this one.
+    """
+
+    def turn(ring: Sequence[Sequence[float]], clockwise: bool) -> Sequence[Sequence[float]]:
+        doubled_area = sum(x * after[1] - after[0] * y for (x, y, *_), after in pairwise(ring))
+        return ring if (doubled_area < 0) == clockwise else ring[::-1]
+
+    def turn_all(polygon: Sequence[Sequence[Sequence[float]]]) -> list[Sequence[Sequence[float]]]:
+        return [turn(ring, clockwise=not position) for position, ring in enumerate(polygon)]
+
+    match geometry["type"]:
+        case "Polygon":
+            return {**geometry, "coordinates": turn_all(geometry["coordinates"])}
+        case "MultiPolygon":
+            return {**geometry, "coordinates": [turn_all(polygon) for polygon in geometry["coordinates"]]}
+        case "GeometryCollection":
+            return {**geometry, "geometries": [wind(each) for each in geometry["geometries"]]}
+        case _:
+            return dict(geometry)
 
 
 def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tuple[str, str]:

@@ -29,7 +29,7 @@ from orchestration.explorer.laboratory import leave_out_overlaps
 from orchestration.explorer.products import NO_VALUE, OF_LINEAR, TOTAL, list_publications
 from orchestration.explorer.reading import UnavailableError, read_entries
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
-from orchestration.explorer.tables import find_ranks, is_uncertain, overlap
+from orchestration.explorer.tables import find_ranks, is_uncertain, overlap, wind
 from orchestration.explorer.words import escape, format_figure, join_levels
 from resources.chain import NOT_CHARGED
 from resources.custody import Custody, CustodyMode
@@ -615,3 +615,13 @@ def test_lines_without_errors_have_a_sentence_and_a_table_instead_of_an_empty_ch
     assert not test.get("arrow_vega_lite_chart")
     assert test.markdown[-1].value.startswith("Every 90% margin of error is 0")
     assert len(test.table) == 1
+
+
+def test_boundaries_are_drawn_whichever_way_their_rings_run() -> None:
+    """Told apart from: files as RFC 7946 demands them, of which everything outside a place and in its holes is colored."""
+    outer, hole = [[0, 0], [0, 3], [3, 3], [3, 0], [0, 0]], [[1, 1], [2, 1], [2, 2], [1, 2], [1, 1]]
+    for rings in itertools.product((outer, outer[::-1]), (hole, hole[::-1])):
+        polygon = {"type": "Polygon", "coordinates": [*rings]}
+        several = {"type": "MultiPolygon", "coordinates": [[*rings]]}
+        wound = wind({"type": "GeometryCollection", "geometries": [polygon, several]})["geometries"]
+        assert [each["coordinates"] for each in wound] == [[outer, hole], [[outer, hole]]]
