@@ -618,7 +618,7 @@ def test_lines_without_errors_have_a_sentence_and_a_table_instead_of_an_empty_ch
 
 
 def test_boundaries_are_drawn_whichever_way_their_rings_run() -> None:
-    """Told apart from: files as RFC 7946 demands them, of which everything outside a place and in its holes is colored."""
+    """Told apart from: files as RFC 7946 demands them, of which all but the places is colored."""
     outer, hole = [[0, 0], [0, 3], [3, 3], [3, 0], [0, 0]], [[1, 1], [2, 1], [2, 2], [1, 2], [1, 1]]
     for rings in itertools.product((outer, outer[::-1]), (hole, hole[::-1])):
         polygon = {"type": "Polygon", "coordinates": [*rings]}
