@@ -158,8 +158,8 @@ def _partition_jobs(release: Release, partitions: Partitions, selected: dg.Asset
         jobs=jobs,
         minimum_interval_seconds=10,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"After a run of {release.schema}, launches a run for each partition, and when all of them are "
-        "made from its draw, what follows, to the publication.",
+        description=f"After a run of {release.schema}, launches a run for each partition, and once all partitions are "
+        "made from its draw, a run of the stages that follow, up to the publication.",
     )
     def follow(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         return _launch_next(context.instance, release, partitions)

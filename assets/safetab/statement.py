@@ -97,7 +97,7 @@ def _accuracy(release: SafeTabRelease, not_covered: str) -> Accuracy:
     margin_of = {noise: half_width(noise, 1, COVERAGE) for noise in {noise for _, _, noise in rows}}
     return Accuracy(
         summary=PROSE("accuracy", margins=list(margin_of.values())),
-        columns=("region type and level", "numbers", "standard deviation", "95% margin of error"),
+        columns=("Region type and level", "Numbers", "Standard deviation", "95% margin (±)"),
         rows=tuple(
             (line, part, round(sqrt(float(noise.exact_variance)), 2), margin_of[noise]) for line, part, noise in rows
         ),
