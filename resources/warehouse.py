@@ -186,6 +186,7 @@ class Session:
         self._reads = set[Read]() if reads is None else reads
         self._files = files
         self._held = dict[Table, Fragment]()
+        self._kept = frozenset[Table]()
         self._in_transaction = False
         self.shared = shared
         self._on_servers = on_servers
@@ -227,8 +228,13 @@ class Session:
         """
         self._require_seen(name, table)
         self.run(_CREATE_SCHEMA, zone=quote(table.zone.value), schema=quote(table.schema))
+        copy = self.stage(f"copy of {table}", name, values, **names) if table in self._kept else None
+        if copy:
+            name, values, names = "warehouse/all", None, {"source": copy}
         self._make("CREATE OR REPLACE TABLE", table.text, name, values, names)
         self._held.pop(table, None)
+        if copy:
+            self._held[table] = copy
 
     def create_view(self, view: Table, name: Source, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
@@ -287,6 +293,14 @@ class Session:
                 copy = f"copy of {table}"
                 there = self._describe(table)
                 self._held[table] = self.stage(copy, "warehouse/all", source=table) if there else quote(copy)
+
+    def keep(self, tables: Iterable[Table]) -> None:
+        """Have `create` keep copies of public tables of a lake, which this connection reads from then on.
+
+        Without them, whoever can write the files could exchange one between its creation and its seal.
+        """
+        if self._on_servers:
+            self._kept |= {table for table in tables if table.zone is Zone.PUBLIC}
 
     def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
         begin = prefix = f"{how} {address} AS\n"

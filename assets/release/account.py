@@ -27,6 +27,7 @@ def account_of(table: Table) -> Table:
 def store_account(session: Session, custody: Custody, table: Table, account: Any) -> None:
     """Store an account, a dataclass of plain values, and seal it."""
     of_table = account_of(table)
+    session.keep([of_table])
     session.create(of_table, "warehouse/all", source=session.register("made", pa.Table.from_pylist([vars(account)])))
     seal_stage(session, custody, table.schema, table.name, [of_table])
 

@@ -122,6 +122,7 @@ def publish_contents(
         published[_CHECKED] = check
     columns = {"content": list(published), "version": list(published.values())}
     with warehouse.session(writes=table.zone) as session, session.transaction():
+        session.keep([table])
         session.create(table, "warehouse/all", source=session.register("contents", pa.table(columns)))
         seal_stage(session, custody, dataset.name, CEF, [table])
 

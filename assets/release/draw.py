@@ -73,6 +73,7 @@ def publish_version(
     (`assets.release.contents.compute_basis`), for the charge to read."""
     table = version_table(release, stage)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        session.keep([table])
         session.create(table, "warehouse/label", {"text": version}, column="version")
         seal_stage(session, custody, release.schema, stage, [table], counted)
 

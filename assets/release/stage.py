@@ -132,6 +132,7 @@ def build_stage(
             if prepare:
                 prepare(session, custody)
             # DuckDB reads what a running transaction wrote on one core, so intermediate results are made before it.
+            session.keep(sealed)
             made = recipes(session)
             if apart := isinstance(made, LazyRecipes):
                 for table, recipe in made.items():

@@ -256,6 +256,7 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
         with warehouse.session(reads=read, writes=Zone.PUBLIC) as session:
             totals = read_published_totals(session, release, custody, ledger)
             recipe = groups_recipe(session, release, totals)
+            session.keep([table])
             with session.transaction():
                 create_tables(session, {table: recipe})
                 counted = read_basis(session, custody, release.dataset, release.counted_with)

@@ -102,6 +102,8 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
     UniqueRecordsError if too many records are alone in their stratum; RatesError if a stratum has no rate.
     """
     strata = release.public(STRATA)
+    # In a lake, others could have a smaller loss than the one that was sealed.
+    session.hold([strata])
     release.require_sealed(session, custody, "invariants", [strata])
     require_few_alone(session, release, strata)
     groups = read_groups(session, release, strata, "stratum")

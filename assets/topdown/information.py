@@ -456,6 +456,7 @@ class _Making:
             keys = _list_own(release, self._states, self._state)
             rows = [{"level": each[0], "state": each[1], **vars(own)} for each, own in accounts.items() if each in keys]
             source = session.register("made", pa.Table.from_pylist(rows, schema=_ACCOUNTS))
+            session.keep([table])
             session.create(table, "warehouse/all", source=source)
             seal_stage(session, custody, release.schema, table.name, [table])
 

@@ -302,6 +302,7 @@ def make_linear(warehouse: Warehouse, custody: Custody, release: TopDownRelease)
                 for name, linear in found.items()
             ]
             table, made_of = release.public(LINEAR), descent.made_of("")
+            session.keep([table])
             session.create(table, "warehouse/all", source=session.register("linear", pa.concat_tables(rows)))
             seal_stage(session, custody, release.schema, LINEAR, [table], {"made_of": made_of})
     return made_of

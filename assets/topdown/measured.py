@@ -124,6 +124,7 @@ def keep_charged(method: TopDown, warehouse: Warehouse, custody: Custody) -> lis
         ]
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         table, made = release.public(CHARGED), session.register("charged", pa.Table.from_pylist(rows))
+        session.keep([table])
         session.create(table, "warehouse/all", source=made)
         seal_stage(session, custody, release.schema, CHARGED, [table])
     return states
@@ -263,6 +264,8 @@ def _hash_state(session: Session, custody: Custody, release: TopDownRelease, sta
 def _read_charged(session: Session, custody: Custody, release: TopDownRelease, state: str) -> Charged | None:
     """What a state's part of the draw is made of, as it was noted; None if it was not, or was altered."""
     table = release.public(CHARGED)
+    # In a lake, others could have these counts drawn with the noise of an earlier draw.
+    session.hold([table])
     if not is_sealed(session, custody, release.schema, CHARGED, [table]):
         return None
     rows = [Charged(*row) for row in session.rows("warehouse/all", source=table)]

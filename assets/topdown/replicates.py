@@ -364,6 +364,7 @@ def _discard(session: Session, custody: Custody, how: Replication[Any], kept: Ma
 
 def _write_accounts(session: Session, custody: Custody, release: TreeRelease, kept: Mapping[int, Account]) -> None:
     rows = pa.Table.from_pylist([vars(kept[number]) for number in sorted(kept)], schema=_ACCOUNT)
+    session.keep([_accounts(release)])
     session.create(_accounts(release), "warehouse/all", source=session.register("made", rows))
     seal_stage(session, custody, release.schema, REPLICATES, [_accounts(release)])
 

@@ -155,6 +155,7 @@ def stage_spine(session: Session, release: TreeRelease) -> Fragment:
 
 def require_current_spine(session: Session, release: TreeRelease) -> None:
     """Refuse a stored spine that does not follow from the stored CEF, before it is sealed. Raises SpineError."""
+    session.hold([release.public(SPINE)])
     if differing_table(session, release.public(SPINE), spine_recipe(session, release)):
         raise _of_other_records(release)
 

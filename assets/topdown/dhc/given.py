@@ -105,6 +105,7 @@ def build_redistricting(release: DHCRelease) -> dg.AssetsDefinition:
         with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
             recipes = redistricting_recipes(session, release, custody, ledger)
             table, *_ = recipes
+            session.keep([table])
             with session.transaction():
                 create_tables(session, recipes)
                 counted = read_basis(session, custody, release.dataset, release.counted_with)

@@ -1,19 +1,26 @@
-"""Claims about draws in a lake whose public files somebody exchanges after their seals were compared.
+"""Claims about draws in a lake whose public files somebody exchanges, after their seals were compared or before.
 
-The tests use files, with sessions that take them for a lake. The exchange comes right after the draw was described.
+The tests use files, with sessions that take them for a lake. The exchange comes right after the draw was described, or
+right before a table is sealed.
 """
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
 
 from assets.charge.drawing import make_draw
+from assets.release import stage as stages
 from assets.release.contents import CONTENTS
+from assets.release.draw import StaleInputError
 from assets.release.method import Method
+from assets.release.seal import is_sealed, seal_stage
+from assets.safetab import household_method
+from assets.topdown import measured
 from assets.topdown.dhc.levels import Scope, make_level
 from resources.custody import Custody
 from resources.statements import Zone
@@ -34,12 +41,12 @@ def households(root: Path) -> Deployment[Any]:
 EXCHANGED: dict[str, tuple[Callable[[Path], Deployment[Any]], str]] = {
     "regions": (
         safetab_deployment,
-        "UPDATE regions SET region_id = (SELECT min(region_id) FROM regions WHERE region_type = 'TRACT') "
+        "UPDATE {0}.regions SET region_id = (SELECT min(region_id) FROM {0}.regions WHERE region_type = 'TRACT') "
         "WHERE region_type = 'TRACT'",
     ),
     "groups": (
         households,
-        "INSERT INTO population_groups SELECT * REPLACE (number + 1000000 AS number) FROM population_groups",
+        "INSERT INTO {0}.population_groups SELECT * REPLACE (number + 1000000 AS number) FROM {0}.population_groups",
     ),
 }
 """The deployment, and the statement that makes one tract, or every group, be measured several times, with noise each
@@ -62,7 +69,7 @@ def test_a_draw_is_made_by_the_tables_that_were_compared(tmp_path: Path, table: 
 
     def describe_and_exchange(self: Any, session: Session, custody: Custody) -> Any:
         draw = describe(self, session, custody)
-        session._connection.execute(f"USE public.{self.release.schema}; {statement}; USE memory")
+        session._connection.execute(statement.format(f"public.{self.release.schema}"))
         return draw
 
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
@@ -73,6 +80,55 @@ def test_a_draw_is_made_by_the_tables_that_were_compared(tmp_path: Path, table: 
     with patch.object(Method, "describe", describe_and_exchange):
         _, _, version = make_draw(method, context.warehouse, context.custody, context.ledger)
     assert version == due
+
+
+def exchange_before(statement: str) -> Callable[..., None]:
+    """`seal_stage`, right before which a statement alters what was written."""
+
+    def exchange_and_seal(session: Session, custody: Custody, schema: str, *sealed: Any) -> None:
+        session._connection.execute(statement.format(f"public.{schema}"))
+        seal_stage(session, custody, schema, *sealed)
+
+    return exchange_and_seal
+
+
+@pytest.mark.parametrize(("table", "module"), [("regions", stages), ("groups", household_method)])
+def test_a_table_is_sealed_as_it_was_written(tmp_path: Path, table: str, module: ModuleType) -> None:
+    """Wrong program: seals what it reads back. One measurement of a tract is charged then, and several are made."""
+    deploy, statement = EXCHANGED[table]
+    deployment = deploy(tmp_path / "release")
+    counted_in = deployment.context.method.counted_in
+    deployment.run("cef", "plan", checks=False)
+    with patch.object(module, "seal_stage", exchange_before(statement)):
+        deployment.run(counted_in, checks=False)
+    refusal = deployment.refusal("counts", "charge")
+    assert f"stage {counted_in} are not those that the stage wrote" in refusal
+
+
+def test_of_which_draw_states_are_is_sealed_as_it_was_written_and_read_once(tmp_path: Path) -> None:
+    """Wrong program: seals what it reads back, or reads it once more. With the name of an earlier draw, the counts
+    of now are drawn with its noise, and the difference of both is exact."""
+    deployment = topdown_deployment(tmp_path / "release", partitions="state")
+    statement = "UPDATE {0}.charged_states SET draw_id = repeat('0', 64)"
+    context = deployment.context
+    method, resources = context.method, (context.warehouse, context.custody)
+    deployment.run("cef", *method.stages[: method.stages.index("charge") + 1], checks=False)
+    with patch.object(measured, "seal_stage", exchange_before(statement)):
+        state, *_ = measured.keep_charged(method, *resources)
+    with pytest.raises(StaleInputError):
+        measured.measure_state(method, *resources, context.ledger, state)
+
+    def compare_and_exchange(session: Session, *sealed: Any) -> bool:
+        found = is_sealed(session, *sealed)
+        session._connection.execute(statement.format(f"public.{context.release.schema}"))
+        return found
+
+    measured.keep_charged(method, *resources)
+    compared = patch.object(measured, "is_sealed", compare_and_exchange)
+    with compared, context.warehouse.session(writes=Zone.PUBLIC) as session:
+        charged = measured._read_charged(session, context.custody, context.release, state)
+    assert charged
+    assert charged.draw_id == deployment.ledger[-1].draw_id
 
 
 @pytest.mark.parametrize("kind", ["redistricting", pytest.param("DHC", marks=pytest.mark.prove)])
