@@ -13,11 +13,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from assets.publication.tables import PublishedTables
+from assets.release.signature import SignedFolder, VerificationError
 from mechanisms.refusal import RefusedError
 from orchestration.components import TableBuilder
 from orchestration.explorer.display import choose, read_link, show_table
 from orchestration.explorer.products import NO_VALUE, TOTAL
-from orchestration.explorer.reading import find_published
+from orchestration.explorer.reading import find_published, read_key
 from orchestration.explorer.words import ON_GRID, escape, format_figure
 
 QUANTILE, SUMMARY, CORRELATION, REGRESSION = "quantiles", "summary", "correlation", "regression"
@@ -48,7 +49,7 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
     """The controls of a question to a release, and its answer, or why there is none."""
     folder, scope = find_published() / release, f"{release}:ask:"
     try:
-        published, write = _read(folder, (folder / "SHA256SUMS").stat().st_mtime_ns)
+        published, write = _read(folder, SignedFolder.open(folder, read_key()).checksums)
         asked = [QUANTILE] if published.has_quantiles else [SUMMARY, CORRELATION, REGRESSION]
         question = choose("Question", {name: _WORDS[name] for name in asked}, link, "question", scope)
         arguments = _choose_arguments(question, published, link, scope)
@@ -62,7 +63,7 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
                 chosen = choose(name.replace("_", " "), {TOTAL: "All together", **texts}, link, name, scope)
                 where |= {} if chosen == TOTAL else {name: [None if chosen == NO_VALUE else chosen]}
         answer = getattr(published, question)(*arguments, [] if by == TOTAL else [by], where)
-    except (RefusedError, OSError) as error:
+    except (RefusedError, VerificationError, OSError) as error:
         picture.error(escape(f"{error}"))
         return
     st.query_params.from_dict(link)
@@ -83,9 +84,13 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
 
 
 @lru_cache(maxsize=8)
-def _read(folder: Path, changed: int) -> tuple[Any, Callable[[str, Any], str]]:
-    """A publication as of a change of its checksums, and how its categories are written."""
-    files = PublishedTables(folder)
+def _read(folder: Path, checksums: str) -> tuple[Any, Callable[[str, Any], str]]:
+    """A publication as it was signed with these checksums, and how its categories are written. What was altered for a
+    while would stay in the answers. Raises VerificationError."""
+    signed = SignedFolder.open(folder, read_key())
+    if signed.checksums != checksums:
+        raise VerificationError(f"{folder} was published anew while it was read; load the page again")
+    files = PublishedTables.of(signed)
     return TableBuilder.read_statistic(files), TableBuilder.describe_categories(files, codes=False)
 
 
