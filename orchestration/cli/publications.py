@@ -240,13 +240,14 @@ def _find_published(
 
 
 def _open_published(deployment: "Deployment", names: "Sequence[str]", asked: str) -> "dict[str, SignedFolder]":
-    """By name, what is published of these names, of what was asked for; it was not altered."""
+    """By name, what is published of these names, of what was asked for; it was not altered or withdrawn."""
+    from assets.publication.asset import edition_problem
     from assets.release.signature import SignedFolder, altered_files
 
     folders = {name: folder for name in names if (folder := deployment.published / name).exists()}
     if not folders:
         raise click.UsageError(f"{asked} is not published; launch it first")
-    published = {}
+    published, entries = {}, deployment.ledger.read().require_intact()
     for name, folder in folders.items():
         if problems := altered_files(folder, deployment.public_key):
             raise click.ClickException(f"{name}: the publication is not intact: {problems[0]}")
@@ -255,6 +256,9 @@ def _open_published(deployment: "Deployment", names: "Sequence[str]", asked: str
         identity = signed.identity()
         if (other := f"{identity.dataset}/{identity.release}") != name:
             raise click.ClickException(f"{name}: the publication in its folder is that of {other}")
+        # Somebody may have put it back.
+        if problem := edition_problem(identity, identity.dataset, identity.release, entries):
+            raise click.ClickException(f"{name}: {problem}")
         published[name] = signed
     return published
 

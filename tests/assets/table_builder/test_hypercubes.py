@@ -38,6 +38,8 @@ from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.judging import judge
 from orchestration import cli
 from orchestration.cli.publications import _parse_categories, _parse_names
+from resources.chain import make_withdrawal
+from resources.ledger import Ledger, Reading
 from resources.statements import Zone
 from stirred.deployment import _write_names
 from stirred.table_builder import sub_table
@@ -433,6 +435,7 @@ def stirred_table(
         releases=known.__getitem__,
         published=tmp_path / "published",
         public_key=public_key(published.context.custody),
+        ledger=published.context.ledger,
     )
     monkeypatch.setattr("orchestration.deployment.Deployment", lambda: deployed)
 
@@ -542,11 +545,21 @@ def test_the_command_refuses_with_one_sentence(
     assert f"Error: {says}" in said
 
 
-def test_the_command_answers_from_no_altered_publication_and_from_none_of_another_release(
-    stirred_table: Callable[..., tuple[int, Any, str]], tmp_path: Path
+def test_the_command_answers_from_no_altered_or_withdrawn_publication_and_from_none_of_another_release(
+    stirred_table: Callable[..., tuple[int, Any, str]],
+    published: Deployed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The signature of a publication that was copied to the place of another one is still right."""
+    """The signature of a publication that was copied to the place of another one, or put back, is still right."""
     folder = tmp_path / "published" / "village"
+    charge, *entries = published.ledger
+    withdrawal = make_withdrawal([charge, *entries], charge, "release village/tables_tenure", "Ada")
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "read", lambda _: Reading((charge, *entries, withdrawal), ()))
+        code, _, said = stirred_table("village/tables_tenure")
+    assert code != 0
+    assert "village/tables_tenure: edition 1 is signed, but was withdrawn in entry" in said
     shutil.copytree(folder / "tables_tenure", folder / "tables_later")
     code, _, said = stirred_table("village/tables_later")
     assert code != 0

@@ -392,6 +392,7 @@ def ask(published: Deployed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
         declared=([], components),
         published=published.release.published,
         public_key=public_key(published.context.custody),
+        ledger=published.context.ledger,
     )
     monkeypatch.setattr("orchestration.deployment.Deployment", lambda: deployed)
 
