@@ -9,11 +9,13 @@ import streamlit as st
 from resources.faults import conceal
 
 st.set_page_config(page_title="Stirred: explorer", layout="wide", initial_sidebar_state="auto")
-# Streamlit leaves a sixth of a screen free above a page, and between the columns of tables that a phone then cuts. In a
-# window that is enlarged twice, it has two columns that are too narrow.
+# Streamlit leaves a sixth of a screen free above a page, and between the columns of tables that a phone then cuts. Its
+# cells of tables break lines beside free space. In a window that is enlarged twice, it has two columns that are too
+# narrow.
 st.html(
     "<style>.stMainBlockContainer { padding: 4rem 2rem } .stHeading h1 { padding: 0 0 .5rem; font-size: 2rem } "
-    ".stHeading h2 { font-size: 1.5rem } @media (max-width: 640px) { .stMainBlockContainer { padding: 4rem 1rem } "
+    ".stHeading h2 { font-size: 1.5rem } .stTable td [data-testid=stMarkdownContainer] { max-width: 40rem } "
+    "@media (max-width: 640px) { .stMainBlockContainer { padding: 4rem 1rem } "
     "[data-testid=stExpanderDetails] { padding: .5rem } .stTable :is(td, th) { padding: .25rem !important } } "
     "@media (max-width: 800px) { [data-testid=stHorizontalBlock] { flex-wrap: wrap } "
     "[data-testid=stColumn] { min-width: 100% } } "

@@ -453,8 +453,8 @@ def _remark_ranks(lines: Sequence[Mapping[str, Any]]) -> None:
     ranks = [line["rank"] for line in lines if "rank" in line]
     if unsure := sum(" " in rank for rank in ranks):
         st.caption(
-            f"The intervals of {unsure} of these {len(ranks)} numbers overlap with others', so that their order may be "
-            "due to the error alone. The column *Rank* has the ranks that the intervals allow."
+            f"The intervals of {unsure:,} of these {len(ranks):,} numbers overlap with others', so that their order "
+            "may be due to the error alone. The column *Rank* has the ranks that the intervals allow."
         )
 
 
