@@ -433,6 +433,11 @@ def test_an_ephemeral_key_is_guarded_like_the_master_key(custody):
         custody.commit(DRAW, CustodyMode.EPHEMERAL)
     with pytest.raises(CustodyError, match=r"chmod 600.*0640"):
         custody.open_key(DRAW, CustodyMode.EPHEMERAL, committed)
+    file.chmod(0o600)
+    # In a folder that others may write to, they could exchange the folder of the key.
+    file.parent.parent.chmod(0o777)
+    with pytest.raises(CustodyError, match=r"chmod 700.*0777"):
+        custody.open_key(DRAW, CustodyMode.EPHEMERAL, committed)
 
 
 @pytest.mark.parametrize("name", ["", "../master", "AB" * 32, DRAW + "\n", DRAW[:-1], "/etc/passwd"])

@@ -79,7 +79,9 @@ def test_nothing_is_charged_that_could_not_be_published_beside_the_key_of_anothe
     asking.release.published.mkdir(parents=True)
     path = asking.release.published / PUBLIC_KEY
     path.write_bytes(pem(public_key(other)))
-    sentence = asking.refusal("charge").splitlines()[1]
+    refusal = asking.refusal("charge")
+    assert "To authorize it" not in refusal
+    sentence = refusal.splitlines()[1]
     assert "It is refused: public_key.pem is not this deployment's key. " in sentence
     assert sentence.endswith("(STIRRED_PUBLISHED), or, if somebody replaced the file, remove it.")
     path.write_bytes(pem(public_key(custody)))
@@ -92,10 +94,10 @@ def test_nothing_is_charged_that_could_not_be_published_beside_the_key_of_anothe
     ("given", "says"),
     [
         ({"authorized_loss": "ε = 1.0000", "authorized_by": "Ada"}, "names another loss: ε = 1.0000"),
+        ({"authorized_loss": "proposed", "authorized_by": "Ada"}, "is for another draw: none is named"),
         ({"authorized_loss": "yes", "authorized_by": "Ada"}, "names another loss"),
         ({"authorized_by": "Ada"}, "Nobody has authorized it"),
         ({"authorized_draw": "proposed", "authorized_by": "Ada"}, "Nobody has authorized it"),
-        ({"authorized_loss": "proposed", "authorized_by": "Ada"}, "is for another draw: none is named"),
         (
             {"authorized_loss": "proposed", "authorized_draw": "0123456789ab", "authorized_by": "Ada"},
             "is for another draw: 0123456789ab",

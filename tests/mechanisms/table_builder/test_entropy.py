@@ -282,6 +282,14 @@ def test_what_no_table_satisfies_is_refused_with_the_rule_and_the_count(argument
         Parameters(*arguments)
 
 
+@pytest.mark.parametrize("gap", [2e-9, float("nan")])
+def test_a_row_whose_entropy_may_not_be_the_greatest_is_refused(gap: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong program: one that takes a row of a solver that stopped early, or whose bound is no number."""
+    monkeypatch.setattr(entropy, "_row", lambda parameters, count: (Row((0,), (1,)), gap))
+    with pytest.raises(ImpossibleTableError, match="count 1: the solver came no nearer"):
+        make(Parameters(2, Fraction(1)))
+
+
 @pytest.mark.parametrize("threshold", [1, 2, 3])
 def test_the_least_variance_that_a_threshold_allows_gives_the_only_row_there_is(threshold: int) -> None:
     least = max(count * (threshold + 1 - count) for count in range(1, threshold + 1))

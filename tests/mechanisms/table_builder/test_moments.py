@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
-from mechanisms.table_builder.moments import MeasuredMoments, Moments, Scale, correlate, project, regress
+from mechanisms.table_builder.moments import (
+    MOST_ADDED,
+    MeasuredMoments,
+    Moments,
+    Scale,
+    correlate,
+    project,
+    regress,
+)
 
 
 @pytest.mark.parametrize(("variables", "scale"), [(1, 4), (2, 3), (3, 1)])
@@ -136,6 +144,14 @@ def test_in_their_own_units_estimates_and_sampling_errors_are_the_classical_ones
     errors = np.sqrt(float(rest[0]) / 498 * np.diag(np.linalg.inv(design.T @ design)))
     assert regression.sample_error == pytest.approx(errors, rel=1e-4)
     assert (regression.standard_error < 1e-2 * errors).all()
+
+
+@pytest.mark.parametrize(("gaussian", "cells"), [(False, 1), (False, 3), (False, MOST_ADDED + 1), (True, 3)])
+def test_the_public_draws_that_errors_come_from_have_the_variance_of_the_noise(gaussian: bool, cells: int) -> None:
+    """Wrong program: one whose draws are too narrow, so that every error and interval of moments is too small. The
+    draws are always the same; of others, one in 10⁶ or fewer would be off by a fifth."""
+    moments = Moments(5, 10, Fraction(1), gaussian)
+    assert moments.draw(cells).var() == pytest.approx(cells * float(moments.noise.exact_variance), rel=0.2)
 
 
 @given(st.integers(1, 4), st.integers(0, 2**32))
