@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from assets.cef.census import BLOCK, BLOCK_FILES, PLACE, BlockFile, BlockFilesDeclaration, CensusDeclaration
 from assets.cef.generated import GeneratedDeclaration
-from assets.cef.recognition import explain_refusal
+from assets.cef.recognition import TEXT, describe_content, explain_refusal
 from assets.cef.text_files import open_text, read_header
 from assets.cef.validation import EMPTY, Finding, SourceError
 from assets.release.columns import Column, ColumnType, RecordTable, Role
@@ -346,8 +346,12 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL, *, f
         rule = f"{unreadable.rule}; {path.suffix} is a suffix of reader {named.value}"
         raise SourceError([Finding(path.name, rule)]) from None
     if reader is not Reader.CSV:
+        unreadable = refusal.findings[0]
+        content = describe_content(path) if unreadable.rule.startswith("not a readable") else ""
+        if reader in SUFFIXES.values() and content and not content.endswith(path.suffix.lower()):
+            refusal = SourceError([replace(unreadable, rule=f"{unreadable.rule}: it is {content}")])
         raise refusal from None
-    if named is not reader:
+    if named is not reader and not describe_content(path).startswith(TEXT):
         # What is wrong with it as text would explain nothing.
         other = "" if fixed else ", or if a table's path names it, declare that reader"
         rule = f"is read as a CSV file, and {path.suffix} is a suffix of reader {named.value}: write it as CSV{other}"
@@ -412,7 +416,7 @@ def open_every_column(
             raise SourceError([Finding(path.name, rule)])
         for name in names:
             if described and name in described.unfit:
-                unfit[name] = f"it is stored as {described.unfit[name]}, which Stirred does not read"
+                unfit[name] = f"it is stored as {described.unfit[name]}"
                 continue
             kind = _choose_type(stored[name]) if name in stored else ColumnType.STRING
             if not name:
@@ -458,13 +462,17 @@ def name_in_source(name: str, column: Column) -> str:
 
 _NOT_ONE = {0: "missing column", 1: "another column has the same name but for capital letters"}
 """Rules, by the number of columns of the name."""
+SPELLED_OTHERWISE = "missing column, which the file has with other capital letters or with blanks around its name"
 
 
 def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
     sources = {name: name_in_source(name, column) for name, column in columns.items()}
     exact, folded = Counter(names), Counter(name.casefold() for name in names)
+    alike = {name.strip().casefold() for name in names}
     findings = [
         Finding(label, _NOT_ONE.get(exact[source], "more than one column of that name"), source)
+        if source in exact or source.casefold() not in alike
+        else Finding(label, SPELLED_OTHERWISE, source)
         for source in sources.values()
         if source not in exact or folded[source.casefold()] > 1
     ]

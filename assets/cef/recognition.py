@@ -36,8 +36,13 @@ _OTHER_FILES = {
     b"BZh": "compressed by bzip2; unpack it, or compress it by gzip or zstd",
     b"\xfd7zXZ": "compressed by xz; unpack it, or compress it by gzip or zstd",
     b"\xd0\xcf\x11\xe0": "a workbook of Excel; export the table as CSV",
+    b"<stata_dta>": "a Stata file; name it .dta",
+    **{b"$FL2": "an SPSS file; name it .sav", b"$FL3": "an SPSS file; name it .zsav"},
+    b"HEADER RECORD***": "a SAS transport file; name it .xpt",
+    b"\0" * 12 + b"\xc2\xea\x81\x60": "a SAS file; name it .sas7bdat",
     **dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), _UTF_32),
 }
+_LONGEST_MAGIC = max(map(len, _OTHER_FILES))
 _MARKS = {codecs.BOM_UTF8: UTF_8, codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 _USUAL = (
@@ -73,6 +78,7 @@ _SINGLE_QUOTES, _DOUBLE_QUOTES = (
     re.compile(rb"(?m)(?:^|[,;\t|])'[^'\n]*'(?:[,;\t|]|\r?$)".replace(b"'", quote)) for quote in (b"'", b'"')
 )
 """A field in quotes."""
+TEXT = "text separated by"
 ONE_MORE = (
     "is not a table with a name for each field: every row has one more. R's write.table gives row names no name; use "
     "write.csv, or row.names = FALSE. Decimal commas without quotes, and a separator at the end of each row, look the "
@@ -113,6 +119,20 @@ def recognize_dialect(path: Path, given: Mapping[str, str]) -> tuple[Dialect, li
     if not dialect.quote_character and "quote" not in given:
         sentences.append(f'{path.name} has quotes (") inside fields, which are read like any other letter')
     return dialect, sentences
+
+
+def describe_content(path: Path) -> str:
+    """The format of a file by its content, with the suffix that fits; empty if that cannot be told. Of text, it must be
+    a table."""
+    try:
+        dialect, _ = recognize_dialect(path, {})
+        if _fits(_read_whole_rows(path, dialect), dialect):
+            return f"{TEXT} {SEPARATORS[dialect.separator]}; name it .csv"
+    except SourceError as error:
+        return next((item.rule[3:] for item in error.findings if item.rule[3:] in _OTHER_FILES.values()), "")
+    except (OSError, UnicodeError, csv.Error):
+        pass
+    return ""
 
 
 def explain_refusal(path: Path, declared: Dialect, refusal: SourceError, *, fixed: bool = False) -> SourceError:
@@ -162,7 +182,7 @@ def _in_yaml(value: str) -> str:
 
 def _find_compression(path: Path) -> Compression:
     with path.open("rb") as file:
-        first = file.read(8)
+        first = file.read(_LONGEST_MAGIC)
     _refuse_other_files(path, first)
     return next((compression for magic, compression in MAGIC.items() if first.startswith(magic)), "none")
 
@@ -182,7 +202,7 @@ def _refuse(path: Path, rule: str) -> SourceError:
 
 def _find_encoding(path: Path, dialect: Dialect) -> tuple[str, list[str]]:
     beginning = next(read_bytes(path, dialect.compression), b"")
-    _refuse_other_files(path, beginning[:8])
+    _refuse_other_files(path, beginning[:_LONGEST_MAGIC])
     if any(map(beginning.startswith, MAGIC)) and dialect.compression != "none":
         raise _refuse(path, "is compressed twice; unpack it once")
     for mark, encoding in _MARKS.items():

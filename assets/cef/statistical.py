@@ -80,7 +80,7 @@ class StatisticalFile:
 
     @property
     def unfit(self) -> dict[str, str]:
-        """The formats of the variables that are not read, by name."""
+        """The formats of the variables that are not read, with a remedy, by name."""
         return {name: kind for name, kind in self.kinds.items() if kind not in ("text", "number", "float", "date")}
 
     @property
@@ -245,10 +245,18 @@ def open_file(path: Path) -> StatisticalFile:
         elif _DATES.fullmatch(shown):
             kinds[name] = "date"
         elif _TIMES.fullmatch(shown):
-            kinds[name] = f"a time or a period ({shown})"
+            kinds[name] = f"a time or a period ({shown}), which Stirred does not read; {_find_remedy(path, shown)}"
         else:
             kinds[name] = "float" if stored == "float" else "number"
     return StatisticalFile(path, variables, kinds, metadata.variable_storage_width, metadata.number_rows)
+
+
+def _find_remedy(path: Path, shown: str) -> str:
+    """The function of the package that makes a date of a time or a period in the format `shown`."""
+    suffix = path.suffix.lower()
+    functions = {".dta": f"dof{shown.lstrip('%-t')[:1]}() and the format %td in Stata"}
+    functions |= dict.fromkeys(_OF_SPSS, "XDATE.DATE() and the format ADATE in SPSS")
+    return f"write its day as a date, with {functions.get(suffix, 'DATEPART() and the format DATE9 in SAS')}"
 
 
 def write_code(code: float | str, is_text: bool) -> str:

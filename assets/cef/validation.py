@@ -7,14 +7,14 @@ Findings name tables and columns of the CEF; those of `readers` and `ingestion` 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.release.columns import IDENTIFIERS, Column, RecordTable
+from assets.release.columns import IDENTIFIERS, Column, RecordTable, whole
 from assets.release.dataset import DatasetDeclaration, Rule
 from mechanisms.refusal import RefusedError
 from resources.statements import SQL, Fragment, Table
@@ -33,6 +33,18 @@ _OF_DIVIDED_BLOCKS = SQL("cef/of_divided_blocks", 'SELECT {% include "cef/divide
 REPEATED_KEY = "key that another row has"
 NULL = "null where none is allowed"
 EMPTY = "is empty"
+
+
+AS_MEANT: Mapping[str, Callable[[pa.StringArray], Iterable[pa.StringArray]]] = {
+    "leading zeros are missing, as in 1 for 01": lambda codes: (
+        pc.utf8_lpad(codes, width, "0") for width in range(2, 16)
+    ),
+    "there are blanks around codes": lambda codes: [pc.utf8_trim_whitespace(codes)],
+    "codes have a decimal point, as in 1.0 for 1": lambda codes: [
+        pc.replace_substring_regex(codes, r"^([0-9]+)\.0+$", r"\1")
+    ],
+}
+"""What may be wrong with codes, with the codes that are meant then."""
 
 
 def describe_domain_rule(column: Column) -> str:
@@ -68,8 +80,10 @@ class SourceError(RefusedError):
     """A source cannot become a CEF. The message names files, columns, rules and counts, and contains no value."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
-        # Two columns of the CEF may come from the same column of the source, and find the same there.
-        self.findings = tuple(dict.fromkeys(findings))
+        # Two columns of the CEF may come from the same column of the source, and find the same there; what one of them
+        # explains, the other need not repeat.
+        explained = {replace(item, rule=item.rule.split("; ")[0]) for item in findings if "; " in item.rule}
+        self.findings = tuple(item for item in dict.fromkeys(findings) if item not in explained)
         super().__init__("\n".join(str(finding) for finding in self.findings))
 
 
@@ -92,6 +106,7 @@ def row_findings(
         schema = row_schema(others)
         for batch in session.batches("cef/records", BATCH_ROWS, columns=list(others), table=table):
             offenders += count_offenders(schema, batch)
+    meant = {name: list(AS_MEANT) for name in code_columns}
     for first in range(0, len(code_columns), CODES_AT_ONCE):
         columns = dict(list(code_columns.items())[first : first + CODES_AT_ONCE])
         schemas = {name: row_schema({name: column}) for name, column in columns.items()}
@@ -101,8 +116,29 @@ def row_findings(
                 if of_column.num_rows:
                     values = pa.record_batch({name: of_column["code"]})
                     offenders += count_offenders(schema, values, of_column["records"].to_numpy())
+                    if (name, describe_domain_rule(columns[name])) in offenders:
+                        meant[name] = _find_meant(columns[name], of_column["code"], meant[name])
     offenders -= Counter({(column, NULL): rows for column, rows in explained.items()})
-    return [Finding(place, rule, column, rows) for (column, rule), rows in sorted(offenders.items())]
+    findings = [Finding(place, rule, column, rows) for (column, rule), rows in sorted(offenders.items())]
+    return [
+        replace(item, rule=f"{item.rule}; {meant[item.column][0]}")
+        if meant.get(item.column) and item.rule != NULL
+        else item
+        for item in findings
+    ]
+
+
+def _find_meant(column: Column, codes: pa.StringArray, possible: Iterable[str]) -> list[str]:
+    """The keys of `AS_MEANT` that explain all codes outside the domain of a column."""
+
+    def is_inside(texts: pa.StringArray) -> pa.BooleanArray:
+        if column.values is not None:
+            return pc.is_in(texts, pa.array(column.codes))
+        return pc.match_substring_regex(texts, whole(str(column.pattern)))
+
+    present = codes.drop_null()
+    outside = present.filter(pc.invert(is_inside(present)))
+    return [words for words in possible if any(pc.all(is_inside(texts)).as_py() for texts in AS_MEANT[words](outside))]
 
 
 def _find_code_columns(session: Session, table: Table | Fragment, records: RecordTable) -> dict[str, Column]:

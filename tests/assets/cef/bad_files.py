@@ -24,15 +24,17 @@ import pyarrow.parquet as pq
 
 from assets.cef.census import STRUCTURE, CensusDeclaration, census_persons, census_units
 from assets.cef.ingestion import TOO_FINE, describe_ill_typed
-from assets.cef.readers import FOLDER, describe_misfit
-from assets.cef.recognition import NO_HEADER, ONE_MORE, TITLE
+from assets.cef.readers import FOLDER, SPELLED_OTHERWISE, describe_misfit
+from assets.cef.recognition import NO_HEADER, ONE_MORE, TEXT, TITLE
 from assets.cef.text_files import BLANK, GRAMMAR, LONGEST_ROW
-from assets.cef.validation import EMPTY
+from assets.cef.validation import AS_MEANT, EMPTY
 from assets.release.columns import IDENTIFIERS, Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
 from assets.release.dialect import ENCODINGS
 from mechanisms.delimited import Rule
 from tests.assets.cef.test_census import BROKEN, Census
+
+IS_CSV = f"it is {TEXT} commas; name it .csv"
 
 MARKER = "Quetzalcoatl"
 """Stands in damaged fields that could hold any text; no message may contain it."""
@@ -250,6 +252,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
         kind = "CSV file (UTF-8, separated by commas, with a header)" if reader == "csv" else "Parquet file"
         undeclared = [f"{words}, in a column that is not declared" for words in GRAMMAR.values()]
         rules = [*GRAMMAR.values(), *undeclared, f"not a readable {kind}", "contains no records"]
+        rules += [f"not a readable {kind}: {IS_CSV}"]
         rules += ["there is no such file", FOLDER, "line break in the name of a column", NO_HEADER, ONE_MORE, TITLE]
         rules += [EMPTY, BLANK, "has no columns", "has no header: its first line is blank"]
         rules += WRITTEN.values()
@@ -259,7 +262,9 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
         said |= {f"{file}: {rule}" for rule in rules}
         for column, meant in columns_of(dataset, name).items():
             rules = [*GRAMMAR.values(), "missing column", "more than one column of that name", ANOTHER_CASE]
-            rules += [describe_ill_typed(meant.type), f"value outside its domain {meant.domain_in_words}"]
+            outside = f"value outside its domain {meant.domain_in_words}"
+            rules += [SPELLED_OTHERWISE, describe_ill_typed(meant.type), outside]
+            rules += [f"{outside}; {why}" for why in AS_MEANT]
             rules += ["null where none is allowed", "key that another row has"]
             rules += [f"record without one in {other}" for other in files]
             rules += [f"differs from {other}" for other in files]
@@ -374,6 +379,7 @@ def _csv_files(dataset: str, name: str) -> Iterator[BadFile]:
     whole = as_csv(rows)
     body = whole.split(b"\n", 1)[1]
     missing = f"{file}: column {first}: missing column"
+    misspelt = f"{file}: column {first}: {SPELLED_OTHERWISE}"
     twice = f"{file}: column {first}: more than one column of that name"
     in_two_cases = f"{file}: column {first}: {ANOTHER_CASE}"
     unreadable = f"{file}: not a readable CSV file (UTF-8, separated by commas, with a header)"
@@ -395,9 +401,9 @@ def _csv_files(dataset: str, name: str) -> Iterator[BadFile]:
         "no header": (body, missing),
         "an empty line before the header": (b"\n" + whole, f"{file}: has no header: its first line is blank"),
         "two byte order marks": (b"\xef\xbb\xbf" * 2 + whole, missing),
-        "another case": (headed(first.swapcase(), *header[1:]), missing),
-        "a blank before a name": (headed(f" {first}", *header[1:]), missing),
-        "a blank behind a name": (headed(f"{first} ", *header[1:]), missing),
+        "another case": (headed(first.swapcase(), *header[1:]), misspelt),
+        "a blank before a name": (headed(f" {first}", *header[1:]), misspelt),
+        "a blank behind a name": (headed(f"{first} ", *header[1:]), misspelt),
         "a name twice": (headed(first, first, *header[2:]), twice),
         "a name in two cases": (headed(first, first.swapcase(), *header[2:]), in_two_cases),
         "an empty name": (headed("", *header[1:]), missing),
@@ -675,8 +681,9 @@ def _parquet_files(dataset: str, name: str) -> Iterator[BadFile]:
     table = as_table(rows)
     whole, first = as_parquet(table), rows[0][0]
     unreadable = f"{file}: not a readable Parquet file"
-    missing, twice = (
+    missing, misspelt, twice = (
         f"{file}: column {first}: missing column",
+        f"{file}: column {first}: {SPELLED_OTHERWISE}",
         f"{file}: column {first}: more than one column of that name",
     )
     others = rows[0][1:]
@@ -687,7 +694,7 @@ def _parquet_files(dataset: str, name: str) -> Iterator[BadFile]:
         "no columns": (as_parquet(pa.table({})), f"{file}: has no columns"),
         "only its mark": (b"PAR1", unreadable),
         "its mark twice": (b"PAR1PAR1", unreadable),
-        "CSV": (as_csv(rows), unreadable),
+        "CSV": (as_csv(rows), f"{unreadable}: {IS_CSV}"),
         "gzip": (gzip.compress(whole, mtime=0), unreadable),
         "without its beginning": (whole[len(whole) // 2 :], unreadable),
         "pages of zeros": (whole[:4] + bytes(len(whole) * 2 // 5) + whole[4 + len(whole) * 2 // 5 :], unreadable),
@@ -696,8 +703,8 @@ def _parquet_files(dataset: str, name: str) -> Iterator[BadFile]:
         "another mark at the end": (whole[:-4] + b"PARE", unreadable),
         "no records": (as_parquet(table.slice(0, 0)), f"{file}: contains no records"),
         "a column less": (as_parquet(table.drop_columns([first])), missing),
-        "another case": (as_parquet(table.rename_columns([first.swapcase(), *others])), missing),
-        "a blank behind a name": (as_parquet(table.rename_columns([f"{first} ", *others])), missing),
+        "another case": (as_parquet(table.rename_columns([first.swapcase(), *others])), misspelt),
+        "a blank behind a name": (as_parquet(table.rename_columns([f"{first} ", *others])), misspelt),
         "a name in two cases": (
             as_parquet(table.append_column(first.swapcase(), table[first])),
             f"{file}: column {first}: {ANOTHER_CASE}",
@@ -765,7 +772,7 @@ def _unrelated() -> Iterator[BadFile]:
         ("another RTYPE", "census", "geo", elsewhere, "geo.*: column RTYPE: differs from units.*"),
         (
             "another block group", "census", "geo", [*geo[:-1], _changed(geo, -1, TABBLKGRPCE="9")],
-            "geo.*: column TABBLKGRPCE: not the first digit of TABBLK",
+            "geo.*: column TABBLKGRPCE: not the first digit of TABBLK; if that is right, declare block_group: as_given",
         ),
     ]  # fmt: skip
     for kind, dataset, name, rows, finding in kinds:

@@ -278,9 +278,17 @@ def test_codes_outside_their_domains_are_named_with_their_file(spoiled: Census, 
 
 
 def test_a_code_is_text_and_not_a_number(spoiled: Census) -> None:
-    spoiled.person(cohabiting, 1)["CENRACE"] = "2"
-    assert [line.split(" [")[0] for line in spoiled.refusal()] == [
-        "persons.csv: column CENRACE: value outside its domain"
+    """Wrong programs: one that takes 2 for 02, and one that explains some codes of the county and not all."""
+    spoiled.person(cohabiting, 1).update(CENRACE="2", CENHISP="1 ", RELSHIP="21.0")
+    for row, code in zip(spoiled.files["geo"], ["1", "1A"], strict=False):
+        row.update(TABBLKCOU=code, TABTRACTCE=str(int(row["TABTRACTCE"])))
+    lines = [line.rpartition(":")[0] for line in spoiled.refusal() if "outside its domain" in line]
+    assert sorted((line.split(":")[1], *line.split("; ")[1:]) for line in lines) == [
+        (" column CENHISP", "there are blanks around codes"),
+        (" column CENRACE", "leading zeros are missing, as in 1 for 01"),
+        (" column RELSHIP", "codes have a decimal point, as in 1.0 for 1"),
+        (" column TABBLKCOU",),
+        (" column TABTRACTCE", "leading zeros are missing, as in 1 for 01"),
     ]
 
 
@@ -625,7 +633,8 @@ def test_block_groups_are_taken_as_given_if_that_is_declared(tmp_path: Path) -> 
     for row in census.files["geo"]:
         row["TABBLKGRPCE"] = "2"
     number = len(census.files["geo"])
-    assert census.refusal() == [f"geo.csv: column TABBLKGRPCE: not the first digit of TABBLK: {number} rows"]
+    rule = "not the first digit of TABBLK; if that is right, declare block_group: as_given"
+    assert census.refusal() == [f"geo.csv: column TABBLKGRPCE: {rule}: {number} rows"]
     census.ingest(as_given)
     with census.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         assert cef_problems(session, as_given) == []
@@ -848,7 +857,8 @@ def test_a_meaningless_geography_file_or_source_name_is_refused(
 
 @pytest.mark.parametrize("reader", ["csv", "stata"])
 def test_a_geography_file_named_like_another_reader_is_told_to_be_read_as_csv(tmp_path: Path, reader: str) -> None:
-    """Wrong program: one that tells of missing columns, or of a Stata file that cannot be read; or so of no file."""
+    """Unless it is a CSV file. Wrong programs: one that tells of a Stata file's missing columns, or that it cannot be
+    read; or so of no file, or a CSV file; and one that does not tell of a name in other letters."""
     (tmp_path / "places.dta").write_bytes(b"<stata_dta><header><release>118</release>")
     columns = {
         "serial": {"type": "integer", "role": "key"},
@@ -861,6 +871,9 @@ def test_a_geography_file_named_like_another_reader_is_told_to_be_read_as_csv(tm
     with pytest.raises(
         SourceError, match=r"^places\.dta: is read as a CSV file, and \.dta is a suffix of reader stata: "
     ):
+        open_geography(declaration, "units", tmp_path)
+    (tmp_path / "places.dta").write_text("Serial,place\n1,north\n2,south\n")
+    with pytest.raises(SourceError, match=r"^places\.dta: column serial: missing column, which .* capital .*\n"):
         open_geography(declaration, "units", tmp_path)
     (tmp_path / "places.dta").unlink()
     with pytest.raises(SourceError, match="there is no such file"):

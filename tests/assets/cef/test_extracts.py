@@ -388,11 +388,11 @@ BAD_FILES: Mapping[str, tuple[str, Callable[[Path], Any], Sequence[str]]] = {
     "truncated SPSS, portable": ("a.por", lambda path: truncate(".por", path), [statistical.NOT_WHOLE]),
     "truncated SAS": ("a.xpt", lambda path: truncate(".xpt", path), [statistical.NOT_WHOLE]),
     "no file": ("a.dta", lambda path: None, ["there is no such file"]),
-    "text": ("a.sas7bdat", lambda path: path.write_text("a,b\n1,2\n"), [statistical.NOT_WHOLE]),
-    "of another package": ("a.sav", lambda path: truncate(".dta", path), [statistical.NOT_WHOLE]),
+    "text": ("a.sas7bdat", lambda path: path.write_text("a,b\n1,2\n"), [f"{statistical.NOT_WHOLE}: it is text s"]),
+    "of another package": ("a.sav", lambda path: truncate(".dta", path), [f"{statistical.NOT_WHOLE}: it is a Stata f"]),
     "of no package": ("a.dat", lambda path: path.write_text("1"), ["its suffix is not one of .sav, .zsav, .por"]),
     "floats": ("a.dta", write_floats, ["column a: more than 4 digits", "column a: not of type decimal: 1 row"]),
-    "times": ("a.sav", write_times, ["column a: stored as a time or a period (DATETIME20)"]),
+    "times": ("a.sav", write_times, ["(DATETIME20), which Stirred does not read; write its day as a date"]),
 }
 
 

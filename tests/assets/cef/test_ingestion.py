@@ -20,6 +20,7 @@ import pytest
 from assets.cef import validation
 from assets.cef.asset import build_cef
 from assets.cef.ingestion import TOO_FINE, ingest
+from assets.cef.readers import SPELLED_OTHERWISE
 from assets.cef.validation import SourceError, cef_problems
 from assets.release.dataset import DatasetDeclaration
 from assets.remedies import explain_failure
@@ -210,7 +211,7 @@ OUTSIDE, ROOMS = "value outside its domain", "households.csv: column rooms: not 
         ),
         (
             spoil("units", 2, "county", "001\n"),
-            f"households.csv: column county: {OUTSIDE} matching [0-9]{{3}}: 1 row",
+            f"households.csv: column county: {OUTSIDE} matching [0-9]{{3}}; there are blanks around codes: 1 row",
         ),
         (spoil("units", 2, "tenure", ""), "households.csv: column tenure: null where none is allowed: 1 row"),
         (spoil("units", 2, "farm", ""), "households.csv: column farm: null where none is allowed: 1 row"),
@@ -225,7 +226,7 @@ OUTSIDE, ROOMS = "value outside its domain", "households.csv: column rooms: not 
             spoil("persons", 2, "household", ""),
             "persons.csv: column household: null where none is allowed: 1 row",
         ),
-        (spoil("units", 0, "tenure", "Tenure"), "households.csv: column tenure: missing column"),
+        (spoil("units", 0, "tenure", "Tenure"), f"households.csv: column tenure: {SPELLED_OTHERWISE}"),
         (spoil("units", 0, "farm", "rooms"), "households.csv: column farm: missing column"),
         (
             spoil("units", 0, "farm", "ROOMS"),
@@ -281,7 +282,7 @@ def test_a_file_that_is_not_parquet_is_refused(town: Town) -> None:
     (town.folder / "households.parquet").write_bytes((town.folder / "households.csv").read_bytes())
     units = {"path": "households.parquet", "columns": UNITS}
     assert town.refusal(town.declare("parquet", units=units, persons=None)) == [
-        "households.parquet: not a readable Parquet file"
+        "households.parquet: not a readable Parquet file: it is text separated by commas; name it .csv"
     ]
 
 

@@ -24,7 +24,7 @@ from pyarrow.parquet import encryption
 
 from assets.cef.ingestion import ingest
 from assets.cef.text_files import LONGEST_ROW
-from assets.cef.validation import SourceError, cef_problems
+from assets.cef.validation import AS_MEANT, SourceError, cef_problems
 from assets.release.dataset import DatasetDeclaration
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
@@ -47,6 +47,7 @@ from tests.depth import examples
 
 VERSION_KEY = bytes(range(32))
 COUNT = re.compile(r": [0-9,]+ rows?$")
+MEANT = re.compile(f"; ({'|'.join(AS_MEANT)})$")
 
 
 def write(folder: Path, files: Files) -> Path:
@@ -104,7 +105,7 @@ def outcome(session: Session, bad: BadFile, folder: Path, words: set[str]) -> st
     # The error consists of sentences that are known without the file, and of counts.
     if MARKER in "".join(lines) or not {COUNT.sub("", line) for line in lines} <= words:
         return "more is said than rules and counts"
-    said = [line for line in lines if COUNT.sub("", line) == bad.finding]
+    said = [line for line in lines if MEANT.sub("", COUNT.sub("", line)) == bad.finding]
     if len(said) != 1 or bool(COUNT.search(said[0])) is not bad.counted:
         return "file, column, rule or count is not said"
     return "refused"
