@@ -548,7 +548,10 @@ WRONG: Mapping[str, tuple[str, Callable[[int], pa.Array]]] = {
     "a dictionary of binary": ("dictionary", lambda rows: pa.array([b"001"] * rows).dictionary_encode()),
     "half floats": ("halffloat", lambda rows: pa.array([1.0] * rows, pa.float16())),
     "times of day": ("time64", lambda rows: pa.array([time(1)] * rows)),
-    "timestamps with a zone": ("timestamp", lambda rows: pa.array([NEW_YEAR] * rows, pa.timestamp("us", "UTC"))),
+    "timestamps with a zone": (
+        "timestamp with a time zone",
+        lambda rows: pa.array([NEW_YEAR] * rows, pa.timestamp("us", "UTC")),
+    ),
     "durations": ("duration", lambda rows: pa.array([timedelta(1)] * rows)),
     "decimals of 50 digits": ("decimal256", lambda rows: pa.array([Decimal(1)] * rows, pa.decimal256(50, 2))),
     "UUIDs": ("extension", lambda rows: _extended(pa.uuid(), pa.array([UUID(int=1).bytes] * rows, pa.binary(16)))),
