@@ -113,9 +113,9 @@ def keep_charged(method: TopDown, warehouse: Warehouse, custody: Custody) -> lis
     """
     release = method.release
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        method.hold_charged(session)
         draw, states = method.describe(session, custody), read_states(session, release)
         method.require_counted(session, draw, custody)
-        # In a lake, the stored spine may be another one than when its seal was compared.
         require_tree_of_the_cef(session, release)
         declared = _hash_declared(method)
         rows = [
