@@ -66,10 +66,20 @@ class PlainGroup(click.Group):
             raise click.ClickException(show_lines(sentence)) from None
 
 
+_UNWRITABLE = {
+    "attempt to write a readonly database",
+    "unable to open database file",
+    "database or disk is full",
+    "disk I/O error",
+}
+"""What SQLite says, without values, of files that it cannot write."""
+
+
 def explain_error(error: Exception) -> str | None:
     """The message of an expected error, which names the mistake and the remedy; None for a fault in the code."""
     import dagster as dg
     from pydantic import ValidationError
+    from sqlalchemy.exc import OperationalError
     from yaml import YAMLError
 
     from assets.publication.withdrawal import WithdrawalError
@@ -92,6 +102,8 @@ def explain_error(error: Exception) -> str | None:
             return str(error)
         case OSError():
             return f"{error.filename or 'writing'}: {error.strerror or type(error).__name__}"
+        case OperationalError() if str(error.orig) in _UNWRITABLE:
+            return f"Dagster's history: {error.orig}. Its folder must be writable, on a disk with free space"
     # Dagster wraps errors of declarations in errors of its own.
     cause = find_cause(error)
     if isinstance(cause, DeclarationError | ValidationError):

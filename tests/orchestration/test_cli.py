@@ -20,13 +20,15 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from dagster_shared.error import SerializableErrorInfo
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from assets.release.signature import sign
 from assets.stages import conceal_faults
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration import launch
-from orchestration.cli import main, releases, runs
+from orchestration.cli import explain_error, main, releases, runs
 from orchestration.deployment import Deployment
 from orchestration.environment import deployment_resources
 from orchestration.following import WEBSERVER, Page, Run, RunOutcome, Step
@@ -536,3 +538,20 @@ def test_what_cannot_be_tried_is_refused_in_one_sentence(
     assert result.exit_code in (1, 2)
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_history_that_cannot_be_written_is_explained_without_its_statement(tmp_path: Path) -> None:
+    """Wrong programs: one that shows a trace instead, and one that quotes what else SQLite complains of."""
+
+    def run(folder: str, statement: str) -> OperationalError:
+        with (
+            pytest.raises(OperationalError) as failed,
+            create_engine(f"sqlite:///{tmp_path}/{folder}/a.db").begin() as db,
+        ):
+            db.execute(text(statement))
+        return failed.value
+
+    assert explain_error(run("missing", "SELECT 1")) == (
+        "Dagster's history: unable to open database file. Its folder must be writable, on a disk with free space"
+    )
+    assert explain_error(run(".", "SELECT secret")) is None
