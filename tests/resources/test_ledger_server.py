@@ -382,9 +382,9 @@ def test_a_ledger_stays_open_however_long_nothing_happens(database: Database, le
     """Told apart from: the time-outs of the server's administrator."""
     timeouts = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
     for (name,) in database.run("SELECT name FROM pg_settings WHERE name = ANY (%s)", [list(timeouts)]):
-        database.run(f"ALTER DATABASE {database.name} SET {name} = '50ms'")
+        database.run(f"ALTER DATABASE {database.name} SET {name} = '300ms'")
     with ledger._open_to_append() as (opened, reading):
-        time.sleep(0.2)
+        time.sleep(0.6)
         ledger._append(opened, make_settlement(reading.entries, reading.entries[-1], "v1"))
     assert len(ledger.entries()) == 4
 
