@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.depth import deep_cases, quick_cases
+from tests.depth import quick_cases
 from tests.stirred.notebooks import EXAMPLES, NOTEBOOKS, run, run_cells
 
 PAGE = EXAMPLES.parent / "docs" / "how-to" / "python.md"
@@ -22,7 +22,6 @@ def test_the_page_on_python_prints_what_it_shows() -> None:
         assert run(code, namespace) == shown, code
 
 
-@deep_cases(1)
 @quick_cases(0)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(notebook: Path) -> None:
