@@ -85,8 +85,8 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
             raise dg.Failure(f"The audit found problems; the report is {page}", allow_retries=False)
 
     words = "Verifies the ledger, the stored tables of releases that charge, every seal, signature and checksum, and "
-    words += "repeats every draw whose key is kept. Writes a report. Charges nothing, and only deletes keys that killed"
-    words += " processes left."
+    words += "repeats every draw whose key is kept. Writes a report. Charges nothing, and deletes only keys that killed"
+    words += " processes left and sketches that are no longer needed."
     return define_job("audit", audit_op, words, writes="audit")
 
 

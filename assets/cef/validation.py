@@ -106,7 +106,7 @@ def row_findings(
         schema = row_schema(others)
         for batch in session.batches("cef/records", BATCH_ROWS, columns=list(others), table=table):
             offenders += count_offenders(schema, batch)
-    meant = {name: list(AS_MEANT) for name in code_columns}
+    meant = dict[str, list[str]]()
     for first in range(0, len(code_columns), CODES_AT_ONCE):
         columns = dict(list(code_columns.items())[first : first + CODES_AT_ONCE])
         schemas = {name: row_schema({name: column}) for name, column in columns.items()}
@@ -117,7 +117,7 @@ def row_findings(
                     values = pa.record_batch({name: of_column["code"]})
                     offenders += count_offenders(schema, values, of_column["records"].to_numpy())
                     if (name, describe_domain_rule(columns[name])) in offenders:
-                        meant[name] = _find_meant(columns[name], of_column["code"], meant[name])
+                        meant[name] = _find_meant(columns[name], of_column["code"], meant.get(name, AS_MEANT))
     offenders -= Counter({(column, NULL): rows for column, rows in explained.items()})
     findings = [Finding(place, rule, column, rows) for (column, rule), rows in sorted(offenders.items())]
     return [
@@ -138,7 +138,12 @@ def _find_meant(column: Column, codes: pa.StringArray, possible: Iterable[str]) 
 
     present = codes.drop_null()
     outside = present.filter(pc.invert(is_inside(present)))
-    return [words for words in possible if any(pc.all(is_inside(texts)).as_py() for texts in AS_MEANT[words](outside))]
+    # Of a batch without any, too.
+    return [
+        words
+        for words in possible
+        if any(pc.all(is_inside(texts), min_count=0).as_py() for texts in AS_MEANT[words](outside))
+    ]
 
 
 def _find_code_columns(session: Session, table: Table | Fragment, records: RecordTable) -> dict[str, Column]:
