@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
@@ -147,16 +148,15 @@ def print_preflights(release: str, *, as_json: bool) -> None:
         listed = list(preflights.values())
         print_json(listed[0] if len(listed) == 1 else listed)
         return
-    # It imports Pygments.
-    from rich.markdown import Markdown
-
     console = make_console()
     for of_release, preflight in preflights.items():
         if len(preflights) > 1:
             console.print(f"\n{show_line(of_release)}", style="bold", markup=False)
         for name, value in ((name, show_lines(str(value))) for name, value in preflight.items()):
             console.print(f"[bold]{escape(show_line(name))}[/bold]: ", end="")
-            console.print(Markdown(value) if value.startswith("```") else value, markup=False)
+            if value.startswith("```"):
+                value = "\n" + indent("\n".join(value.splitlines()[1:-1]), "  ")
+            console.print(value, markup=False, soft_wrap=not console.is_terminal)
 
 
 def load_releases(name: str) -> "Sequence[ReleaseComponent]":
