@@ -46,9 +46,9 @@ def dwellings(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     statements: list[str] = []
     execute = Session._execute
 
-    def record(session: Session, name: Any, *given: Any) -> Any:
+    def record(session: Session, name: Any, *given: Any, **stated: Any) -> Any:
         statements.append(str(name))
-        return execute(session, name, *given)
+        return execute(session, name, *given, **stated)
 
     with Warehouse(folder=str(folder)).session(writes=Zone.CONFIDENTIAL) as session:
         with pytest.MonkeyPatch.context() as patch:
