@@ -216,6 +216,7 @@ class InfiniteLoss:
 
 
 Loss = PureLoss | ConcentratedLoss | ApproximateLoss | InfiniteLoss
+"""A loss in any measure."""
 
 
 def format_loss(loss: Loss, places: int = DECIMALS) -> str:

@@ -288,6 +288,7 @@ SHELLS = (
         ),
     ),
 )
+"""The tables PH1 to PH8."""
 
 SHELL = {shell.name: shell for shell in SHELLS}
 

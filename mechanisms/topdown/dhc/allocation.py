@@ -126,8 +126,9 @@ PERSON_ALLOCATION_OF_PUERTO_RICO = _persons(
         (11, 11, 11, 11),
     )
 )
+"""Persons of Puerto Rico."""
 
-HOUSEHOLD_ALLOCATION, UNIT_ALLOCATION = _households(
+_HOMES = _households(
     _name_levels(
         (792, 212, 212, 792, 792, 257, 257, 212, 1049, 259),
         (714, 193, 191, 1428, 714, 3216, 3216, 193, 3931, 3216),
@@ -139,9 +140,13 @@ HOUSEHOLD_ALLOCATION, UNIT_ALLOCATION = _households(
         (11, 3, 17, 22, 44, 15, 15, 3, 15, 15),
     )
 )
-"""Households and units of the United States: ρ = 15401/2000 together."""
+HOUSEHOLD_ALLOCATION = _HOMES[0]
+"""Households of the United States: ρ = 15401/2000 together with units."""
 
-HOUSEHOLD_ALLOCATION_OF_PUERTO_RICO, UNIT_ALLOCATION_OF_PUERTO_RICO = _households(
+UNIT_ALLOCATION = _HOMES[1]
+"""Units of the United States."""
+
+_HOMES_OF_PUERTO_RICO = _households(
     _name_levels(
         (748, 202, 200, 1496, 748, 3368, 3368, 202, 4117, 3364),
         (1041, 281, 1584, 2082, 4164, 1457, 1457, 281, 1457, 1457),
@@ -152,3 +157,8 @@ HOUSEHOLD_ALLOCATION_OF_PUERTO_RICO, UNIT_ALLOCATION_OF_PUERTO_RICO = _household
         (11, 3, 17, 22, 44, 15, 15, 3, 15, 15),
     )
 )
+HOUSEHOLD_ALLOCATION_OF_PUERTO_RICO = _HOMES_OF_PUERTO_RICO[0]
+"""Households of Puerto Rico."""
+
+UNIT_ALLOCATION_OF_PUERTO_RICO = _HOMES_OF_PUERTO_RICO[1]
+"""Units of Puerto Rico."""

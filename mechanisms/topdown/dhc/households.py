@@ -87,6 +87,7 @@ def _list_types() -> tuple[HouseholdType, ...]:
 
 
 TYPES = _list_types()
+"""All types of households, by rank: a type's position is its number."""
 
 
 def _number(keys: list[tuple[int, ...]]) -> tuple[int, ...]:

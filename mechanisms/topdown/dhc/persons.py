@@ -27,6 +27,7 @@ RELATIONSHIPS = (
     "Foster child",
     "Other nonrelative",
 )
+"""The relationships of persons in households, by their code of `relgq`."""
 
 HOUSEHOLD_CODES = len(RELATIONSHIPS)
 """The codes of `relgq` from this one up are types of group quarters."""
