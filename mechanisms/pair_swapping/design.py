@@ -1,7 +1,7 @@
 """The parameters of targeted pair swapping, and its specification: ε = ∞.
 
 Source: Bailie, Gong and Meng, Appendix C.2: swapping disjoint pairs is not transitive on the universe that its
-invariants induce, so that neighbors have other possible outputs. `tests/mechanisms/pair_swapping` enumerates some.
+invariants induce, so neighbors have different possible outputs. `tests/mechanisms/pair_swapping` enumerates some.
 """
 
 from dataclasses import dataclass
@@ -23,22 +23,23 @@ ALWAYS = ("block", "block_group", "tract", "county")
 """The places in which households that are unique may always be selected: those of risk 2, 3, 4 or 5 on."""
 
 Steps = tuple[tuple[Fraction, Fraction], ...]
-"""Numbers with the factors that hold from each on, ascending; below the first, the factor is 1."""
+"""Ascending numbers, each with the factor that applies from it on; below the first, the factor is 1."""
 
 
 @dataclass(frozen=True)
 class RiskFactors:
-    """What multiplies the weight of a household's risk. With a factor of 0 it is not selected, but may be a partner.
+    """The factors that multiply the weight of a household's risk. A household with a factor of 0 is not selected, but
+    may be a partner.
 
     Source: Bailie, Gong and Meng, Appendix C, Step 1, A to E; the Census Bureau did not publish the factors of 2010.
     Raises DesignError if steps do not ascend.
 
     Attributes:
-        block_size: by the number of households in the block, those that are imputed among them.
-        unique_race: of a household with a person whose race nobody in the block has who is not of the household: the
+        block_size: by the number of households in the block, including imputed ones.
+        unique_race: for a household with a person whose race no one outside the household in the block has: the
             variable of persons, and the factor.
         block_imputation: by the share of the block's households that are imputed.
-        imputed_items: by a number that the unit has: the variable, and the steps.
+        imputed_items: by a number stored with the unit: the variable, and the steps.
         always_selected: the place in which a household that is unique on the key variables is always selected.
     """
 
@@ -67,12 +68,12 @@ def _as_plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class PairSwappingDesign:
-    """How households are selected and what they exchange.
+    """How households are selected, and the variables that they exchange.
 
-    By the key variables, households that are alone with their values in a place have a higher risk; `swap_rate` is the
-    share of each state's households that is selected, and `place` has the variables that partners exchange. Variables
-    are stored in alphabetical order, so that designs with the same meaning are equal. Raises DesignError if there is no
-    key variable, or one is named twice, or the swap rate is not above 0 and at most 1.
+    Households that are unique in a place on the key variables have a higher risk; `swap_rate` is the share of each
+    state's households that is selected, and `place` has the variables that partners exchange. Variables are stored in
+    alphabetical order, so that designs with the same meaning are equal. Raises DesignError if there is no key variable,
+    or one is named twice, or the swap rate is not above 0 and at most 1.
     """
 
     unit: str
@@ -110,7 +111,7 @@ class PairSwappingDesign:
         }
 
     def specification(self, dataset: str) -> Specification:
-        """The specification of all that is tabulated from the swapped data: no finite ε."""
+        """The specification of all tabulations of the swapped data: no finite ε."""
         flavor = Flavor(
             domain=f"all possible files of {self.unit}s and persons with the variables of {dataset}",
             multiverse=self.invariants,

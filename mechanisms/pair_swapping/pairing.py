@@ -1,11 +1,11 @@
 """Targeted swapping of pairs: risks, selection, and the partner of each selected household.
 
 Source: Bailie, Gong and Meng, Appendix C, which collects what the Census Bureau has published about the procedure of
-2010. What is not public is chosen here and stated: the weights of risks, and the order of preferences.
+2010. This module chooses the unpublished parts: the weights of risks, and the order of preferences.
 
-Every step is linear in the number of households, but for sorting within a block and for the few groups that have more
-than one selected household left without a selected partner. The result depends only on the content of the tables and
-on the draw's words, one for each household.
+Every step is linear in the number of households, except sorting within a block and the few groups in which more than
+one selected household has no selected partner. The result depends only on the content of the tables and on the draw's
+words, one for each household.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _BITS_OF_FACTORS = 24
 """The bits of a product of four factors, each of up to 64."""
 
 _SPARE_BITS = 5
-"""How many bits of a word are left out, so that a weighted word fits in 63 bits: the greatest weight has 5 bits."""
+"""The bits dropped from a word, so that a weighted word fits in 63 bits: the greatest weight has 5 bits."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,9 @@ class Households:
 
 @dataclass(frozen=True)
 class Traits:
-    """What the risk factors depend on, each of shape (households,): how many households are in the block, and how many
-    of them are imputed; whether somebody has a race that nobody else in the block has; and how many items are imputed.
+    """The inputs of the risk factors, each of shape (households,): the number of households in the block, and the
+    number of them that are imputed; whether a member has a race that no one outside the household in the block has; and
+    the number of imputed items.
     """
 
     block_households: Codes
@@ -116,8 +117,8 @@ class Weights:
 
 @dataclass(frozen=True)
 class Swapped:
-    """The result of a draw, of shape (households,): the position of the household with which each one exchanges its
-    place, or `NOBODY`, and whether it was selected."""
+    """The result of a draw, of shape (households,): the position of each household's partner in the exchange, or
+    `NOBODY`, and whether the household was selected."""
 
     partner: Codes
     selected: NDArray[np.bool_]
@@ -129,16 +130,16 @@ class Swapped:
         """Whether the result is impossible in the world in which the households at two positions have each other's
         place, shape (pairs,). No two households may be alike.
 
-        From that world, the result is the exchange of the two followed by this draw. That is a set of disjoint
-        exchanges only if both stay, or exchange their places with each other.
+        From that world, the result is the exchange of the two followed by this draw. The combination is a set of
+        disjoint exchanges only if both stay, or exchange their places with each other.
         """
         both_stay = (self.partner[one] == NOBODY) & (self.partner[other] == NOBODY)
         return np.asarray(~both_stay & (self.partner[one] != other))
 
 
 def risks(households: Households) -> Risks:
-    """The risk of every household: 1 if somebody in its block has its key values; 2, 3 or 4 if it is unique in its
-    block, block group or tract, but in no wider place; and 5 if it is unique in its county."""
+    """The risk of every household: 1 if another household in its block has its key values; 2, 3 or 4 if it is unique in
+    its block, block group or tract, but in no wider place; and 5 if it is unique in its county."""
     key, block, above = map(_of_kernels, (households.key, households.block, households.places.above))
     by_key = _sorted_by(key, np.arange(len(key), dtype=np.int32))
     risk = np.empty(len(by_key), dtype=np.int8)
@@ -147,7 +148,7 @@ def risks(households: Households) -> Risks:
 
 
 def _of_kernels(codes: Codes) -> Codes:
-    """Codes as kernels are compiled for them: those of a database cannot be written, which is another type."""
+    """Codes in the type that kernels are compiled for; codes from a database are read-only, a different type."""
     return np.require(codes, np.int32, ["C", "W"])
 
 
@@ -180,13 +181,13 @@ def swap_pairs(
     """One draw of the procedure, the same for the same stream and households. The words break ties at random.
 
     1. In every state, ⌊swap rate × households⌋ are selected: those with the smallest word / weight of the risk, so that
-       a higher risk makes selection more probable (sequential Poisson sampling; Ohlsson, 1998). `weights` multiply that
-       of the risk; those that are always selected come first, also if they are more than the rate allows.
+       a higher risk makes selection more probable (sequential Poisson sampling; Ohlsson, 1998). `weights` multiply the
+       weight of the risk; households that are always selected come first, even beyond the rate.
     2. The selected households of each group are paired with each other, as many as possible whose blocks differ: first
-       within block groups, then within tracts, counties and the state. Those left out have the lowest risk of those
-       that could be.
-    3. Each selected household that is left is paired with one of its group, in another block, that was not selected:
-       the nearest, and of these the one with the highest risk. If there is none, it is not swapped.
+       within block groups, then within tracts, counties and the state. The households left out have the lowest risk
+       among those that could be left out.
+    3. Each remaining selected household is paired with an unselected one of its group in another block: the nearest,
+       and among equally near ones the one with the highest risk. If there is none, it is not swapped.
     """
     return pairs_of_words(households, swap_rate, stream.words(len(households.block)), weights)
 
@@ -217,7 +218,7 @@ def _rank(risk: Risks, uniform: NDArray[np.int64], weights: Weights | None) -> N
     least_weight = np.array([max(WEIGHTS) // weight for weight in WEIGHTS], dtype=np.int64)
     if weights is None:
         return uniform * least_weight[risk - 1]
-    # Of 59 bits, 35 are left: with 4 of the risk and 24 of the denominator, there are 63.
+    # Of 59 bits, 35 remain: with 4 of the risk and 24 of the denominator, 63.
     ranked = (uniform >> _BITS_OF_FACTORS) * least_weight[risk - 1] * weights.denominator
     ranked = np.where(weights.numerator == 0, _NEVER, ranked // np.maximum(weights.numerator, 1))
     return np.where(weights.always, _FIRST, ranked)
@@ -240,8 +241,8 @@ def _selected(state: Codes, ranked: NDArray[np.int64], swap_rate: Fraction) -> N
 
 
 def number_due(swap_rate: Fraction, households: int, always: int = 0, never: int = 0) -> int:
-    """How many of a state's households are selected: as many as the rate gives, but all that always are, and none that
-    never is."""
+    """The number of a state's households to select: the rate's share, but at least all that always are, and none that
+    never are."""
     return min(max(int(swap_rate * households), always), households - never)
 
 
@@ -382,7 +383,7 @@ def _pair_within(positions, number, places, block, order, partner):  # type: ign
 def _pair_with_others(  # type: ignore[no-untyped-def]
     left, number, members, block, above, selected, risk, order, partner, scores, candidates
 ):
-    """Pair what is left of a group, all in one block, with those not selected: the nearest, then the riskiest."""
+    """Pair a group's remaining households, all in one block, with unselected ones: the nearest, then the riskiest."""
     here = block[left[0]]
     if number == 1:
         best, best_steps = -1, 0

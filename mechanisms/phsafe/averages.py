@@ -1,7 +1,7 @@
 """Statistical post-processing of averages: persons per household or family, from a noisy numerator and denominator.
 
-**What is plausible.** A denominator d is positive, and a numerator n lies between `least`·d and `most`·d. So an average
-n/d is between `least` and `most`, and never negative or infinite, whatever the noise. Divided by their standard
+**The plausible averages.** A denominator d is positive, and a numerator n lies between `least`·d and `most`·d. So an
+average n/d is between `least` and `most`, and never negative or infinite, with any noise. Divided by their standard
 deviations, numerator and denominator are a point in the plane. Each average is then a ray from the origin, and the
 plausible averages fill a sector. The noisy pair can be any point of the plane.
 

@@ -1,7 +1,7 @@
-"""A PHSafe design: which runs are released, with which truncation and budgets, and the guarantee that results.
+"""A PHSafe design: the released runs, their truncation and budgets, and the resulting guarantee.
 
-This module defines a design's rules; `mechanisms.design`, its losses line by line and its DP specification; `runs`,
-what the runs count. Source: Sexton et al., Section 5 and Table 10.
+This module defines a design's rules; `mechanisms.design`, its losses line by line and its DP specification; `runs`, the
+counts of the runs. Source: Sexton et al., Section 5 and Table 10.
 
 Budgets are for unbounded neighbors (one person added or removed). The charge is the loss for bounded neighbors (one
 person's record changed in any way). It is twice the budget, and not four times as in general, for this reason. A
@@ -73,7 +73,7 @@ class Released(NamedTuple):
 @dataclass(frozen=True)
 class RunDesign:
     """The declared parameters of one run: τ, the persons kept of each unit, or None for a run that counts units; and by
-    name of level, ρ or ε for unbounded neighbors. A level that has 0 or is left out is not released."""
+    name of level, ρ or ε for unbounded neighbors. A level with 0 or without a budget is not released."""
 
     truncation: int | None = None
     budgets: Mapping[str, Fraction] = field(default_factory=dict)
@@ -81,12 +81,12 @@ class RunDesign:
 
 @dataclass(frozen=True)
 class PHSafeDesign(LinesDesign):
-    """Which population groups are released, with which noise.
+    """The released population groups and their noise.
 
     States are FIPS codes, or the one of Puerto Rico alone. A run left out is not released. Raises DesignError for a
     state that is unknown, given twice, or given with Puerto Rico; a run or level that does not exist; a truncation that
-    is missing, unsuitable or out of range; a budget out of range; a level of the nation for Puerto Rico; or if nothing
-    is released.
+    is missing, unsuitable or out of range; a budget out of range; a level of the nation for Puerto Rico; or a design
+    that releases nothing.
     """
 
     runs: Mapping[str, RunDesign]

@@ -1,7 +1,7 @@
-"""What PHSafe counts: population groups, levels of them, the nine runs with their basis cells, and the finished tables.
+"""The counts of PHSafe: population groups, their levels, the nine runs with their basis cells, and the finished tables.
 
-These are the names and numbers that the runs, their output files and the eight tables of the S-DHC share, whose shells
-are those of Sexton et al., Tables 1 to 8. The SQL in `sql/phsafe` assigns records to cells.
+These are the names and numbers that the runs, their output files and the eight tables of the S-DHC share. The shells of
+the tables are from Sexton et al., Tables 1 to 8. The SQL in `sql/phsafe` assigns records to cells.
 """
 
 from collections.abc import Mapping, Sequence
@@ -130,8 +130,8 @@ RUN = {run.name: run for run in RUNS}
 
 @dataclass(frozen=True)
 class MeasuredFile:
-    """A file of measurements: those of a run, or sums of them. As post-processing, sums cost nothing (Section 6.4.1).
-    By cell of the file, `cells` has the cells of the run that are added up."""
+    """A file of measurements of a run, or of sums of them. As post-processing, sums cost nothing (Section 6.4.1). By
+    cell of the file, `cells` has the cells of the run that are added up."""
 
     name: str
     run: str
@@ -171,7 +171,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Shell:
-    """A finished table, `PH1` to `PH8`; the universe is what it describes."""
+    """A finished table, `PH1` to `PH8`, and the universe that it describes."""
 
     name: str
     title: str

@@ -2,7 +2,7 @@
 
 This module draws one block of groups: all groups of some regions, of one region type and level. Nearly all groups of
 small regions are empty, and all are measured. A block therefore takes a few arrays of its size while it is drawn, and
-only what is published is kept. Source: SafeTab-P's specification, algorithm, steps 1 to 5.
+only the published counts are kept. Source: SafeTab-P's specification, algorithm, steps 1 to 5.
 
 **Which noise a group gets** follows from its place among the groups, or from its name, and never from a count. Each
 query has a stream; groups take numbers from it in the order of regions and iterations. Every group that is not measured
@@ -57,10 +57,10 @@ def draw_block(
     exact_cells: Callable[[Counts, Counts], Counts],
     noise: GroupNoise,
 ) -> tuple[Kept, ...]:
-    """Measure all groups of some regions, and keep what is published of them in each detail, 0 to 3.
+    """Measure all groups of some regions, and keep the published counts in each detail, 0 to 3.
 
     Args:
-        region_ids: of the regions. Consecutive blocks of a region type and level continue the same streams.
+        region_ids: the regions. Consecutive blocks of a region type and level continue the same streams.
         iterations: the universe of the region type and level, in the order of codes.
         totals: the exact totals of all groups, shape (regions, iterations), or else ValueError. They are not changed.
         exact_cells: gives the exact finest counts, shape (groups, 46), of the groups that have a detail above 0: from
@@ -104,7 +104,7 @@ def draw_block(
 
 
 def _places(groups: Counts, columns: Counts) -> Counts:
-    """Places of groups among regions and iterations, shape (2, groups). Before, they are places in an array of all
+    """The places of groups among regions and iterations, shape (2, groups), from their places in an array of all
     regions and of the iterations at `columns`, read row by row."""
     regions, among = np.divmod(groups, max(1, len(columns)))
     return np.stack([regions, columns[among]])

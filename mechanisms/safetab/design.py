@@ -1,8 +1,8 @@
-"""SafeTab designs: what is measured for which regions and levels, with which noise, and the guarantee that results.
+"""SafeTab designs: the measurements of each region type and level, their noise, and the resulting guarantee.
 
-This module defines the rules of a design of SafeTab-P and of one of SafeTab-H, and why the charge is twice the budget;
-`mechanisms.design`, their losses line by line and their DP specifications. `adaptive` draws what a design of SafeTab-P
-measures. Source: SafeTab-P's and SafeTab-H's specifications, budget, algorithm, guarantee and validation.
+This module defines the rules of SafeTab-P and SafeTab-H designs, and why the charge is twice the budget;
+`mechanisms.design`, their losses line by line and their DP specifications. `adaptive` draws the measurements of
+SafeTab-P. Source: SafeTab-P's and SafeTab-H's specifications, budget, algorithm, guarantee and validation.
 
 **Unbounded neighbors** (one person added or removed; for SafeTab-H one household). A person is in at most Δ groups of a
 region type and level, and in one cell of each. A measurement of a group that the person is in spends ρ/Δ of the pair's
@@ -16,9 +16,9 @@ leaves at most Δ groups of a pair and joins at most Δ. A group that is only le
 costs at most 2ρ/Δ and counts twice among the 2Δ. So the pair costs at most 2ρ, for every outcome of stage 1. In pure DP
 the same holds for ε.
 
-**Both runs.** Nobody is in the run of the states and in that of Puerto Rico, so that their losses do not add up. A
+**Both runs.** No person is in both the run of the states and the run of Puerto Rico, so their losses do not add up. A
 region type and its namesake share a line with the greater of their two budgets. A move between the runs costs the sum
-of both, which is at most twice the greater one on every line.
+of both budgets, which is at most twice the greater one on every line.
 """
 
 from abc import abstractmethod
@@ -51,7 +51,7 @@ Pair = tuple[RegionType, int]
 """A region type and a level."""
 
 Key = Pair | tuple[RegionType, int, str]
-"""What names a line: a region type and a level, and in SafeTab-H the family of tables, `T3` or `T4`."""
+"""The key of a line: a region type and a level, and in SafeTab-H the family of tables, `T3` or `T4`."""
 
 _PR = STATES[PUERTO_RICO]
 
@@ -62,7 +62,7 @@ def format_label(key: Key) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredLine:
-    """What is measured of the groups of a region type and level, one line of the draw: with ρ or ε for unbounded
+    """The measurements of the groups of a region type and level, one line of the draw: with ρ or ε for unbounded
     neighbors, Δ (the most of these groups that a record can be in), the least totals of details 1, 2 and 3, or of
     detail 1 (T4), and whether negative measurements stay; otherwise they become 0."""
 
@@ -88,10 +88,10 @@ class MeasuredLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(MeasuredLine):
-    """What SafeTab-P measures, with the noise of the total of a group whose iteration is `detailed_only`, of the total
-    that determines the detail (`stage_1`), and of what is published of any other group: its total, or each cell of its
-    detail (`stage_2`). A total of detail 0 is published only if it is greater than c, the `cut_off`; None if all
-    are."""
+    """The measurements of SafeTab-P, with the noise of the total of a group whose iteration is `detailed_only`, of the
+    total that determines the detail (`stage_1`), and of the published numbers of any other group: its total, or each
+    cell of its detail (`stage_2`). A total of detail 0 is published only if it is greater than c, the `cut_off`; if
+    that is None, all are published."""
 
     total_only: Uncapped
     stage_1: Uncapped
@@ -112,7 +112,7 @@ class Measured(MeasuredLine):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredTable(MeasuredLine):
-    """What SafeTab-H measures for the family `T3` or `T4`, with the noise of every basis cell."""
+    """The measurements of SafeTab-H for the family `T3` or `T4`, with the noise of every basis cell."""
 
     family: str
     noise: Uncapped
@@ -123,7 +123,7 @@ class MeasuredTable(MeasuredLine):
 
 
 def noise_of_measurement(noise: Noise, stability: int, budget: Fraction) -> Uncapped:
-    """The noise of one measurement that spends b of a budget: of variance Δ/2b, or of scale Δ/b."""
+    """The noise of one measurement that spends b of a budget, with variance Δ/2b or scale Δ/b."""
     if noise is Noise.GAUSSIAN:
         return DiscreteGaussian(stability / (2 * budget))
     return DiscreteLaplace(stability / budget)
@@ -134,17 +134,17 @@ L = TypeVar("L", bound=MeasuredLine)
 
 @dataclass(frozen=True, kw_only=True)
 class _Design(LinesDesign, Generic[L]):
-    """What the designs of SafeTab-P and SafeTab-H share.
+    """The common part of SafeTab-P and SafeTab-H designs.
 
     Attributes:
-        states: FIPS codes. Those of states form the run US, the one of Puerto Rico the run PR.
+        states: FIPS codes. The states form the run US, Puerto Rico the run PR.
         stabilities: Δ of each region type and level that is measured.
-        budgets: by line, ρ or ε for unbounded neighbors. Lines that have 0 or are left out are not measured.
+        budgets: by line, ρ or ε for unbounded neighbors. Lines with 0 or without a budget are not measured.
         thresholds: by line, the least totals of details 1, 2 and 3, or of detail 1 (T4), not decreasing.
         max_race_codes: how many race codes of a record are used, from the first.
 
-    Raises DesignError for a state that is unknown or given twice; a number out of range; a budget for a region type of
-    which there are no regions; thresholds or a stability that are missing; or if nothing is measured.
+    Raises DesignError for a state that is unknown or given twice; a number out of range; a budget for a region type
+    without regions; missing thresholds or a missing stability; or a design without measurements.
     """
 
     stabilities: Mapping[Pair, int]
@@ -157,7 +157,7 @@ class _Design(LinesDesign, Generic[L]):
     """The regions follow from these blocks."""
     protected: ClassVar[str]
     parts: ClassVar[str] = "table"
-    """What has a budget, in words."""
+    """The unit that has a budget, in words."""
 
     def __post_init__(self) -> None:
         self.require_states()
@@ -201,18 +201,18 @@ class _Design(LinesDesign, Generic[L]):
 
     @abstractmethod
     def _noises(self, key: Any) -> tuple[Uncapped, ...]:
-        """The noise of all that is measured of a line."""
+        """The noise of all measurements of a line."""
 
     @abstractmethod
     def _measure(self, key: Any, common: Mapping[str, Any]) -> L:
-        """What is measured of a line, by the fields that all lines have."""
+        """The measurements of a line, from the fields that all lines have."""
 
     def _noise(self, key: Key, budget: Fraction) -> Uncapped:
         return noise_of_measurement(self.noise, self.stabilities[key[:2]], budget)
 
     @cached_property
     def measured(self) -> tuple[L, ...]:
-        """What is measured, in the order of the draw: by region type, by level, then T3 and T4."""
+        """The measured lines, in the order of the draw: by region type, by level, then T3 and T4."""
         order = list(RegionType)
         return tuple(
             self._measure(
@@ -232,7 +232,7 @@ class _Design(LinesDesign, Generic[L]):
 
     @cached_property
     def _shared(self) -> dict[tuple[Any, ...], list[L]]:
-        """What is measured, by line; a region type and its namesake share one."""
+        """The measured lines by shared line: a region type and its namesake share one."""
         shared: dict[tuple[Any, ...], list[L]] = {}
         for line in self.measured:
             shared.setdefault((line.region_type.shared_name, *line.key[1:]), []).append(line)
@@ -285,9 +285,9 @@ class _Design(LinesDesign, Generic[L]):
 
 @dataclass(frozen=True, kw_only=True)
 class SafeTabPDesign(_Design[Measured]):
-    """Which population groups SafeTab-P measures, in which detail, with which noise. γ, the `stage_1_share`, is the
-    part of a budget that chooses the detail, strictly between 0 and 1. Below the state, the total of an empty group of
-    detail 0 is suppressed with a probability of at least `zero_suppression_chance`; 0 suppresses nothing."""
+    """The population groups that SafeTab-P measures, their detail, and their noise. γ, the `stage_1_share`, is the part
+    of a budget that chooses the detail, strictly between 0 and 1. Below the state, the total of an empty group of
+    detail 0 is suppressed with a probability of at least `zero_suppression_chance`; 0 turns suppression off."""
 
     stage_1_share: Fraction = Fraction(1, 10)
     zero_suppression_chance: Fraction = Fraction(0)
@@ -301,7 +301,7 @@ class SafeTabPDesign(_Design[Measured]):
         super().__post_init__()
 
     def _noises(self, key: Pair) -> tuple[Uncapped, Uncapped, Uncapped]:
-        """Of totals only, of stage 1, and of stage 2."""
+        """The noise of totals only, of stage 1, and of stage 2."""
         budget, share = self.budgets[key], self.stage_1_share
         return self._noise(key, budget), self._noise(key, share * budget), self._noise(key, (1 - share) * budget)
 
@@ -320,7 +320,7 @@ class SafeTabPDesign(_Design[Measured]):
 
 @dataclass(frozen=True, kw_only=True)
 class SafeTabHDesign(_Design[MeasuredTable]):
-    """Which tables of households SafeTab-H measures for the groups that SafeTab-P has published, with which noise.
+    """The tables of households that SafeTab-H measures for the groups published by SafeTab-P, and their noise.
     Thresholds apply to SafeTab-P's totals of groups (T1)."""
 
     unit = "household"

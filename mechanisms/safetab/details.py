@@ -130,4 +130,4 @@ DATA_CELLS: Mapping[str, Mapping[int, str]] = {
         3: "Renter occupied",
     },
 }
-"""By family of tables, what each data cell counts."""
+"""By family of tables, the label of each data cell."""

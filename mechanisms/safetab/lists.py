@@ -1,8 +1,8 @@
-"""Which population groups there are: types of regions, and the lists of race and ethnicity codes and iterations.
+"""The population groups: types of regions, and the lists of race and ethnicity codes and iterations.
 
-Which regions there are follows from the blocks of the dataset. An *iteration* is a race or ethnicity for which groups
-are counted. Level 0 are the major groups, which are never tabulated; level 1 are regional groups, level 2 detailed
-ones. The *universe* of a region type and level is the set of iterations that have groups there.
+The regions follow from the blocks of the dataset. An *iteration* is a race or ethnicity for which groups are counted.
+Level 0 are the major groups, which are never tabulated; level 1 are regional groups, level 2 detailed ones. The
+*universe* of a region type and level is the set of iterations that have groups there.
 
 A person with the distinct race codes C and the ethnicity code s is in these iterations of a universe: every iteration
 alone to which all codes of C map, every iteration in any combination to which one of them maps, and every ethnicity
@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 PUERTO_RICO_ONLY = "PR-"
-"""What the names of the region types of Puerto Rico begin with."""
+"""The prefix of the names of Puerto Rico's region types."""
 
 
 class RegionType(StrEnum):
@@ -71,7 +71,8 @@ LEVELS_ABOVE = {
     "PR-TRACT": "PR-COUNTY",
     "PR-PLACE": "PR-STATE",
 }
-"""By region type, that of the regions that its regions lie in. But for the nation, their codes begin with its codes."""
+"""By region type, the type whose regions contain its regions. Except under the nation, codes begin with the
+container's."""
 
 _WORDS = {
     "USA": "The nation: all states of the release",

@@ -62,8 +62,8 @@ def budget_for_margin(
 
 
 def read_lines(field: str, given: Mapping[str, V], *, with_tables: bool) -> dict[Key, V]:
-    """Values of lines by what their names stand for, which in SafeTab-H includes a family of tables. Raises DesignError
-    if a line does not exist, or names no family or one too many."""
+    """The values of lines by key instead of name. A key of SafeTab-H includes a family of tables. Raises DesignError if
+    a line does not exist, lacks its family, or names a family that it cannot have."""
     values: dict[Key, V] = {}
     for line, value in given.items():
         match = _LINE.fullmatch(line)
@@ -140,8 +140,8 @@ def chances(measured: Measured, size: int) -> Chances:
 
 
 def expect_numbers_of_empty_group(measured: Measured) -> float:
-    """How many numbers are expected to be published of an empty group of SafeTab-P that is not a total only. Nearly all
-    groups of small regions are empty, so this says how large a release becomes."""
+    """The expected number of published numbers of an empty group of SafeTab-P that is not a total only. Nearly all
+    groups of small regions are empty, so this determines the size of a release."""
     details, published = chances(measured, 0)
     detailed = sum(chance * cells(detail) for detail, chance in enumerate(details) if detail)
     return published - (1 - details[0]) + detailed
@@ -165,7 +165,7 @@ PAIRS: tuple[Pair, ...] = tuple((region_type, level) for region_type in RegionTy
 
 
 def _budget(pair: Pair, level_1: str, level_2: str, level_2_below: str) -> Fraction:
-    """The budget of level 1, which AIANNH areas have none of, or of level 2 for the nation and states, or below."""
+    """The budget of level 1 (none for AIANNH areas), of level 2 for the nation and states, or of level 2 below."""
     region_type, level = pair
     if level == 2:
         return Fraction(level_2 if region_type.detailed else level_2_below)
@@ -193,7 +193,7 @@ def _thresholds_t3(pair: Pair) -> tuple[int, ...]:
     region_type, level = pair
     if level == 2 or region_type.detailed:
         return _thresholds_p(pair)
-    # 149,970 instead of 149,971 is so in the configuration.
+    # The configuration has 149,970, not 149,971.
     return _LEVEL_2_BELOW if region_type is RegionType.AIANNH else (4971, 19_971, 149_970)
 
 

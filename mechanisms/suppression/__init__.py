@@ -1,1 +1,1 @@
-"""Suppression: cells of linked tables that are left out, so that no other cell gives them away."""
+"""Suppression: omitting cells of linked tables, so that the other cells do not reveal them."""

@@ -9,7 +9,7 @@ from mechanisms.design import DesignError
 MECHANISM = "suppression"
 
 VERSION = 1
-"""Raised when the same counts would give other suppressed cells."""
+"""Increase it when the same counts would give other suppressed cells."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Dominance:
 
     Attributes:
         magnitude: the column.
-        p: the p% rule: a total tells the greatest contribution to within p%, to whom the second one belongs.
+        p: the p% rule: the second greatest contributor can tell the greatest contribution from the total to within p%.
         n, k: the (n, k) rule: the n greatest contributions are over k% of the total.
     """
 
@@ -33,12 +33,12 @@ class Dominance:
 
     @property
     def contributions(self) -> int:
-        """How many of the greatest contributions to a cell the rule looks at."""
+        """The number of greatest contributions to a cell that the rule uses."""
         return self.n or 2
 
     def measure_need(self, total: int, greatest: Sequence[int]) -> int:
-        """How far below and above the total of a cell must stay possible, at least 1 if few records dominate it; 0 if
-        they do not. `greatest` has the greatest contributions, in descending order, 2 or n of them if there are.
+        """The distance below and above the total of a cell that must stay possible: at least 1 if few records dominate
+        the cell, else 0. `greatest` has up to 2 or n of the greatest contributions, in descending order.
 
         p% rule: p% of the greatest, less all but the two greatest; (n, k) rule: 100/k of the n greatest, less the
         total (Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapter 4).
@@ -54,16 +54,16 @@ class Dominance:
 
 @dataclass(frozen=True)
 class SuppressionDesign:
-    """Which cells are suppressed, and how little may be known of them.
+    """The rules by which cells are suppressed, and the precision with which they may be known.
 
     Attributes:
         of: units or persons.
-        threshold: counts from 1 to below it are suppressed.
+        threshold: counts from 1 to below the threshold are suppressed.
         width: the least difference of the greatest and the least count that a suppressed cell can have.
         tables: by name, the variables, in alphabetical order.
-        dominance: the rule for a magnitude, of which the tables have totals; None if they have none.
+        dominance: the rule for the magnitude whose totals the tables have; None without a magnitude.
 
-    Raises DesignError if the width is more than the threshold itself leaves open.
+    Raises DesignError if the width is more than the threshold alone leaves open.
     """
 
     of: str

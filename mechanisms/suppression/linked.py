@@ -1,5 +1,5 @@
-"""Linked tables of counts with suppressed cells: what the published cells allow a suppressed one to be, and which
-further cells to suppress until that is wide enough.
+"""Linked tables of counts with suppressed cells: the interval that the published cells leave a suppressed cell, and the
+further cells to suppress until that interval is wide enough.
 
 All tables are sums of one cross of all variables, whose combinations are the unknowns x >= 0 of a linear program. A
 published 0 excludes all combinations in it. A suppressed cell is at least 1, because zeros are published. The program
@@ -21,17 +21,17 @@ from mechanisms.refusal import RefusedError
 Counts = NDArray[np.int64]
 
 SUPPRESSED = -1
-"""In place of a count that is not published."""
+"""Stands for a count that is not published."""
 
 OUTSIDE = -1
-"""In place of the cell of a combination that a table does not count."""
+"""Stands for the cell of a combination that a table does not count."""
 
 MOST_UNKNOWNS = 20_000
 """The most combinations that published zeros leave possible."""
 
 _TOLERANCE = 1e-6
 _GREATEST = 1e6
-"""To what the greatest total of a magnitude is scaled, so that the solver's tolerances fit."""
+"""The value to which the greatest total of a magnitude is scaled, so that the solver's tolerances fit."""
 
 
 class LinkedTablesError(RefusedError):
@@ -40,7 +40,7 @@ class LinkedTablesError(RefusedError):
 
 @dataclass(frozen=True)
 class Tables:
-    """Which tables there are.
+    """The linked tables.
 
     Attributes:
         sizes: the number of values of each variable.
@@ -76,12 +76,12 @@ class Tables:
 
 
 class Attacker:
-    """What the published cells allow. `published`, shape (cells,), has `SUPPRESSED` where nothing is published;
-    `cell_of` is as of `Tables`, or has `OUTSIDE` for combinations that a table does not count. A suppressed cell is at
-    least `least`: 1 if it counts records, 0 if it is a total of a magnitude.
+    """The values that the published cells allow. `published`, shape (cells,), has `SUPPRESSED` for unpublished cells;
+    `cell_of` is `Tables.cell_of`, or has `OUTSIDE` for combinations that a table does not count. A suppressed cell is
+    at least `least`: 1 if it counts records, 0 if it is a total of a magnitude.
 
-    Every solution of a linear program is a witness of what all cells can be, and stays one when more is suppressed. So
-    most cells need no program of their own. Raises LinkedTablesError if the cells do not fit together, or too many
+    Every solution of a linear program shows values that all cells can have, also after more is suppressed. So most
+    cells need no program of their own. Raises LinkedTablesError if the cells do not fit together, or too many
     combinations are possible.
     """
 
@@ -115,8 +115,8 @@ class Attacker:
                 self._solver.changeRowBounds(row, *self._bounds(cell))
 
     def find_ends(self, total: int, need: int) -> tuple[int, int]:
-        """How low and how high a total must be able to be, beyond what the solver's tolerance leaves uncertain. Raises
-        LinkedTablesError if that is more than the total."""
+        """The lowest and the highest value that must be possible for a total, with a margin for the solver's tolerance.
+        Raises LinkedTablesError if that margin is more than the total."""
         margin = int(2 * _TOLERANCE * self._unit)
         if total < margin:
             raise LinkedTablesError("a cell that few records dominate has a total too small beside the greatest one")
@@ -128,7 +128,7 @@ class Attacker:
         return ceil(least - _TOLERANCE), inf if greatest == inf else floor(greatest + _TOLERANCE)
 
     def is_wide(self, cell: int, width: int) -> bool:
-        """Whether the interval of a cell, as `find_interval` gives it, is at least as wide."""
+        """Whether the interval of a cell (`find_interval`) has at least this width."""
         for sign in (0, -1, 1):
             if sign and self._optimize(self._members[cell], sign) == -inf:
                 return True
@@ -137,7 +137,7 @@ class Attacker:
         return False
 
     def reaches(self, cell: int, least: int, most: int) -> bool:
-        """Whether a cell can be as low, and can be as high, in units of what is published."""
+        """Whether a cell can be as low as `least` and as high as `most`, in units of the published numbers."""
         if cell not in self._members:
             return False
         for sign in (0, -1, 1):
@@ -163,11 +163,11 @@ class Attacker:
         return optimum
 
     def widen(self, cell: int, width: int, true: Counts, ends: tuple[int, int] | None = None) -> Counts:
-        """Cells to suppress besides, cheapest by a linear program, so that two tables differ in a cell by `width`; or
-        so that it has at most the first of `ends` in one, and at least the second in the other.
+        """Further cells to suppress, the cheapest by a linear program, so that two tables differ in a cell by `width`;
+        or so that the cell has at most the first of `ends` in one, and at least the second in the other.
 
-        In both tables, a cell that is published has its count, unless it is among those that are to be suppressed;
-        the costs of these are their counts times the change.
+        In both tables, a published cell has its count, unless it is one of the cells to suppress. The cost of such a
+        cell is its count times its change.
         """
         unknowns = self._unknowns
         free = np.array([number for number in self._members if self.published[number] != SUPPRESSED], dtype=np.int64)
@@ -213,7 +213,7 @@ def _require(
 
 
 def _solve(solver: highspy.Highs) -> float:
-    """The optimum; -inf if there is none. Raises LinkedTablesError if nothing is feasible."""
+    """The optimum; -inf if there is none. Raises LinkedTablesError if the program is infeasible."""
     solver.run()
     status, statuses = solver.getModelStatus(), highspy.HighsModelStatus
     if status == statuses.kUnknown:
@@ -231,10 +231,10 @@ def _solve(solver: highspy.Highs) -> float:
 
 
 def suppress(cell_of: Counts, true: Counts, primary: Sequence[int], width: int) -> Counts:
-    """All cells, with `SUPPRESSED` for the primary ones and as many others as leave each suppressed cell an interval
+    """All cells, with `SUPPRESSED` for the primary ones and for enough others to leave each suppressed cell an interval
     of `width` or more. `true`, shape (cells,), are sums of some combinations.
 
-    Each cell is widened in turn. Suppressing more narrows no interval, so that none is looked at again.
+    Each cell is widened in turn. Suppressing more cells never narrows an interval, so no cell is checked again.
     """
     published = true.copy()
     published[list(primary)] = SUPPRESSED
@@ -251,16 +251,16 @@ def suppress(cell_of: Counts, true: Counts, primary: Sequence[int], width: int) 
 
 
 def count_narrow(cell_of: Counts, published: Counts, width: int) -> int:
-    """How many suppressed cells the published ones leave less than `width`. Raises LinkedTablesError if no counts
-    add up to them."""
+    """How many suppressed cells have an interval below `width`. Raises LinkedTablesError if no counts add up to the
+    published cells."""
     attacker = Attacker(cell_of, published)
     return sum(not attacker.is_wide(int(cell), width) for cell in np.flatnonzero(published == SUPPRESSED))
 
 
 def suppress_totals(cell_of: Counts, true: Counts, hidden: NDArray[np.bool_], needs: Counts) -> NDArray[np.bool_]:
-    """Which cells to suppress, those that are hidden already among them, so that totals that are `needs` below and
-    above that of each cell stay possible, down to 0. `true`, shape (cells,), are totals of a magnitude; `needs` is 0
-    where nothing is needed."""
+    """Which cells to suppress, including the cells already `hidden`, so that totals of each cell that are `needs` below
+    (but not below 0) and above its own stay possible. `true`, shape (cells,), are totals of a magnitude; `needs` is 0
+    for cells that need no protection."""
     attacker = Attacker(cell_of, np.where(hidden, SUPPRESSED, true), 0)
     for cell in np.flatnonzero(needs).tolist():
         total, need = int(true[cell]), int(needs[cell])
@@ -275,7 +275,7 @@ def suppress_totals(cell_of: Counts, true: Counts, hidden: NDArray[np.bool_], ne
 
 def count_revealed(cell_of: Counts, published: Counts, true: Counts, needs: Counts) -> int:
     """How many totals that need protection are published, or known too closely. Raises LinkedTablesError if no totals
-    add up to what is published."""
+    add up to the published ones."""
     attacker, revealed = Attacker(cell_of, published, 0), 0
     for cell in np.flatnonzero(needs).tolist():
         ends = attacker.find_ends(int(true[cell]), int(needs[cell]))
