@@ -26,7 +26,7 @@ def list_deployed_nodes(
     """
     try:
         repository = context.repository_def
-    except Exception:  # Dagster has no public name for what it raises here.
+    except Exception:  # Dagster has no public name for the error that it raises here.
         raise dg.Failure(
             "This run belongs to no deployment, so its asset graph is incomplete and cannot be checked. Launch the job "
             "with `stirred launch` or from the UI."

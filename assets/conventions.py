@@ -24,7 +24,9 @@ there, and never that of `POOL`."""
 _MOST_NAMED = 8
 
 WRITES = "stirred/writes"
-"""A run's tag: what it writes. In a cluster, runs with the same value wait for each other (`deploy/dagster.yaml`)."""
+"""The tag of a run that names the data it writes. In a cluster, runs with the same value wait for each other
+(`deploy/dagster.yaml`).
+"""
 
 NO_CONFIG: dict[str, Any] = {}
 """The schema of a run's configuration that refuses every key. Without a schema, Dagster accepts and ignores any."""
@@ -40,21 +42,23 @@ zone."""
 MOST_ROWS = 40
 
 SHORT = 12
-"""The digits of a hash or an identifier in tables; as many name a draw in an authorization."""
+"""The number of digits of a hash or identifier shown in tables, and of the draw id in an authorization."""
 
 ROOM, WIDE_ROOM = 372, 482
-"""How wide a table may be on an asset's page, in pixels, in a window of 1440: measured in Dagster 1.13. On the page of
-an asset of a component, Dagster's own key `dagster/component_origin` takes the rest; others have the wider room."""
+"""The greatest width of a table on an asset's page, in pixels, in a window of 1440: measured in Dagster 1.13. On the
+page of a component's asset, Dagster's own key `dagster/component_origin` takes the remaining width; other assets have
+the wider room.
+"""
 _TEXT, _HEAD, _PADDING = 8.41, 7.21, 16
-"""The width of a letter of a cell and of a header, and the space beside both, in the same pixels."""
+"""The width of a letter in a cell and in a header, and the padding of either, in pixels of the same window."""
 _BREAKS = re.compile("[ \u2003]|(?<=[-–])(?!\\d)")
-"""Where a cell is broken into lines. A header is not broken."""
+"""The places where a page breaks a cell into lines. It does not break headers."""
 DRAW_ID = "draw id"
-"""The metadata of a draw and of a publication that says which draw it is."""
+"""The metadata key of the draw id, for draws and publications."""
 
 
 class StageKind(StrEnum):
-    """The kind of a stage, whatever its name."""
+    """The kind of a stage, independent of its name."""
 
     CEF = "cef"
     INVARIANTS = "invariants"
@@ -72,8 +76,9 @@ class StageKind(StrEnum):
 
 
 INVARIANT, DRAW, KEYED = "invariant", "draw", "keyed-version"
-"""Values of the crossing tag: a declared invariant; a charged draw; and an asset that uses nothing of confidential data
-but a version that is keyed under the custody."""
+"""Values of the crossing tag: a declared invariant; a charged draw; and an asset whose only use of confidential data is
+a version keyed under the custody.
+"""
 
 
 def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | None = None) -> dg.TableSchema:
@@ -91,7 +96,7 @@ def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | N
 
 
 def lineage(sources: Mapping[str, Iterable[tuple[dg.AssetKey, str]]]) -> dg.TableColumnLineage:
-    """The column lineage: for each column, the columns of other assets that it is made from."""
+    """The column lineage: for each column, its source columns in other assets."""
     return dg.TableColumnLineage(
         deps_by_column={
             column: [dg.TableColumnDep(asset_key=key, column_name=name) for key, name in deps]
@@ -113,7 +118,7 @@ def preview(
 
     Args:
         columns: names of the columns, or their descriptions by name. A page has room for four narrow ones.
-        room: how wide the table may be.
+        room: the greatest width of the table, in pixels.
     """
     described = columns if isinstance(columns, Mapping) else dict.fromkeys(columns)
     texts = [[show_line(str(cell)) for cell in row] for row in rows]
@@ -143,13 +148,15 @@ def _as_paragraph(names: Sequence[str], row: Sequence[str]) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """A text that Markdown shows as it is, on one line, whatever a person wrote in it."""
+    """A text escaped so that Markdown shows it verbatim, on one line."""
     return _BEGINNING.sub(r"\g<0>\\", show_line(text).translate(_NOT_IN_MARKDOWN))
 
 
 _NOT_IN_MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\[]_*`<>|#~&$"})
 _BEGINNING = re.compile(r"\A\s*(\d+(?=[.)](\s|\Z))|(?=[-+=]))")
-"""Before what would make the beginning of a text an item of a list, or the line above it a heading."""
+"""The position before a character that would turn the beginning of a text into a list item, or the line above it into a
+heading.
+"""
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -164,7 +171,9 @@ def one_click_away(markdown: str) -> dg.MetadataValue:
 
 
 _LONG = 1000
-"""Markdown of as many letters is in a window of its own: found in the code of Dagster 1.13."""
+"""The length of Markdown, in characters, from which Dagster shows it in a window of its own (from the code of Dagster
+1.13).
+"""
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -173,7 +182,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def shorten_digest(digest: str) -> str:
-    """The beginning of a hash or of an identifier, for a table beside which the full value is found."""
+    """The beginning of a hash or identifier, for a table whose full value is shown nearby."""
     return f"{digest[:SHORT]}…"
 
 
@@ -183,7 +192,9 @@ def round_figures(number: float) -> float:
 
 
 def group_digits(digest: str) -> str:
-    """A hash or an identifier in full, in groups of 16 digits, so that a page can break it; the spaces are not part."""
+    """A hash or an identifier in full, in groups of 16 digits, so that a page can break it; the spaces do not belong to
+    it.
+    """
     return " ".join(wrap(digest, 16))
 
 
@@ -203,7 +214,7 @@ def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:
 def check_result(
     name: str, problems: Sequence[object], metadata: Mapping[str, str] | None = None
 ) -> dg.AssetCheckResult:
-    """The result of a check, from its problems in words without values, below which is what to do about them.
+    """The result of a check: its problems, described without confidential values, followed by their remedies.
 
     The page of a check reads its description as Markdown, which joins lines unless two spaces end them.
     """
@@ -216,5 +227,5 @@ def check_result(
 
 
 def write_count(number: int) -> str:
-    """A number as a text. Of a number, Dagster would draw a chart, which for most checks has nothing but zeros."""
+    """A number as a text. Dagster would chart a number, and for most checks the chart would show only zeros."""
     return f"{number:,}" if number else "none"

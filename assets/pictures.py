@@ -1,11 +1,11 @@
 """The style of all charts, and their conversion to an asset's metadata.
 
 The content of a chart is in the package of its stage. Pictures are made with matplotlib's objects and without its
-global state, so that several threads can draw, and equal figures give equal bytes. They are meant to be shown 720
-pixels wide, and are drawn at 1.5 times that resolution.
+global state, so that several threads can draw, and equal figures give equal bytes. Pages show them 720 pixels wide;
+they are drawn at 1.5 times that resolution.
 
-A process that draws nothing does not import matplotlib, which takes half a second: this module imports it in the
-functions that draw, and stages import their modules `charts` there.
+Importing matplotlib takes half a second, so only processes that draw import it: this module does so in its drawing
+functions, and stages import their modules `charts` in theirs.
 """
 
 from base64 import b64encode
@@ -34,7 +34,7 @@ PALE_BLUE = "#cfe3f1"
 VERMILION = "#b84a00"
 GRID = "#e3e7ec"
 SERIES = (BLUE, "#8a5a00", "#00795a", "#a8447f", "#5e4fa2", "#5f7000", "#1b7a94", "#6b5527")
-"""Colors for series, which are named beside their colors too. Vermilion is reserved for a limit or a mark.
+"""Colors of series; charts also label each series beside its color. Vermilion is reserved for a limit or a mark.
 
 Every color but the pale ones, which only fill or separate, has a contrast of at least 4.5 : 1 to white."""
 
@@ -85,7 +85,7 @@ def blank(title: str, remark: str, height: float) -> "tuple[Figure, Axes]":
 
 
 def shades(count: int) -> NDArray[np.float64]:
-    """Colors for lines in an order, from dark to lighter, as rows of red, green, blue and opacity."""
+    """Colors for ordered lines, from dark to lighter, as rows of red, green, blue and opacity."""
     from matplotlib import colormaps
 
     shaded: NDArray[np.float64] = colormaps["plasma"](np.linspace(0.0, 0.48, count))
@@ -103,7 +103,7 @@ def picture(content: bytes, words: str) -> dg.MarkdownMetadataValue:
     """PNG bytes as metadata that the UI renders as a picture.
 
     Args:
-        words: what the picture shows, with its main figures, for those who do not see it.
+        words: a description of the picture with its main figures, for readers who cannot see it.
     """
     alternative = " ".join(escape_markdown(words).split())
     return dg.MetadataValue.md(f"![{alternative}](data:image/png;base64,{b64encode(content).decode()})")

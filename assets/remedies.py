@@ -1,4 +1,4 @@
-"""What a person does about a check that failed. The page `docs/how-to/troubleshooting.md` has the same sentences."""
+"""The remedies for failed checks. The page `docs/how-to/troubleshooting.md` has the same sentences."""
 
 from collections.abc import Iterable
 
@@ -47,6 +47,6 @@ OF_CHECKS = {
 
 
 def explain_failure(problems: Iterable[object], *checks: str) -> list[str]:
-    """The problems that failed checks found, and below them what to do."""
+    """The problems that failed checks found, followed by their remedies."""
     remedies = dict.fromkeys(OF_CHECKS.get(check, OF_ANY_OTHER) for check in checks)
     return [*map(str, problems), *(f"What to do: {remedy}" for remedy in remedies)]

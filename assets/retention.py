@@ -1,7 +1,7 @@
 """The asset `retention`, which deletes replaced data from a lake.
 
-A lake keeps the files of a replaced or withdrawn table until somebody deletes them, with their keys in the catalog. The
-asset is part of a deployment in a cluster only: `orchestration.jobs` has its schedule.
+A lake keeps the files of a replaced or withdrawn table, with their keys in the catalog, until they are deleted. Only
+deployments in a cluster have the asset: `orchestration.jobs` has its schedule.
 """
 
 from datetime import timedelta
@@ -15,11 +15,11 @@ from resources.warehouse import Warehouse
 
 RETENTION_KEY = dg.AssetKey(["retention"])
 KEPT = timedelta(days=1)
-"""How long replaced data are kept, for the sessions that still read them."""
+"""The time for which replaced data are kept, for sessions that still read them."""
 
 
 def build_retention() -> dg.AssetsDefinition:
-    """The asset `retention`. Nothing depends on it."""
+    """The asset `retention`, on which no other asset depends."""
 
     @stage(
         RETENTION_KEY,

@@ -1,9 +1,9 @@
-"""Stages as Dagster assets: what all of them have in common, and how they fail.
+"""Stages as Dagster assets: their common parts, and their failures.
 
-`assets.release.stage` makes those of a release, with their tables, their transaction and their metadata. A stage that
-refuses shows a sentence instead of a stack trace: the problem first, then what was not spent or published, what
-stays as it was, and what to do. Of a fault in the code, Dagster records the trace and the kind of error, and no message
-of a library, which could quote a value or a key.
+`assets.release.stage` makes the stages of a release, with their tables, their transaction and their metadata. A stage
+that refuses shows sentences instead of a stack trace: the problem, then the consequence for budget and publication, the
+state that remains, and the remedy. For a fault in the code, Dagster records the trace and the kind of error, but no
+message of a library, which could quote a value or a key.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -51,10 +51,12 @@ _OTHERWISE = (
     "Nothing was published. What was charged and drawn stays; a new run takes it over and charges nothing more."
 )
 _WAITS = (5, 15, 45)
-"""The seconds after which a step is repeated that lost a server: 65 in all."""
+"""The waits, in seconds, before the repetitions of a step that lost a server: 65 in all."""
 
 REPEATS_STEPS, _BEGUN = "dagster/retry_on_asset_or_op_failure", "stirred/begun"
-"""Dagster's tag of a run that its queue launches again even if a step has failed, and the run that took it back."""
+"""Dagster's tag of a run that its queue launches again even if a step has failed, and the tag with the id of the run
+that reset it.
+"""
 
 _STANDS = "An earlier publication stays unchanged. Correct the cause, and launch the job again."
 
@@ -82,13 +84,13 @@ def stage(
     """A decorator that makes the asset of a stage from its function.
 
     The zone is one of the kinds too, because the graph shows kinds and no tags. A function with an argument `config`
-    takes that configuration, and any other function none.
+    takes its configuration from it; any other function has none.
 
     Args:
         code_version: increased when the same input would give another output.
         parts: the keys of the dataset's partitions, if the stage is made for each of them in a run of its own.
-        crossing: why the data may leave the confidential zone; by default, what the kind of stage gives as reason.
-        release: the names of dataset and release, of a release's stage.
+        crossing: why the data may leave the confidential zone; by default, the reason that the kind of stage gives.
+        release: the names of dataset and release, if the stage is one of a release.
         options: further arguments of `dagster.asset`.
     """
     zone, crossing = zone or zone_of(kind), crossing or _CROSSINGS.get(kind)
@@ -121,19 +123,20 @@ def stage_check(
 
 
 class PartitionError(RefusedError):
-    """A run is of no single partition, or of one that does not exist."""
+    """A run does not have exactly one partition, or its partition does not exist."""
 
 
 def read_partition(context: dg.AssetExecutionContext, keys: Container[str]) -> str:
-    """The partition that a run makes: one of these keys. Raises PartitionError if it is none of them."""
+    """The partition that a run makes. Raises PartitionError if it is not one of the keys."""
     if (partition := name_partition(context)) not in keys:
         raise refuse_partition(partition, "launch another one")
     return partition
 
 
 def name_partition(context: dg.AssetExecutionContext) -> str:
-    """The partition that a run says that it makes. Anyone who can launch can give a run any, none or several: it may
-    not exist (`refuse_partition`). Raises PartitionError if it is not one."""
+    """The partition that a run claims to make. Anyone who can launch runs can give one any partition, none or several,
+    so it may not exist (`refuse_partition`). Raises PartitionError unless the run has exactly one.
+    """
     if not context.has_partition_key:
         raise PartitionError("this stage makes one partition in a run, not none or several; launch it for one")
     return context.partition_key
@@ -146,7 +149,7 @@ def refuse_partition(partition: str, remedy: str) -> PartitionError:
 def list_materializations(
     instance: dg.DagsterInstance, asset: dg.AssetKey | dg.AssetRecordsFilter, at_once: int
 ) -> Iterator[dg.EventLogRecord]:
-    """The materializations of an asset, the latest first, of which so many are read at a time."""
+    """The materializations of an asset, the latest first, read `at_once` at a time."""
     cursor, more = None, True
     while more:
         page = instance.fetch_materializations(asset, limit=at_once, cursor=cursor)
@@ -162,7 +165,7 @@ def guard_step() -> Iterator[None]:
         try:
             context = dg.OpExecutionContext.get()
         except dg.DagsterInvariantViolationError:
-            # The function is called outside of a run, which has no configuration and is nobody's to repeat.
+            # A call outside of a run has no configuration and cannot be repeated.
             context = None
         if context:
             _require_values(context.run.run_config)
@@ -171,9 +174,10 @@ def guard_step() -> Iterator[None]:
 
 
 def _require_values(configuration: object) -> None:
-    """Raise dagster.Failure if a part of a run's configuration is `{env: NAME}`, in whose place Dagster gives the value
-    of that variable. A name for the ledger, or of what is withdrawn, is shown, so whoever may launch would read every
-    variable of the deployment, its keys among them."""
+    """Raise dagster.Failure if a part of a run's configuration is `{env: NAME}`, which Dagster replaces with the value
+    of that variable. Pages show names given for the ledger and names of withdrawn releases, so anyone who may launch
+    runs could read every variable of the deployment, including its keys.
+    """
     parts = configuration.values() if isinstance(configuration, Mapping) else configuration
     if isinstance(configuration, Mapping) and list(configuration) == ["env"] and isinstance(configuration["env"], str):
         name = configuration["env"]
@@ -189,10 +193,11 @@ def _require_values(configuration: object) -> None:
 
 @contextmanager
 def conceal_faults() -> Iterator[None]:
-    """Keep the messages of unexpected errors out of Dagster's records; also a decorator of what Dagster calls.
+    """Keep the messages of unexpected errors out of Dagster's records; also a decorator of functions that Dagster
+    calls.
 
-    Raises FaultError in place of everything but refusals, which are our own sentences, and what Dagster itself raises.
-    Dagster records a whole chain of errors, so what led to a refusal is left out too.
+    Raises FaultError in place of every error except refusals, whose sentences are Stirred's own, and Dagster's own
+    errors. Dagster records a whole chain of errors, so the cause of a refusal is left out too.
     """
     try:
         yield
@@ -209,13 +214,13 @@ def conceal_faults() -> Iterator[None]:
 def _repeat_step(context: dg.OpExecutionContext) -> Iterator[None]:
     """Repeat a step that lost a server, and have the queue launch the run again if that does not help.
 
-    To repeat a step is what launching its run again does, so it is as safe: a step that was interrupted anywhere
-    continues with the charge and the key that it finds.
+    Repeating a step is as safe as launching its run again, which does the same: a step that was interrupted at any
+    point continues with the charge and the key that it finds.
     """
     run, instance = context.run, context.instance
     if run.tags.get(REPEATS_STEPS) == "true":
-        # The run before this one was lost, which says nothing about what this one refuses. A later step of this run may
-        # not take back what an earlier one asked for.
+        # An earlier run set the tag when it lost a server, so it does not apply to refusals of this run. A later step
+        # of this run may not reset a tag that an earlier step set.
         now = instance.get_run_by_id(run.run_id)
         if now and now.tags.get(_BEGUN) != run.run_id:
             instance.add_run_tags(run.run_id, {REPEATS_STEPS: "false", _BEGUN: run.run_id})
@@ -236,11 +241,11 @@ def _repeat_step(context: dg.OpExecutionContext) -> Iterator[None]:
 
 @contextmanager
 def explain_refusals(kind: StageKind, release: tuple[str, str] | None = None) -> Iterator[None]:
-    """Show what a stage refuses as a sentence instead of a stack trace; also a decorator of the stage's function.
+    """Show a stage's refusal as sentences instead of a stack trace; also a decorator of the stage's function.
 
     Args:
-        release: the names of dataset and release, if the stage is one of a release. If that is withdrawn, what other
-            refusals promise is not true: its publication is gone, and no launch takes over what was drawn.
+        release: the names of dataset and release, if the stage is one of a release. If the release is withdrawn, the
+            promises of other refusals do not hold: its publication is gone, and no launch reuses its draw.
     """
     try:
         yield
@@ -256,7 +261,9 @@ def explain_refusals(kind: StageKind, release: tuple[str, str] | None = None) ->
 
 
 def _find_fate(dataset: str, release: str) -> str:
-    """What `explain_withdrawal` says in the run of a stage. Most stages have no ledger, so that of the job is asked."""
+    """The result of `explain_withdrawal` in the run of a stage. Most stages have no ledger, so the job's ledger is
+    read.
+    """
     try:
         context = dg.OpExecutionContext.get()
     except dg.DagsterInvariantViolationError:
@@ -269,8 +276,9 @@ def _find_fate(dataset: str, release: str) -> str:
 
 
 def explain_withdrawal(ledger: Ledger, dataset: str, release: str) -> str:
-    """That a release is withdrawn, and what that means for its next launch, as sentences; "" if it is not, or was
-    charged since, or the ledger is not intact."""
+    """Sentences that report the withdrawal of a release and its effect on the next launch; "" if the release is not
+    withdrawn or was charged since, or if the ledger is not intact.
+    """
     reading = ledger.examine()
     withdrawn = None if reading.problems else find_last_withdrawal(reading.entries, dataset, release)
     if withdrawn is None:

@@ -1,8 +1,8 @@
-"""The characters that a text may have which a person gives, and how any text is shown.
+"""The characters permitted in texts that people enter, and the display of any text.
 
-A declaration, an authorization and a withdrawal refuse what cannot be seen. Entries and files of earlier versions may
-have it, and those of others too. A page, a table or a message therefore shows every text by `show_line` or
-`show_lines`, and escapes its own marks besides: `assets.conventions` for Markdown, a template for HTML.
+Declarations, authorizations and withdrawals refuse invisible characters. Entries and files of earlier versions, or from
+other sources, may contain them. So pages, tables and messages show every text by `show_line` or `show_lines`, and also
+escape their own markup: `assets.conventions` for Markdown, a template for HTML.
 """
 
 import re
@@ -23,10 +23,10 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 of halves of characters."""
 
 _BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""What Unicode has among letters and symbols, and a page shows as a space or as nothing."""
+"""Characters that Unicode classifies as letters or symbols, but pages show as a space or not at all."""
 
 _JOINERS = frozenset("\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")
-"""Formats that Persian, Malayalam and other scripts cannot be written without. They move no other letter."""
+"""Format characters that Persian, Malayalam and other scripts require. They do not move other letters."""
 
 
 FORMULA_SIGNS = "=+-@"
@@ -34,14 +34,14 @@ SIGNED_NUMBER = re.compile(r"[+-][0-9]+([.,][0-9]+)?", re.ASCII)
 
 
 def find_unseen(text: str, besides: str = "") -> str:
-    """The first character of a text that cannot be seen, and is none of `besides`; "" if there is none."""
+    """The first invisible character of a text, except those in `besides`; "" if there is none."""
     if text.isprintable() and _BLANK.isdisjoint(text):
         return ""
     return next((letter for letter in dict.fromkeys(text) if letter not in besides and _is_unseen(letter)), "")
 
 
 def find_unfit_name(text: str) -> str:
-    """Why a text, without spaces at its ends, is no name of a person in the ledger; "" if it can be one."""
+    """Why a text, without spaces at its ends, cannot be a person's name in the ledger; "" if it can."""
     name = text.strip()
     if unseen := find_unseen(name):
         return f"has the character U+{ord(unseen):04X}, and a name is one line of plain text"
@@ -51,30 +51,29 @@ def find_unfit_name(text: str) -> str:
 
 
 def fold_line(text: str) -> str:
-    """A text as a reader takes it: without differences of case, spaces, the width of letters, marks and what joins
-    them."""
+    """A text as readers perceive it: without differences in case, spaces, letter width, marks and joiners."""
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
     words = "".join(letter for letter in folded if letter not in _JOINERS and unicodedata.category(letter) != "Mn")
     return " ".join(words.split())
 
 
 def show_line(text: str) -> str:
-    """A text on one line: a space for each line break, and � for each other character that cannot be seen."""
+    """A text on one line, with a space for each line break and � for each other invisible character."""
     return _replace_unseen(text, "")
 
 
 def show_lines(text: str) -> str:
-    """A text as `show_line` shows it, but with its line breaks and tabs."""
+    """Like `show_line`, but with the text's line breaks and tabs."""
     return _replace_unseen(text, "\n\t")
 
 
 def unescape_markdown(text: str) -> str:
-    """A text as it was before `assets.conventions.escape_markdown`, to be shown where nothing reads Markdown."""
+    """A text as it was before `assets.conventions.escape_markdown`, for output that is not Markdown."""
     return _ESCAPED.sub(r"\1", text)
 
 
 def read_description(result: str) -> str:
-    """The description of a check's result as lines, to be shown where nothing reads Markdown."""
+    """The description of a check's result as lines, for output that is not Markdown."""
     return unescape_markdown(result).replace(LINE_BREAK, "\n")
 
 
@@ -85,17 +84,17 @@ _ESCAPED = re.compile(r"\\([\\\[\]_*`<>|#~&$.)=+-])")
 
 
 def describe_public(source: str) -> str:
-    """That nothing was charged for public data, and where they come from, without a full stop."""
+    """A clause that reports, without a full stop, that public data are not charged, and their source."""
     return f"{NOT_CHARGED[:1].upper()}{NOT_CHARGED[1:]}: {show_line(source)}"
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The known name that a misspelled one resembles, as a remark behind it; nothing if it resembles none."""
+    """A remark to append to a misspelled name, with the known name that it resembles; "" if it resembles none."""
     return "".join(f" (did you mean {other}?)" for other in get_close_matches(name, known, 1))
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet that opens a file with this text takes it for a formula; a number is none."""
+    """Whether a spreadsheet that opens a file with this text reads it as a formula; numbers are not formulas."""
     return text[:1] in FORMULA_SIGNS and bool(text) and not SIGNED_NUMBER.fullmatch(text)
 
 
@@ -115,6 +114,6 @@ _SPELLED = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d
 
 
 def drop_accents(text: str) -> str:
-    """A text in small letters without their accents, as Unicode decomposes them: `Région` is `region`."""
+    """A text in lowercase without accents, as Unicode decomposes them: `Région` becomes `region`."""
     letters = unicodedata.normalize("NFKD", text.casefold().translate(_SPELLED))
     return "".join(letter for letter in letters if not unicodedata.combining(letter))
