@@ -12,7 +12,7 @@ from resources.ledger import Reading
 
 CHARGES = 1_000
 LIMIT = 1.0
-"""Seconds of one core. Nothing is kept from one charge to the next."""
+"""Seconds of one core. No result is reused between charges."""
 
 _CAP = CurveLoss(PureLoss(Fraction(100)), Fraction(1, 10**10))
 _FLAVOR = Flavor("all persons", (), "person", None, ConcentratedLoss.output_premetric)

@@ -3,7 +3,7 @@
 - `stirred.swapping`, `stirred.table_builder`, `stirred.phsafe`, `stirred.safetab`, `stirred.topdown`,
   `stirred.dhc`: the mechanisms.
 - `stirred.noise`: discrete noise for any array of counts. `stirred.accounting`: losses, specifications and totals.
-- `stirred.risk`: what an attacker learns from tables: reconstruction, matching, guessers, and the gain from a record.
+- `stirred.risk`: attacks on tables, and their success: reconstruction, matching, guessers, and the gain from a record.
 - `stirred.random`: the randomness that every draw takes, from the system or from a key.
 - `stirred.open`: the deployment in a folder, with its releases and publications.
 
@@ -53,7 +53,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The module of a name, imported when it is first used."""
+    """A name of the package, imported at its first use."""
     if name == "open":
         return import_module("stirred.deployment").open_deployment
     if name not in __all__:

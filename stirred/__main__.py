@@ -1,4 +1,4 @@
-"""The command `stirred`, as `python -m stirred` too."""
+"""The command `stirred`, also available as `python -m stirred`."""
 
 from orchestration.cli import main
 

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 Number = int | float | str | Fraction
-"""A number that becomes exactly the fraction that was written: 0.1 and "1/10" are one tenth."""
+"""A number that stands for the exact fraction as written: 0.1 and "1/10" are one tenth."""
 
 
 def pure(epsilon: Number) -> PureLoss:

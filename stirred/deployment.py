@@ -27,7 +27,7 @@ _ERRORS = ("estimate", "standard_error", "lower", "upper")
 
 
 class NotAuthorizedError(RefusedError):
-    """A launch needs an authorization. The message has the price, and the arguments for `Deployment.launch`."""
+    """A launch needs an authorization. The message states the price and the arguments for `Deployment.launch`."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Launch:
     """The charges and publications of a launch.
 
     Attributes:
-        charges: by release, the loss in words; empty if there was no new draw.
+        charges: by release, the loss in words; empty without a new draw.
         folders: the folders of the publications.
         checks_passed: the number of checks; all passed.
     """
@@ -49,13 +49,14 @@ class Launch:
 @dataclass(frozen=True)
 class Deployment:
     """The deployment in a folder. Its declarations are under `orchestration/defs`; its databases, keys and publications
-    lie where the environment sets them (`STIRRED_HOME`, `STIRRED_PUBLISHED`), by default in `var` and `published`."""
+    are in the folders set by the environment (`STIRRED_HOME`, `STIRRED_PUBLISHED`), by default `var` and
+    `published`."""
 
     folder: Path
 
     def releases(self) -> list[dict[str, Any]]:
-        """A dictionary for each declared release: its name, title, number of draws, charges, whether it is published
-        and as which edition, and its last run."""
+        """A dictionary for each declared release: its name, title, number of draws, charges, published edition (if any)
+        and last run."""
         return list(self._ask("status")["releases"])
 
     def budgets(self) -> list[dict[str, Any]]:
@@ -232,7 +233,7 @@ class Publication:
         return write_frame(pq.read_table(pa.BufferReader(self._read(f"{name}.parquet"))), kind)
 
     def _read(self, name: str) -> bytes:
-        """A file of the current edition as it was signed, whatever is exchanged meanwhile. Raises VerificationError."""
+        """A file of the current edition, as signed, even if files are replaced meanwhile. Raises VerificationError."""
         from assets.release import signature
 
         signed = signature.SignedFolder.open(self.folder, signature.read_public_key(self.key))

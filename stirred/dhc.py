@@ -119,8 +119,8 @@ class Estimated(Draw):
 
     def tabulate(self, name: str, level: str) -> Any:
         """A table of all places of a level, such as `P12` or `P12A`: the position of the place, and a column for each
-        cell, by its name. P13 has median ages as floats, null where there is nobody. Raises KeyError for an unknown
-        table or level, or a table of another histogram."""
+        cell, by its name. P13 has median ages as floats, null where there are no persons. Raises KeyError for an
+        unknown table or level, or a table of another histogram."""
         places, histograms = self._places[level], self._histograms[level]
         if name in MEDIAN_AGES:
             medians = find_median_ages(histograms[PERSONS.name], places, name[3:])

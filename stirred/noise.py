@@ -1,4 +1,4 @@
-"""Discrete noise for arrays of counts, drawn exactly: no float decides, so that floating-point attacks find nothing."""
+"""Discrete noise for arrays of counts, drawn exactly, without floats, so that floating-point attacks do not apply."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The results of draws, frozen values that carry and print their DP specification; and data frames in and out."""
+"""Results of draws, as frozen values that carry and print their DP specification; and conversions of data frames."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -99,15 +99,15 @@ def read_frame(data: Frame) -> pa.Table:
 
 
 def read_column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """A column of a table. Raises KeyError if there is none of this name, and TypeError if the name is no text: Arrow
-    would take a number for a position, and the names of pandas can be numbers."""
+    """A column of a table. Raises KeyError if the table has no column of this name, and TypeError if the name is not
+    text: Arrow would take a number for a position, and pandas allows numbers as names."""
     if not isinstance(name, str):
         raise TypeError(f"columns are named by texts, not by {name!r}: rename them, as by data.rename(columns=str)")
     return table[name]
 
 
 def is_missing(value: Any) -> bool:
-    """Whether it stands for no value, as NaN and pandas' NA do in columns of `read_frame`."""
+    """Whether a value is missing, as NaN and pandas' NA are in columns of `read_frame`."""
     try:
         return bool(pa.array([value], from_pandas=True).null_count)
     except pa.ArrowException:
@@ -132,7 +132,7 @@ def write_frame(table: pa.Table, kind: str) -> Any:
 
 
 def _write_pandas(table: pa.Table) -> "pd.DataFrame":
-    """Integers with missing values keep a type of integers: as floats, those above 2^53 would become others."""
+    """Integers with missing values keep an integer type: floats cannot represent all integers above 2^53."""
     frame = table.to_pandas()
     for field in table.schema:
         if pa.types.is_integer(field.type) and table[field.name].null_count:
@@ -144,6 +144,6 @@ def _write_pandas(table: pa.Table) -> "pd.DataFrame":
 
 
 def _kind(data: object) -> str:
-    # That of the class, or of one that it extends, as GeoPandas does.
+    # The package of the class, or of a class that it extends, as GeoPandas does.
     modules = {each.__module__.partition(".")[0].lstrip("_") for each in type(data).__mro__}
     return next((name for name in ("pandas", "duckdb") if name in modules), "arrow")

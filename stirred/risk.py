@@ -1,6 +1,6 @@
-"""What an attacker learns from tables of counts: reconstruction, matching, guessers, and the gain from one record.
+"""Attacks on tables of counts, and their success: reconstruction, matching, guessers, and the gain from one record.
 
-`reconstruct` and `match` are attacks, which read tables and what the attacker knows. All other measures compare with
+`reconstruct` and `match` are attacks, which read tables and the attacker's knowledge. All other measures compare with
 the true records. They are for evaluations: their results have no DP guarantee, so do not publish them for confidential
 records. The component `Laboratory` runs these attacks on many draws of many methods.
 """
@@ -66,8 +66,8 @@ class Reconstruction:
         return self._system.count_provable(*self._solutions)
 
     def measure_agreement(self, records: Frame) -> float:
-        """The share of the true records, one in each row, that the reconstruction has. Raises KeyError if the records
-        lack one of its columns."""
+        """The share of the true records, one in each row, that the reconstruction contains. Raises KeyError if the
+        records lack one of its columns."""
         columns = [name for name in self.arrow.column_names if name != COUNT]
         found = Counter(dict(zip(_rows(self.arrow, columns), self.arrow[COUNT].to_pylist(), strict=True)))
         true = Counter(_rows(read_frame(records), columns))
@@ -130,8 +130,8 @@ class Matches:
 
     Attributes:
         values: the values of the wanted column, as in the records.
-        shares: for each person, the probability to be matched to a record of each value, shape (persons, values); their
-            sum is the probability to be matched at all.
+        shares: for each person, the probability of a match with a record of each value, shape (persons, values); their
+            sum is the probability of any match.
     """
 
     values: tuple[Any, ...]
@@ -144,7 +144,7 @@ class Matches:
 
     def score(self, truth: Sequence[Any]) -> NDArray[np.float64]:
         """For each person, the probability that the match is right, given the true values, shape (persons,). Its sum is
-        the expected number of confirmed matches, and its quotient with `named` the precision."""
+        the expected number of confirmed matches, and this sum divided by `named` is the precision."""
         true = [None if is_missing(own) else own for own in truth]
         hits = np.array([[value == own for value in self.values] for own in true]).reshape(self.shares.shape)
         return np.asarray((self.shares * hits).sum(axis=1))
@@ -173,13 +173,13 @@ def match(persons: Frame, records: Frame, *, known: Sequence[str], wanted: str) 
 
 def guess_by_mode(records: Frame, *, place: Sequence[str], wanted: str) -> NDArray[np.float64]:
     """For each record, the probability that a guess of the most frequent wanted value among the others of its place is
-    right: a baseline of an attacker who knows all other records. Ties are broken at random; a record that is alone gets
-    the mode of all others. Raises KeyError for a missing column."""
+    right: a baseline of an attacker who knows all other records. Ties are broken at random; for the only record of a
+    place, the guess is the mode of all others. Raises KeyError for a missing column."""
     return baselines.guess_by_mode(*_encode(records, place, wanted))
 
 
 def guess_by_share(records: Frame, *, place: Sequence[str], wanted: str) -> NDArray[np.float64]:
-    """As `guess_by_mode`, for a guess that is drawn from the shares of the others of the place."""
+    """As `guess_by_mode`, for a guess drawn from the distribution of the wanted value among the others of its place."""
     return baselines.guess_by_share(*_encode(records, place, wanted))
 
 
@@ -191,12 +191,13 @@ def measure_gain(
     wanted: str,
     targets: Sequence[int],
 ) -> NDArray[np.float64]:
-    """What taking part adds to an attacker's success, shape (targets,): the probability of the right guess from a
-    publication of all records, minus that from a publication without the target, computed anew for each target.
+    """The gain of an attacker from a target's participation, shape (targets,): the probability of the right guess from
+    a publication of all records, minus the same probability from a publication without the target, computed anew for
+    each target.
 
     Args:
-        publish: what is published of records, an Arrow table. A random mechanism must start from the same key at each
-            call, so that only the target makes the difference.
+        publish: the publication of records, given as an Arrow table. A random mechanism must start from the same key at
+            each call, so that only the target makes the difference.
         attack: from a publication and the target's other columns, the probability of each wanted value.
         targets: the positions of records.
 
@@ -248,6 +249,6 @@ def _encode(records: Frame, place: Sequence[str], wanted: str) -> tuple[NDArray[
 
 
 def _number(keys: Sequence[Any]) -> tuple[NDArray[np.int64], dict[Any, int]]:
-    """The numbers of keys, in the order in which they first occur, and the number of each key."""
+    """The number of each item, in the order in which the keys first occur, and the number by key."""
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     return np.array([numbers[key] for key in keys], dtype=np.int64), numbers

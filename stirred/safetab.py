@@ -1,4 +1,4 @@
-"""SafeTab's adaptive noise: the size of each population group determines in which detail it is measured."""
+"""SafeTab's adaptive noise: the size of each population group determines the detail of its measurement."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,8 +55,8 @@ class Groups(TableDraw):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Households(TableDraw):
-    """Noisy counts of households: a row for each data cell, with the position of its group, the table that the
-    group got, the label of the cell, and the count: a measured one, or the sum of measured ones."""
+    """Noisy counts of households: a row for each data cell, with the position of its group, the group's table, the
+    label of the cell, and the count: a measured count, or the sum of measured counts."""
 
     design: SafeTabHDesign
 
@@ -78,12 +78,12 @@ def measure_groups(
 
     Args:
         counts: the exact counts, shape (regions, iterations, 46): for each sex, in 23 age groups (`AGES[3]`).
-        thresholds: the least noisy totals for details 1, 2 and 3, in nondecreasing order.
+        thresholds: the minimum noisy totals for details 1, 2 and 3, in nondecreasing order.
         stability: Δ, the greatest number of groups that one person is in.
         rho, epsilon: the budget for a person added or removed: ρ for Gaussian noise, or ε for Laplace noise. Give
             exactly one.
         stage_1_share: γ, the part of the budget that determines the detail.
-        zero_suppression_chance: the least probability with which the total of an empty group is left out.
+        zero_suppression_chance: the minimum probability that the total of an empty group is left out.
         kind: "arrow", "pandas" or "duckdb", for the table.
 
     Raises DesignError for numbers that are out of range, ValueError for counts of another shape, and TypeError if they

@@ -55,8 +55,8 @@ def loss(largest_stratum: int, rate: Number) -> PureLoss:
 
 
 def rate_for(largest_stratum: int, epsilon: Number) -> Fraction:
-    """The smallest swap rate, in millionths, that loses at most ε. Raises ValueError if none does: every rate
-    loses at least ½ ln(b + 1)."""
+    """The smallest swap rate, in millionths, that loses at most ε. Raises ValueError if no rate does: every rate loses
+    at least ½ ln(b + 1)."""
     return smallest_rate(largest_stratum, positive_fraction(epsilon))
 
 
@@ -84,7 +84,7 @@ def swap(
         unit: the name of a record, such as "household". Use "person" only if a change of one person changes one record.
         name: the name of the data in the specification.
 
-    Raises DesignError if no column is swapped or held or one has two roles, KeyError if there is no such column, and
+    Raises DesignError if no column is swapped or held or one has two roles, KeyError for a missing column, and
     ValueError for a rate out of range or a column named `count`, like the column of the result.
     """
     if isinstance(match, str) or isinstance(swap, str):
@@ -124,7 +124,8 @@ def _permute(
 
 
 def _number(frame: pa.Table, columns: Sequence[str]) -> tuple[Codes, np.ndarray]:
-    """The number of every row's values, in ascending order of the columns and nulls last; and a row with each."""
+    """The number of every row's values, in ascending order of the columns and nulls last; and one row for each
+    number."""
     codes = np.zeros(frame.num_rows, dtype=np.int64)
     for column in columns:
         values = read_column(frame, column)

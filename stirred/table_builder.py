@@ -340,6 +340,6 @@ def _steps(frame: pa.Table, amount: str | None, grid: Grid) -> NDArray[np.int64]
         raise ValueError(f"{amount}: {missing:,} of {len(numbers):,} records have no amount, or none that is finite")
     if max(abs(grid.lower), abs(grid.upper)) * 10**PLACES > LARGEST_COUNT:
         raise ValueError(f"grid: a bound is beyond {LARGEST_COUNT // 10**PLACES:,}")
-    # Bounds first: what is far beyond them would not fit.
+    # Bounds first: amounts far beyond them would not fit.
     cut = np.clip(numbers, float(grid.lower), float(grid.upper))
     return grid.round(np.rint(cut * 10**PLACES).astype(np.int64))

@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 MOST_RECORDS = 2**31
-"""The most records of all places, and a bound of those of a place whose number is not held."""
+"""The maximum number of records of all places, and a bound for a place whose number is not held."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -1,1 +1,1 @@
-"""The parts of the site that follow from the code, made when it is built, so that none can be out of date."""
+"""The parts of the site that are generated from the code at each build, so that they are always up to date."""

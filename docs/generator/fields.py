@@ -1,4 +1,4 @@
-"""The fields of every component, in Markdown: made from the models that check a declaration when it is loaded."""
+"""The fields of every component, in Markdown, from the models that validate declarations."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -116,7 +116,7 @@ def describe_type(schema: Schema, models: Schema, component: str) -> str:
 
 
 def _join_alternatives(alternatives: Sequence[str]) -> str:
-    """Lists and mappings come last, because what follows them would be read as a value of theirs."""
+    """Lists and mappings come last, because YAML would read a later line as one of their values."""
     ordered = sorted(alternatives, key=lambda each: each.startswith(("list", "mapping")))
     if any("," in each for each in ordered[:-1]):
         return ", or ".join(ordered)
@@ -165,7 +165,7 @@ def _first_paragraph(text: str | None) -> str:
 
 
 def format_cell(text: str) -> str:
-    """A text as a cell of a table: on one line, and without what would end the cell or begin an HTML tag."""
+    """A text as a cell of a table: on one line, and without characters that would end the cell or begin an HTML tag."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 

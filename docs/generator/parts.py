@@ -1,7 +1,7 @@
-"""The generated parts of pages, and the hooks by which MkDocs fills them in while it builds the site.
+"""The generated parts of pages, and the MkDocs hooks that insert them during a build.
 
-A line that holds nothing but `{{ made: NAME }}` stands for a part. The section of each command of `stirred` is made
-here from the command itself, and the gates of a mechanism from the definitions. Each component has a generated page.
+A line with only `{{ made: NAME }}` stands for a part. This module makes the section of each command of `stirred` from
+the command itself, and the gates of a mechanism from the definitions. Each component has a generated page.
 `CONTRIBUTING.md` and `CHANGELOG.md` are pages too.
 """
 
@@ -64,7 +64,7 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """A page with its generated parts. Raises KeyError if the page names a part that there is not."""
+    """A page with its generated parts. Raises KeyError if the page names an unknown part."""
     return PLACE.sub(lambda place: PARTS[place[1]](), markdown)
 
 

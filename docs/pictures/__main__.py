@@ -1,4 +1,4 @@
-"""`make pictures`: draw the pictures that do not show the code as it is."""
+"""`make pictures`: draw the pictures that are out of date."""
 
 from pathlib import Path
 

@@ -17,7 +17,7 @@ from mechanisms.table_builder.p_table import PTable
 KEY = bytes(31) + b"\x0c"
 GROUPS = ("under 15", "15 to 24", "25 to 34", "35 to 44", "45 to 54", "55 to 64", "65 to 74", "75 and over")
 COUNTS = (14, 9, 0, 21, 6, 17, 4, 0)
-"""How many of the records are in each group; the case in question is one of them."""
+"""The number of records in each group, including the case in question."""
 CASE = 4
 """The group of the case in question."""
 PARAMETERS = Parameters(5, Fraction(3), 2)

@@ -1,4 +1,4 @@
-"""A picture of what full information gains, from the measured errors beside the page that explains it."""
+"""A picture of the gain from full information, from the measured errors on the page that explains it."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which part of the code imports which, from the parsed modules, and the picture of it."""
+"""The imports between parts of the code, from the parsed modules, and their picture."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ LAYERS = {
     "resources": "what holds state: warehouse, custody of keys, ledger",
     "mechanisms": "the mathematics, without Dagster, DuckDB or files",
 }
-"""The layers from top to bottom, and what is in them."""
+"""The layers from top to bottom, and their contents."""
 
 FOLDERS = frozenset(name.partition(":")[0] for name in LAYERS)
 """The folders that the layers are in."""
@@ -42,7 +42,7 @@ def list_module_imports(root: Path = ROOT) -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                # What is imported from a package may be a module of it.
+                # A name imported from a package may be one of its modules.
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from ((module, name.replace(".", "/")) for name in names if name.split(".")[0] in FOLDERS)
 
@@ -79,7 +79,7 @@ def arrange_rows(parts: Iterable[str], arrows: Iterable[tuple[str, str]]) -> lis
     inner = {name: {target for source, target in arrows if source == name} for name in parts}
     rows: list[list[str]] = []
     while inner:
-        # The lowest rows first: what imports nothing that is left.
+        # The lowest rows first: parts that import none of the remaining parts.
         row = sorted(name for name, targets in inner.items() if not targets & inner.keys())
         if not row:
             raise ValueError(f"imports go round in a circle: {', '.join(sorted(inner))}")
@@ -89,7 +89,7 @@ def arrange_rows(parts: Iterable[str], arrows: Iterable[tuple[str, str]]) -> lis
 
 
 def measure_chip(part: str) -> float:
-    """The width of the box of a part, with its name whole."""
+    """The width of the box of a part, enough for its full name."""
     return 24 + 8.2 * len(part.partition("/")[2])
 
 

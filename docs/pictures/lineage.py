@@ -1,4 +1,4 @@
-"""How the data of a release flow, from the project's asset graph, and the picture of it."""
+"""The data flow of a release, from the project's asset graph, and its picture."""
 
 import warnings
 from collections import Counter

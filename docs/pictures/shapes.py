@@ -54,7 +54,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Arrow:
-    """A line through points, with a head at the last, from one thing that is drawn to another."""
+    """A line through points, with a head at the last, from one shape to another."""
 
     source: str
     target: str
