@@ -1,4 +1,4 @@
-"""The charge of a population with a thousand different charges under a cap on the curve of all of them together."""
+"""The charge of a population with a thousand different charges under a cap on their joint privacy curve."""
 
 import time
 from fractions import Fraction
@@ -19,7 +19,7 @@ _FLAVOR = Flavor("all persons", (), "person", None, ConcentratedLoss.output_prem
 
 
 def measure() -> list[Result]:
-    """The processor time of one charge more, from the entries as the ledger has them."""
+    """The processor time of one further charge, from the ledger's entries."""
     entries: tuple[Entry, ...] = ()
     for number in range(CHARGES):
         release, details = f"release{number}", Details("people")

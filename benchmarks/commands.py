@@ -1,8 +1,8 @@
 """Processes against Dagster's own: the command `stirred`, and the whole `ma1940` release.
 
 The release is made by `dg launch` for its duration, and by `stirred launch` for its processor time; so is an empty job
-of as many assets by Dagster's commands. Each run imports everything and has a Dagster instance of its own on disk; one
-that does not count goes first.
+of as many assets by Dagster's commands. Each run imports everything and has its own Dagster instance on disk. A warm-up
+run, which does not count, goes first.
 """
 
 import os
@@ -19,8 +19,8 @@ RUNS = 5
 JOB = "ma1940__tenure_by_county"
 RELEASE, EMPTY = "orchestration.definitions", "benchmarks.empty_job"
 LIMIT = 3.9
-"""In durations of the empty job: five seconds where the code of version df8cf5d took ten, half of what that code took
-in three runs that alternated with the empty job (8.8, 6.6 and 8.2 of its durations)."""
+"""In durations of the empty job: five seconds where the code of version df8cf5d took ten, half of that code's time in
+three runs that alternated with the empty job (8.8, 6.6 and 8.2 of its durations)."""
 
 
 def measure() -> list[Result]:
@@ -45,7 +45,7 @@ def measure_launch() -> list[Result]:
 
 
 def _time_command(command: Sequence[str], runs: int = RUNS) -> float:
-    """The median CPU seconds of runs of a command on a deployment that is empty before, user and system."""
+    """The median CPU seconds, user and system, of runs of a command on an empty deployment."""
     seconds = []
     with temporary_home() as home:
         folders = {name: f"{home}/{name}" for name in ("STIRRED_HOME", "STIRRED_PUBLISHED", "DAGSTER_HOME")}

@@ -123,7 +123,7 @@ QUOTIENTS = (
 """The averages of PH1, PH5 and PH8."""
 
 MARGINS = tuple(sorted({production_margin(run, level) for run in RUNS for level in run.levels}))
-"""The margins of error that the 2020 Census was planned with."""
+"""The margins of error planned for the 2020 Census."""
 
 SUMS = (1, 2, 3, 4, 7, 8, 16)
 """The numbers of basis cells that are summed in the counts of the finished tables."""

@@ -5,9 +5,9 @@ families; five minutes of one core. `docs/how-to/nation.md` has whole jobs, to t
 
 For each level, a row with the CPU-seconds, the cells that are not zero, and the mean absolute error of persons by sex
 and 38 ages, or of households by couple, Hispanic origin and tenure: as measured and as estimated. The output is the
-table of `docs/mechanisms/topdown-dhc.md`, in Markdown. Persons are drawn from wide distributions: less alike than
-neighbors are, so that there are more cells than in real places.
-`python -m benchmarks.dhc 2 3 2 2 2 3 5` has another number of children in each level.
+table of `docs/mechanisms/topdown-dhc.md`, in Markdown. Persons are drawn from wide distributions: they are less alike
+than real neighbors, so they occupy more cells than in real places. `python -m benchmarks.dhc 2 3 2 2 2 3 5` sets the
+number of children in each level.
 """
 
 import resource
@@ -38,7 +38,7 @@ FEWER = (3, 2, 3, 3, 2, 4, 12)
 """0.3 million persons in 5,184 blocks."""
 
 FAMILIES = 20
-"""So many families of blocks are also solved by the peer."""
+"""The number of families of blocks that the peer solves too."""
 
 PERSONS_OF_A_BLOCK, HOUSEHOLDS_OF_A_BLOCK, KEY = 58, 22, bytes(range(32))
 

@@ -57,8 +57,8 @@ Numbers = NDArray[np.int64]
 
 
 class Census:
-    """A synthetic census, exact: its persons, and as tasks of a replicate of the redistricting data and of the DHC. A
-    block has the number `order` of the first in the numbers of the second."""
+    """A synthetic census, exact: its persons, and as tasks of a replicate of the redistricting data and of the DHC.
+    `order` maps the block numbers of the DHC's task to the block numbers of the redistricting data's."""
 
     def __init__(self, population: SyntheticPopulation = POPULATION) -> None:
         dataset = synthetic_census(population, name="bench", cap={"rho": 100})
@@ -154,7 +154,7 @@ def compare_agreement(census: Census, draws: Sequence[Published], levels: Sequen
 
 
 def _list_errors(name: str, exact: Task, counts: Mapping[str, Counts]) -> Iterator[Numbers]:
-    """By level: a table less its true figures, shape (places, cells)."""
+    """By level: a table minus its true figures, shape (places, cells)."""
     for truth, found in zip(*(list_tables(name, exact.parents, each) for each in (exact.counts, counts)), strict=True):
         yield found - truth
 
@@ -170,7 +170,7 @@ def list_coverage(
     exact: Task, published: Mapping[str, Counts], replicates: Sequence[Mapping[str, Counts]]
 ) -> Iterator[pd.DataFrame]:
     """By table, depth of the level and size of the true count, sums over cells: `cells`, their number; `covered`, the
-    intervals that contain the truth; `width`; `error`, published less true counts; and `bias`, by the replicates."""
+    intervals that contain the truth; `width`; `error`, published minus true counts; and `bias`, by the replicates."""
     for name in TABLES:
         of_all = (list_tables(name, exact.parents, each) for each in (exact.counts, published, *replicates))
         for depth, (truth, estimate, *repeated) in enumerate(zip(*of_all, strict=True)):

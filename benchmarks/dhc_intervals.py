@@ -1,5 +1,5 @@
-"""What linear estimates of the DHC gain by the measurements of all levels and of the redistricting data, and how often
-their intervals contain the truth: `python -m benchmarks.dhc_intervals`, about two CPU-minutes.
+"""The gain of the DHC's linear estimates from the measurements of all levels and of the redistricting data, and the
+coverage of their intervals: `python -m benchmarks.dhc_intervals`, about two CPU-minutes.
 
 A synthetic census is measured with fixed keys, so that every run gives the same figures.
 From the same answers, cells are estimated from each place's own answers, from those of all levels, and from those of
@@ -81,8 +81,8 @@ def measure(census: Census, model: Model, draw: int) -> list[Answers]:
 
 
 def fit_before(census: Census, model: Model, draw: int) -> Mapping[int, Told]:
-    """By depth in the DHC, what the measurements of the redistricting data tell, in the same places or in unions of
-    their blocks."""
+    """By depth in the DHC, the information in the measurements of the redistricting data, in the same places or in
+    unions of their blocks."""
     task, name = census.before, PERSONS.name if PERSONS.name in model.of_cell else "units"
     schema, limits = task.design.schemas[name], task.limits[name]
     if name == "units":
@@ -125,8 +125,8 @@ def estimate_alone(
 
 
 def compare(census: Census, model: Model, names: Sequence[str], draw: int) -> Iterator[pd.DataFrame]:
-    """For each cell and place of which a table has an interval, by how it is estimated: the absolute error, and whether
-    it is at most 1.645 standard errors. Of exact counts, that is missing."""
+    """For each cell and place with an interval in a table, by the way of estimation: the absolute error, and whether it
+    is at most 1.645 standard errors, which is missing for exact counts."""
     task, shared = census.after, share(model)
     cells = {name: find_cells(task.design, name) for name in names}
     sums, others = (np.concatenate([getattr(own, of) for own in cells.values()]) for of in ("sums", "other"))

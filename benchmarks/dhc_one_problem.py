@@ -1,9 +1,9 @@
-"""By how much one least-squares problem of all answers of the DHC and of the redistricting data would be closer than
-the two fits, combined in each place by itself: `python -m benchmarks.dhc_one_problem`, about ten CPU-seconds.
+"""The gain of one least-squares problem of all answers of the DHC and of the redistricting data over the two fits,
+combined in each place separately: `python -m benchmarks.dhc_one_problem`, about ten CPU-seconds.
 
 Variances do not depend on counts. Here, they are those of persons with the budgets of production, in two regular trees:
 a nation in which places of the redistricting data are places of the DHC, and a county in which every tract is in both
-prims. Nothing is known exactly. The output has the standard errors of `docs/mechanisms/topdown-dhc.md`, as means over
+prims. No count is known exactly. The output has the standard errors of `docs/mechanisms/topdown-dhc.md`, as means over
 the cells of a table, and the least and the greatest ratio of two.
 """
 
@@ -37,18 +37,19 @@ SAME = {"Tract_Subset": "Tract"} | {level: level for level in ("US", "State", "C
 """In the nation, the level of the redistricting data with the same places."""
 
 PRIMS, TRACTS = 2, 3
-"""Of the county, in which a tract subset is what a tract and a prim have in common."""
+"""Of the county, in which a tract subset is the intersection of a tract and a prim."""
 
 GROUPS = "hhgq8lev * votingage * hispanic"
-"""Persons as the redistricting data measured them, but for races. What is asked of races tells nothing about others."""
+"""Persons as the redistricting data measured them, except races. Queries about races carry no information about other
+cells."""
 
 FITS = OWN, OTHER, WHOLE = "DHC", "redistricting data", "one problem"
 COMBINED = "combined"
 
 
 class Answers:
-    """What a fit is made from: the answers of the DHC about persons, those of the redistricting data, or both. Unknowns
-    are orthogonal sums of the atoms of all answers."""
+    """The input of a fit: the answers of the DHC about persons, the answers of the redistricting data, or both.
+    Unknowns are orthogonal sums of the atoms of all answers."""
 
     def __init__(self, own: Floats | None, before: Floats | None) -> None:
         rows = np.concatenate([each for each in (own, before) if each is not None])
@@ -57,8 +58,8 @@ class Answers:
         self._own, self._before = (None if each is None else each @ self.basis.T for each in (own, before))
 
     def weigh(self, level: str, before: str | None = None) -> Floats:
-        """The precision of the unknowns by the answers of a place of a level of the DHC, "" for none, and by those of
-        the same place in the redistricting data."""
+        """The precision of the unknowns from the answers of a place of a level of the DHC, "" for none, and from the
+        answers of the same place in the redistricting data."""
         found = np.zeros((len(self.basis),) * 2)
         if level and self._own is not None:
             variances = compute_variances(PERSON_ALLOCATION, level)
@@ -79,7 +80,7 @@ def _find_groups() -> NDArray[np.int64]:
 
 
 def _weigh_groups(level: str) -> Floats:
-    """The precision of the groups by the redistricting data's answers."""
+    """The precision of the groups from the redistricting data's answers."""
     split, cells = Decomposition(PERSONS_BEFORE), _find_groups()
     variances = compute_variances(BEFORE, level)
     matrices = split.add_precisions((query, 1 / float(variance)) for query, variance in variances.items())
@@ -92,7 +93,7 @@ def _weigh_groups(level: str) -> Floats:
 
 
 def _join(below: Floats, asked: Floats) -> Floats:
-    """The covariance of what is known at and below a place, from the sum over its children and its own answers."""
+    """The covariance of the information at and below a place, from the sum over its children and its own answers."""
     return np.linalg.solve(np.eye(len(below)) + below @ asked, below)
 
 
@@ -110,7 +111,7 @@ def fit_nation(answers: Answers) -> dict[str, Floats]:
 
 
 def fit_county(answers: Answers) -> dict[str, Floats]:
-    """The same of the county, and of its prims, tracts and tract subsets."""
+    """The same for the county, and for its prims, tracts and tract subsets."""
     blocks = NATION["Block"] * np.linalg.inv(answers.weigh("Block", "Block"))
     groups = NATION["Block_Group"] * _join(blocks, answers.weigh("Block_Group", "Block_Group"))
     subset, subsets = np.linalg.inv(_join(groups, answers.weigh("Tract_Subset"))), np.arange(PRIMS * TRACTS)
@@ -156,7 +157,7 @@ class Comparison:
         return found
 
     def compare(self) -> pd.DataFrame:
-        """By tree, level and table: the standard errors of the DHC's fit, of both fits combined and of one problem,
+        """By tree, level and table: the standard errors of the DHC's fit, of both fits combined and of one problem, as
         means over the cells; and the least and the greatest ratio of the last two."""
         rows = []
         for tree, fit in (("nation", fit_nation), ("county", fit_county)):

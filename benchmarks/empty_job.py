@@ -1,4 +1,4 @@
-"""A job with as many assets as the `ma1940` release, each of which does nothing: the time that Dagster itself takes."""
+"""A job with as many assets as the `ma1940` release, all empty: the time that Dagster itself takes."""
 
 import dagster as dg
 

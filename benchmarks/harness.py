@@ -1,4 +1,4 @@
-"""Results, deployments in temporary folders, and steps and jobs in processes of their own, for all measurements."""
+"""Results, deployments in temporary folders, and steps and jobs in separate processes, for all measurements."""
 
 import multiprocessing
 import os
@@ -40,7 +40,8 @@ _SAMPLING_INTERVAL = 0.2
 
 @dataclass(frozen=True)
 class Result:
-    """One figure, named with its unit, against the peer's in the same run, a multiple of it, or an absolute limit."""
+    """One figure, named with its unit, against the peer's in the same run, a multiple of the peer's, or an absolute
+    limit."""
 
     name: str
     ours: float
@@ -66,7 +67,7 @@ T = TypeVar("T")
 
 
 def find_median_run(runs: Iterable[R]) -> R:
-    """Of several runs, the one with the median ratio of its first two figures: ours and the peer's."""
+    """The run with the median ratio of its first two figures, ours and the peer's."""
     ordered = sorted(runs, key=lambda run: run[0] / run[1])
     return ordered[len(ordered) // 2]
 
@@ -88,14 +89,14 @@ def limit_costs(name: str, seconds: float, most_seconds: float, memory: float, m
 
 
 def time_call(step: Callable[[], T], clock: Callable[[], float] = time.perf_counter) -> tuple[float, T]:
-    """The seconds of a step by a clock, and its result."""
+    """The wall-clock seconds of a step, and its result."""
     started = clock()
     returned = step()
     return clock() - started, returned
 
 
 class Run(NamedTuple):
-    """A step in a process of its own, whose peak memory is in GiB."""
+    """A step in a separate process, with its peak memory in GiB."""
 
     seconds: float
     peak: float
@@ -109,7 +110,7 @@ def run_step(step: Callable[..., Any], *arguments: Any) -> Run:
 
 
 def _run(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Run:
-    # Dagster's first context in a process imports for half a second, which no step takes for itself.
+    # Dagster's first context in a process imports for half a second, which should count for no step.
     with dg.build_asset_context():
         seconds, returned = time_call(lambda: step(*arguments))
     return Run(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, returned)
@@ -132,7 +133,7 @@ def launch(home: str, module: str, job: str, environment: Mapping[str, str] | No
 
 @contextmanager
 def sample(look: Callable[[], float], between: float) -> Iterator[list[float]]:
-    """The values of a function, which another thread calls every `between` seconds, and once when the block ends."""
+    """The values of a function, which another thread calls every `between` seconds and once at the end of the block."""
     samples, over = [0.0], threading.Event()
 
     def keep_sampling() -> None:
@@ -150,7 +151,7 @@ def sample(look: Callable[[], float], between: float) -> Iterator[list[float]]:
 
 
 def read_processor_seconds() -> float:
-    """The seconds that all programs which this process started, and which have ended, have used of all cores."""
+    """The processor seconds of all ended programs that this process started."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -188,7 +189,7 @@ def open_warehouse(home: str) -> Warehouse:
 
 
 def declare_dataset(columns: Mapping[str, Any], **fields: Any) -> DatasetDeclaration:
-    """A dataset of generated records with a key. `fields` replace others of the declaration."""
+    """A dataset of generated records with a key. `fields` replace fields of the declaration."""
     units = {"path": "units.csv", "columns": {"serial": {"type": "integer", "role": "key"}, **columns}}
     described = {"name": "bench", "title": "Generated records", "synthetic": True, "reader": "csv", "cap": 1000}
     return DatasetDeclaration.model_validate(described | {"units": units} | fields)
@@ -217,7 +218,7 @@ def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session],
         with session.transaction():
             write(session)
         versions, records = hash_cef(session, dataset, key), session.count(dataset.cef_tables()[-1])
-    # There is no file whose records could be sketched.
+    # No file has records to sketch.
     versions = replace(versions, sketch=to_bytes([Sketcher().finish()]))
     publish_contents(warehouse, custody, dataset, versions, {})
     return records
@@ -234,7 +235,7 @@ _NUMBERS = count()
 
 
 def name_release() -> str:
-    """A name of its own for a run's release, so that the run charges and draws."""
+    """A unique name for a run's release, so that the run charges and draws."""
     return f"run{next(_NUMBERS)}"
 
 

@@ -1,8 +1,9 @@
-"""The CEF: validation of ten million rows, extracts of as many against the same CSV file, and a synthetic survey of a
-million persons over four waves, against limits.
+"""The CEF: validation of ten million rows, extracts of the same size against the same CSV file, and a synthetic survey
+of a million persons over four waves, against limits.
 
 Rows are read from a CSV file and each is checked by pandera. The survey is also compared with a census of as many
-persons, from the parameters on. Every measurement ends with the validated tables of the CEF and their data version.
+persons, from the parameters to the tables. Every measurement ends with the validated tables of the CEF and their data
+version.
 """
 
 import gzip

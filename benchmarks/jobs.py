@@ -75,8 +75,8 @@ _DATASET, _UNTIL_TRACTS = "census", ("US", "State", "County", "Tract")
 @dataclass(frozen=True)
 class Case:
     """A deployment to measure: a kind of release, and the households of its census. If it is `coarse`, redistricting
-    data end with tracts, and detailed groups with states, so that few numbers are measured of many records. The
-    estimation is that of redistricting data; by default, as declared. Replicates are of kinds that have them."""
+    data end with tracts, and detailed groups with states, so that few numbers are measured from many records.
+    `estimation` applies to redistricting data (by default, as declared), `replicates` to kinds that have them."""
 
     kind: str
     households: int
@@ -106,7 +106,7 @@ class Case:
         fields = declaration["attributes"] | {"dataset": _DATASET}
         if "states" in fields:
             fields["states"] = _TWO_STATES
-        # A small census has more units that are alone with their characteristics.
+        # In a small census, more units have unique characteristics.
         fields |= {"publishes_unique_records": "accepted"} if "publishes_unique_records" in fields else {}
         kind = declaration["type"].rpartition(".")[2]
         fields |= _COARSE[kind]() if self.coarse else {}
@@ -181,5 +181,5 @@ def _define(case: Case) -> Iterator[dg.Definitions]:
 @dg.definitions
 @cache
 def defs() -> dg.Definitions:
-    """Dagster asks for them several times, and gets the same ones, as from `orchestration.datasets`."""
+    """Dagster asks for them several times and gets the same objects, as from `orchestration.datasets`."""
     return dg.Definitions.merge(*_define(Case(**json.loads(os.environ[CASE]))))

@@ -1,8 +1,8 @@
 """Whole jobs on synthetic censuses, started by `dg launch`: redistricting data at three sizes, and detailed groups.
 
 A job makes every stage from the CEF to the publication, with every gate. `python -m benchmarks.nation` measures the
-redistricting data of eight states; with `tenth`, a tenth of the nation, which takes too long for `make bench`, with the
-figures of the nation if time grew in proportion.
+redistricting data of eight states; with `tenth`, it measures a tenth of the nation, which takes too long for
+`make bench`, and extrapolates to the nation in proportion.
 
 The groups of SafeTab in a tract are nearly all empty, and all are measured; a nation of 85,000 tracts has 180 million
 of them at the level of detailed iterations and of regional ones.
@@ -40,11 +40,11 @@ ORDERS = 300 / 7.8
 machine that took 7.8 s for one."""
 
 DUCKDB_MEMORY = {"small": "256MiB", "medium": "256MiB", "large": "256MiB", "tenth": "1GiB"}
-"""The memory limit of DuckDB in each job. The three sizes that are compared all reach theirs: below it, DuckDB keeps
-more of larger data in memory just because there is room."""
+"""The memory limit of DuckDB in each job. All three sizes compared reach the limit: below it, DuckDB keeps more of
+larger data in memory just because there is room."""
 
 MEMORY_GROWTH = 0.2
-"""The limit of what ten million persons more may add to the peak memory, in GiB."""
+"""The limit of the growth of peak memory with ten million more persons, in GiB."""
 
 NATION_PERSONS, NATION_BLOCKS = 331_449_281, 5_892_698
 """Persons, and blocks with persons, in the 2020 Census."""
@@ -53,7 +53,7 @@ HALF, WHOLE = 1_950_000, 3_900_000
 """Households in all states, for detailed groups. The larger size has over 10 million persons and over 5,000 tracts."""
 
 EMPTY_GROUPS, NATION_GROUPS = 20_000_000, 180_000_000
-"""The least number of empty groups that are drawn, and the groups of the nation's tracts in the 2020 Census."""
+"""The minimum number of empty groups drawn, and the number of groups of the nation's tracts in the 2020 Census."""
 
 _TRACTS = SQL(
     "benchmarks/tracts", "SELECT count(*) FROM (SELECT DISTINCT TABBLKST, TABBLKCOU, TABTRACTCE FROM {{ units }})"
@@ -136,7 +136,7 @@ def measure_detailed_groups() -> list[Result]:
 
 def prepare(home: str, households: int) -> tuple[int, int]:
     """Generate the CEF; return the numbers of persons and of tracts. A tract of the synthetic census has three block
-    groups. Here the third is a tract of its own, so that 10 million persons live in over 5,000 tracts."""
+    groups. Here the third is a separate tract, so that 10 million persons live in over 5,000 tracts."""
     dataset = Case(DETAILED, households).census
     units = dataset.cef_tables()[0]
     tracts = 0
@@ -174,7 +174,8 @@ def draw_empty_groups() -> tuple[int, float]:
 
 
 def main(size: str = "") -> None:
-    """Print a measurement of one size with what the nation would take; without a size, the rows of `make bench`."""
+    """Print a measurement of one size with its extrapolation to the nation; without a size, the rows of
+    `make bench`."""
     if not size:
         print(*measure(), sep="\n")
         return

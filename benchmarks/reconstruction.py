@@ -1,7 +1,8 @@
 """The least that two reconstructions of a block have in common, by HiGHS, against CP-SAT, which must find the same; and
 how much less is left open by more tables.
 
-Both solvers bring a HiGHS of their own, and a process can load only one: CP-SAT runs in a process without Stirred's.
+OR-Tools and Stirred each bring their own HiGHS, and a process can load only one. So CP-SAT runs in a process without
+Stirred's.
 """
 
 from dataclasses import replace
@@ -16,7 +17,7 @@ from benchmarks.harness import Result, run_step, time_call
 PERSONS = (5, 10, 20, 50, 100)
 BLOCKS = 20
 LIMIT = 3.0
-"""How many times as long as CP-SAT HiGHS may take."""
+"""The limit of HiGHS' time, as a multiple of CP-SAT's."""
 
 Numbers = NDArray[np.int64]
 

@@ -1,9 +1,10 @@
-"""The slopes by which `stirred plan` expects time, memory and disk, from whole jobs of each kind at some sizes.
+"""The slopes from which `stirred plan` predicts time, memory and disk, measured on whole jobs of each kind at some
+sizes.
 
 `python -m benchmarks.slopes` measures all kinds, with names of kinds only these, and writes
 `assets/planning/slopes.json`. The machine should be idle. `--further 3900000` also measures larger censuses, by
-households, and keeps them in the fit. `--held-out 390000` shows other censuses beside their expectation, which change
-no slope.
+households, and keeps them in the fit. `--held-out 390000` compares other censuses with their expectation, without
+changing a slope.
 """
 
 import argparse
@@ -32,16 +33,16 @@ TOPDOWN, COARSE = (40_000, 1_170_000), 390_000
 end with tracts. The largest census has three million persons."""
 
 MEASURED_NUMBERS = ("safetab_p", "safetab_h", "topdown")
-"""The kinds that measure so many numbers with noise that their time depends on it."""
+"""The kinds whose time depends on the number of noisy numbers, because they measure so many."""
 
 HOLD_RECORDS = ("swapping", "pair_swapping")
 """The kinds that hold all units in memory outside DuckDB."""
 
 REPLICATES = {"topdown": 4, "dhc": 4}
-"""By kind that has them, the replicates of jobs that are also measured with some."""
+"""For kinds with replicates, the number of replicates in the jobs that are also measured with some."""
 
 ALIKE = 1.2
-"""The factor within which two sizes are about the same."""
+"""The factor within which two sizes count as about the same."""
 
 QUANTITIES = ("seconds", "warehouse", "published")
 
@@ -50,7 +51,7 @@ _BETWEEN = 0.5
 
 def list_cases(kind: str) -> list[Case]:
     """The cases of a kind: a small and a large census, and a large one with far fewer noisy numbers. Without the last
-    one, numbers grow as records do, and no fit can tell what either adds."""
+    one, noisy numbers grow in proportion to records, and no fit can separate their contributions."""
     if kind == "topdown":
         return [*(Case(kind, households) for households in TOPDOWN), Case(kind, COARSE, coarse=True)]
     coarse = [Case(kind, LARGE, coarse=True)] if kind in MEASURED_NUMBERS else []
@@ -58,9 +59,9 @@ def list_cases(kind: str) -> list[Case]:
 
 
 def run(case: Case) -> dict[str, Any]:
-    """Run the jobs of a case in an empty deployment. Returns of the last job the records and noisy numbers that a plan
-    expects; the seconds, and those of all cores; and bytes of memory, of the databases with what is spilled, and of the
-    publication, each at its peak."""
+    """Run the jobs of a case in an empty deployment. Returns, for the last job, the records and noisy numbers that a
+    plan expects; the seconds by the clock and of all cores; and the peak bytes of memory, of the databases with spilled
+    data, and of the publication."""
     with temporary_home() as home:
         databases = Path(home) / "databases"
         for component in case.releases:
@@ -86,7 +87,7 @@ def run(case: Case) -> dict[str, Any]:
 
 
 def _measure_disk(folder: Path) -> int:
-    """The bytes that the files of a folder have on disk; 0 if there is none."""
+    """The bytes on disk of the files in a folder; 0 if the folder does not exist."""
     size = 0
     for path in folder.rglob("*"):
         # A file may have been removed meanwhile.
@@ -96,7 +97,7 @@ def _measure_disk(folder: Path) -> int:
 
 
 def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:
-    """A constant and slopes of a quantity, none of them negative, with the least squares of relative errors."""
+    """A constant and slopes of a quantity, all nonnegative, with the least squares of relative errors."""
     names = ("constant", "record", *(["number"] if numbers else []))
     columns = [[float(run.get(f"{name}s", 1)) for run in runs] for name in names]
     design = np.array(columns).T / np.array([[float(run[quantity])] for run in runs])
@@ -106,7 +107,7 @@ def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict
 
 
 def fit_replicate(runs: Sequence[dict[str, Any]], repeated: Sequence[dict[str, Any]], number: int) -> dict[str, float]:
-    """The seconds that each of so many replicates adds, from jobs without and with them."""
+    """The seconds for each replicate, from jobs without and with replicates."""
     added = [
         {**one, "seconds": max(1e-3, other["seconds"] - one["seconds"]) / number}
         for one, other in zip(runs, repeated, strict=True)
@@ -115,7 +116,8 @@ def fit_replicate(runs: Sequence[dict[str, Any]], repeated: Sequence[dict[str, A
 
 
 def find_peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
-    """The records of jobs with the peak of memory up to there; of jobs that are about as large, the higher one."""
+    """The records of jobs, with the peak memory of jobs up to that size; among jobs of about the same size, the highest
+    peak."""
     points: list[list[int]] = []
     for run in sorted(runs, key=lambda run: run["records"]):
         peak = max(run["memory"], points[-1][1] if points else 0)

@@ -66,10 +66,11 @@ TWO_STATES = ["08", "09"]
 PROCESSES = 2
 
 REPLICATES = 4
-"""Enough to keep all processes busy. Each takes as long as any other."""
+"""Enough to keep all processes busy. All take equally long."""
 
 PROBLEMS, BLOCKS, FEWEST_CELLS = 12, 28, 30
-"""Of the steps for siblings: block groups, blocks of each, and the fewest cells, as fewer are not representative."""
+"""For the steps for siblings: the number of block groups, the blocks of each, and the minimum number of cells, because
+fewer are not representative."""
 
 DRAWS = 5
 ACCURACY_LIMITS = {"race_by_hispanic": ("race × Hispanic", 1.0), "population": ("population", 1.05)}
@@ -95,7 +96,7 @@ def measure_phsafe() -> list[harness.Result]:
 
 
 def run_phsafe(home: str, households: int, run: int) -> None:
-    """Run the stages. Each run has a release of its own, so that every run charges and draws."""
+    """Run the stages. Each run has its own release, so that every run charges and draws."""
     dataset = _declare_census(households)
     declaration = PHSafeDeclaration(
         name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.generated.states)
@@ -182,7 +183,7 @@ def estimate(home: str, households: int, **fields: Any) -> tuple[float, float]:
 
 
 def _estimate_levels(home: str, release: TopDownRelease) -> None:
-    """Estimate as the stages do: each level by itself, and with full estimation units of all levels at once."""
+    """Estimate as the stages do: each level separately, and with full estimation the units of all levels at once."""
     warehouse, custody, _ = harness.open_deployment(home)
     warehouse = release.adapt(warehouse)
     if release.design.full:
@@ -201,9 +202,9 @@ def _estimate_levels(home: str, release: TopDownRelease) -> None:
 
 
 def measure_full() -> list[harness.Result]:
-    """Full estimation against that of own levels, of one draw of a million persons: seconds, and GiB of peak memory
-    more; and the processor seconds of whole jobs, from the CEF to the publication, of the demonstration's census and of
-    a million persons."""
+    """Full estimation against estimation from own levels, for one draw of a million persons: seconds, and additional
+    GiB of peak memory; and the processor seconds of whole jobs, from the CEF to the publication, for the
+    demonstration's census and for a million persons."""
     with harness.temporary_home() as home:
         _, persons, _ = harness.run_step(prepare, home, MILLION).returned
         harness.run_step(draw, home, MILLION)
@@ -240,8 +241,8 @@ def replicate(home: str, households: int) -> tuple[float, float]:
 
 
 def declare_release(home: str, households: int, **fields: Any) -> TopDownRelease:
-    """The release of a synthetic census with so many households, each level estimated by itself unless the fields of
-    its declaration say otherwise."""
+    """The release of a synthetic census with so many households. Each level is estimated separately, unless the fields
+    of its declaration set another estimation."""
     fields = {"estimation": "own_levels", **fields}
     dataset = harness.declare_census(households, TWO_STATES)
     declaration = TopDownDeclaration(

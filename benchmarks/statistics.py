@@ -9,8 +9,8 @@ OpenDP's algorithms (0.16) are written here from their documentation, because on
 - *sums*: count and sum of clamped numbers with half of ε each, for a data set of unknown size.
 
 Stirred answers deciles from one tree, a single quantile by `mechanisms.table_builder.choosing`, and a mean from one
-draw of moments, which has deviations too. The errors of single quantiles are expected ones, from the exact
-distributions of what is drawn; OpenDP itself is run to see that its draws have the error that is computed for them.
+draw of moments, which has deviations too. The errors of single quantiles are expected errors, computed from the exact
+distributions of the draws. OpenDP itself is run to check that its draws have the computed error.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def measure() -> list[Result]:
             ours, tree, quantiles = _find_errors_of_deciles(values, epsilon)
             said = f"error of nine deciles in grid steps{against}"
             results.append(Result(f"{said} quantiles", ours, quantiles, 1.0))
-            # The same noisy counts: they differ by the isotonic regression alone.
+            # The same noisy counts: the estimates differ by the isotonic regression alone.
             results.append(Result(f"{said} b-ary tree", ours, tree, 1.05))
             for name, quantile in SINGLE.items():
                 samples = [_draw_values(size, seed) for seed in range(1, DATA_SETS + 1)]
@@ -73,14 +73,14 @@ def _expect_errors(values: Numbers, quantile: Fraction, epsilon: Fraction) -> It
 
 
 def _score(counts: Numbers, below: int, above: int) -> Numbers:
-    """By candidate, |(1 − q)·#(x < c) − q·#(x > c)| in whole numbers, of which the given ones stand for q and 1 − q."""
+    """By candidate, |(1 − q)·#(x < c) − q·#(x > c)| in whole numbers: `below` stands for q, `above` for 1 − q."""
     up_to = np.cumsum(counts)
     return np.abs(above * (up_to - counts) - below * (up_to[-1] - up_to))
 
 
 def _check_opendp(values: Numbers, epsilon: Fraction) -> None:
-    """Raise ArithmeticError unless the draws of OpenDP have the error that is computed for them, up to 5 standard
-    errors, and their budget."""
+    """Raise ArithmeticError unless OpenDP's draws have the computed error, up to 5 standard errors, and their
+    budget."""
     import opendp.prelude as opendp
 
     opendp.enable_features("contrib")

@@ -29,7 +29,7 @@ from orchestration.components.swapping import PermutationSwapping
 from resources.statements import SQL, Table, Zone
 
 HOUSEHOLDS, FEWER_HOUSEHOLDS = 20_000_000, 2_000_000
-"""Of the stage itself, and of its extensions."""
+"""For the stage itself, and for its extensions."""
 
 RUNS = 3
 
@@ -115,7 +115,7 @@ def measure_pairs() -> list[harness.Result]:
 
 
 def _swap_new_release(home: str, changes: dict[str, Any] | None = None) -> tuple[str, harness.Run]:
-    """Charge a release of its own, so that it draws, and run its stage."""
+    """Charge a new release, so that it draws, and run its stage."""
     name = harness.name_release()
     harness.run_step(charge, home, name, changes)
     return name, harness.run_step(swap, home, name, changes)

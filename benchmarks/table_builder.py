@@ -1,12 +1,12 @@
-"""Hypercubes against DuckDB's own GROUP BY CUBE, and a table perturbed by keys against the package of the ONS.
+"""Hypercubes against DuckDB's GROUP BY CUBE, and a table perturbed by keys against the package of the ONS.
 
 The stages of a release of four variables with all margins are measured, from the CEF to its settled noisy measurements,
 with versions, charge and ledger, but without the hash of the CEF. DuckDB's statement writes the exact counts of the
 same tables.
 
 The perturbed table begins with a million records that carry a record key from 0 to 255, and ends with the perturbed
-count of every cell and the mark of the suppressed ones. The package of the Office for National Statistics has the
-records as a pandas frame of integers, and Stirred as a table of its warehouse.
+count of every cell and the marks of suppressed cells. The package of the Office for National Statistics has the records
+as a pandas frame of integers, and Stirred as a table of its warehouse.
 """
 
 import io

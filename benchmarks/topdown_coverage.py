@@ -2,9 +2,9 @@
 minutes, or `… full`, for either estimation.
 
 Two synthetic censuses are published ten times each, with replicates, and every published interval is compared with the
-true count. The output has the figures of `docs/mechanisms/topdown-*.csv`, in Markdown. Noise has fixed keys, so
-that every run gives the same figures. Noise and estimation run in memory, by the code of the replicates, which gives
-the estimates of a release if it is given the exact counts (a test shows it).
+true count. The output has the figures of `docs/mechanisms/topdown-*.csv`, in Markdown. Noise has fixed keys, so that
+every run gives the same figures. Noise and estimation run in memory, by the code of the replicates. A test shows that
+this code, given the exact counts, returns the estimates of a release.
 """
 
 import sys
@@ -45,17 +45,17 @@ CENSUSES = {
     "B": SyntheticPopulation(households=20_000, states=["11", "50", "56"], seed=7),
 }
 GROUPS = {**dict.fromkeys(("P1", "P2", "P3", "P4"), "P1 to P4"), "P5": "P5", "H1": "H1"}
-"""By table, the group of tables that it is counted in."""
+"""By table, the group of tables in which it is counted."""
 TOTALS = {
     "P0010001": "population (P1)",
     "P0030001": "of voting age (P3)",
     "P0050001": "group quarters (P5)",
     "H0010002": "occupied units (H1)",
 }
-"""By cell, the total that it is."""
+"""The totals, by cell."""
 RULES = ("published", "count itself as center", "measurement where narrower")
-"""The rules that are compared: what is published; the same without taking off the bias; and the noisy measurement
-± 1.645σ where that is narrower than what is published."""
+"""The rules compared: the published interval; the same without subtracting the bias; and the noisy measurement ± 1.645σ
+where that is narrower than the published interval."""
 
 Estimation = Literal["own_levels", "full"]
 
@@ -102,7 +102,7 @@ def derive_key(*parts: object) -> bytes:
 
 
 def _measure(name: str, census: ReplicateTask) -> pd.DataFrame:
-    """Publish a census several times, and add up what `_compare` finds of every publication."""
+    """Publish a census several times, and add up the figures of `_compare` for every publication."""
     draws = [replace(census, replicate=draw, key=derive_key("draw", name, draw)) for draw in range(DRAWS)]
     published = {draw: counts for draw, counts, _ in in_processes(make_replicate, iter(draws), PROCESSES)}
     tasks = (
@@ -128,13 +128,13 @@ def _measure(name: str, census: ReplicateTask) -> pd.DataFrame:
 def _compare(
     draw: ReplicateTask, published: Mapping[str, Counts], repeated: Sequence[Mapping[str, Counts]]
 ) -> Iterator[pd.DataFrame]:
-    """One publication against the truth, which the draw was made of, at every level.
+    """One publication against the truth, from which it was drawn, at every level.
 
     Yields:
         By group of tables, depth of the level, and size of the true count (0 for totals), sums over cells: `cells`,
         their number; `covered`, `centered` and `direct`, the intervals that contain the truth, by rule; `width`, of
-        published intervals; `error` and `bias`, published less true counts and the biases by the replicates; `still`
-        and `still_covered`, the cells where no replicate deviates, and how many of them are right.
+        published intervals; `error` and `bias`, published minus true counts and the biases by the replicates; `still`
+        and `still_covered`, the cells where no replicate deviates, and the number of these that are right.
     """
     noise = replicate_noise(draw.design, draw.key)
     for histogram, schema in SCHEMAS.items():
@@ -193,8 +193,8 @@ def _measure_directly(
     exact: NDArray[np.int64],
     noise: Noise,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The noisy measurements of sums of cells at a level, shape (places, sums), those by the query that tells them
-    best; and their standard deviations, shape (sums,): infinite where no query tells a sum."""
+    """The noisy measurements of sums of cells at a level, shape (places, sums), each by the query that determines it
+    best; and their standard deviations, shape (sums,): infinite where no query determines a sum."""
     best = np.full(len(counted), np.inf)
     answers = np.zeros((len(exact), len(counted)), dtype=np.int64)
     for measured in draw.design.measured_at(schema.name, level):

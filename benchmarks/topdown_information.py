@@ -1,10 +1,10 @@
-"""What estimation with full information gains: `python -m benchmarks.topdown_information`, about five minutes.
+"""The gain from estimation with full information: `python -m benchmarks.topdown_information`, about five minutes.
 
 Two synthetic censuses are drawn and estimated five times from the same noisy measurements, from those of each level
 alone and with full information; the smaller one also with parts of it, and with blocks that lean on their housing
 units. Then the linear estimates' intervals, and those of random unions of blocks, are compared with the true counts.
 The output is the tables of `docs/mechanisms/topdown-information.md`, in Markdown. Noise has fixed keys, so that every
-run gives the same figures. All runs in memory, by the code of the replicates.
+run gives the same figures. Everything runs in memory, by the code of the replicates.
 """
 
 from collections import defaultdict
@@ -47,7 +47,8 @@ LARGER = SyntheticPopulation(households=170_000, states=["10", "11", "44"])
 """The larger census, called C."""
 
 UNIONS, BLOCKS_OF_A_UNION, DRAWS_OF_UNIONS = 200, (10, 200), 30
-"""Random unions, their fewest and most consecutive blocks, and the draws whose intervals they have."""
+"""The number of random unions, their minimum and maximum number of consecutive blocks, and the number of draws that
+give their intervals."""
 
 OCCUPIED = "occupied units (H1)"
 
@@ -119,7 +120,7 @@ PARTS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "and types held": lambda: patch.object(estimation, "_estimate_within_parts", side_effect=NotSolvedError),
     "and races held": nullcontext,
 }
-"""Full estimation without counts that are held near the root, with those by type of group quarters alone, and whole."""
+"""Full estimation without counts held near the root, with only the counts by type of group quarters, and complete."""
 
 
 def compare_parts(census: ReplicateTask, draws: int = DRAWS) -> Mapping[str, pd.DataFrame]:
@@ -168,7 +169,7 @@ def measure_coverage(census: ReplicateTask) -> pd.DataFrame:
 
 def _cover(whole: Census, linear: list[Information], counted: NDArray[np.bool_]) -> pd.DataFrame:
     """By level and size of the true count, over all cells: their number, how many intervals contain the truth before
-    and after rounding and cutting, the mean width, and the root mean square error over its prediction."""
+    and after rounding and cutting, the mean width, and the root mean square error divided by its prediction."""
     split, sums, above = Decomposition(whole.schema), Sums(counted), np.full((1, len(counted)), np.inf)
     rows = []
     for depth, own in enumerate(linear):
@@ -207,7 +208,7 @@ def cover_unions(census: ReplicateTask) -> tuple[float, float]:
     upper = [np.zeros(0, dtype=np.int64)] * (len(informed) - 1)
     unions, variances = np.zeros((UNIONS, places)), np.zeros(UNIONS)
     for number, chosen in enumerate(unions):
-        # Neighbors, as a district has: consecutive places, and a few more.
+        # Neighbors, as in a district: consecutive places, and a few more.
         blocks = int(np.exp(random.uniform(*np.log(BLOCKS_OF_A_UNION))))
         first = random.integers(places - blocks)
         chosen[first : first + blocks] = 1
@@ -226,8 +227,8 @@ def cover_unions(census: ReplicateTask) -> tuple[float, float]:
 
 
 def expect(design: TopDownDesign, children: tuple[float, ...]) -> pd.DataFrame:
-    """By function and level, the standard error of the linear estimate with full information over that from each
-    level's own measurements, in a tree whose places have so many children, down to the finest level."""
+    """By function and level, the standard error of the linear estimate with full information, divided by the standard
+    error from each level's own measurements, in a tree whose places have so many children, down to the finest level."""
     own, full = (pd.DataFrame(expect_errors(design, children, full=full)) for full in (False, True))
     names = [words(level) for level in design.levels]
     return (full / own.where(own > 1e-3)).T.set_axis(names, axis=1).iloc[:, :-1]

@@ -67,8 +67,8 @@ def draw_siblings(
     level: str, children: int, cells: int, kinds: int, population: int, *, seed: int, fixed: bool, scale: float = 1
 ) -> Siblings:
     """Siblings at a level of production, with that level's queries and noise, at random by `seed`. At most `cells`
-    cells have people; they are as unequal as races and blocks. `kinds` is the number of types of group quarters,
-    including households. If `fixed`, the totals of the children are."""
+    cells have people, distributed as unequally as over races and blocks. `kinds` is the number of types of group
+    quarters, including households. If `fixed`, the children's totals are fixed."""
     random = np.random.default_rng(seed)
     types = np.concatenate(([0], random.choice(np.arange(1, 8), size=kinds - 1, replace=False)))
     allowed = np.flatnonzero(PERSONS.possible & np.isin(PERSONS.groups.cells, types))

@@ -1,4 +1,4 @@
-"""Small trees of places with answers, walked up and down, and the dense linear algebra that they are compared with."""
+"""Small trees of places with answers, walked up and down, and the dense linear algebra for comparison."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 @dataclass(frozen=True)
 class Answered:
     """A tree, or several, with answers at every level. The parents are those of `replicates.estimate_finest`; `upper`
-    bounds the groups of the finest places, and `totals` has the fixed ones by level."""
+    bounds the groups of the finest places, and `totals` has the fixed totals by level."""
 
     schema: Schema
     parents: tuple[NDArray[np.int64], ...]
@@ -125,7 +125,7 @@ def answer_at_random(
     random: np.random.Generator,
     scale: float = 40,
 ) -> Answered:
-    """Answers that follow from no histogram; nothing is fixed."""
+    """Answers that follow from no histogram, without fixed totals."""
     places = [int(parents[0].max()) + 1, *map(len, parents)]
     measurements = tuple(
         tuple(
@@ -155,7 +155,7 @@ TOWN = Schema(
     rounding=("total", "kind", "kind * origin"),
     combined=Recode("one race", "race", (0, 1, 2, 2, 2)),
 )
-"""Sixty cells with everything that the persons' histogram has."""
+"""Sixty cells with all features of the persons' histogram."""
 
 
 def draw_five() -> Answered:
@@ -169,7 +169,8 @@ def draw_five() -> Answered:
 
 def draw_town(seed: int, mean: float, *, fixed: bool) -> tuple[Answered, NDArray[np.int64], tuple[Limits, ...]]:
     """A town of three levels with 1, 3 and 7 places, answers with noise, the true histograms of the finest places, and
-    the limits by level. If `fixed`, the totals of all three children of the root are, otherwise of the second only."""
+    the limits by level. If `fixed`, the totals of all three children of the root are fixed; otherwise, only the total
+    of the second."""
     random = np.random.default_rng(seed)
     parents = (np.zeros(3, dtype=np.int64), np.array([0, 0, 0, 1, 1, 2, 2]))
     kinds = np.column_stack([np.ones(7, dtype=bool), random.random((7, 2)) < 0.6])
@@ -191,6 +192,6 @@ FIVE = (np.zeros(2, dtype=np.int64), np.array([0, 0, 1]), np.array([0, 0, 1, 2, 
 """Four levels, with five finest places."""
 
 FACILITIES = np.zeros((5, PERSONS.groups.size), dtype=np.int64)
-"""Which types of group quarters there are in the five places."""
+"""The types of group quarters in the five places."""
 FACILITIES[:, 0] = 99_999
 FACILITIES[0, 3] = FACILITIES[1, 5] = FACILITIES[3, [1, 3]] = FACILITIES[4, 7] = 99_999
