@@ -1,6 +1,6 @@
 """The answer to a question for a sub-table, from the published tables of a hypercube, with its error.
 
-The answer follows from published numbers and declared noise alone, so it is the same for everyone and costs no budget.
+The answer depends only on published numbers and declared noise, so it is the same for everyone and costs no budget.
 Every cell of the sub-table is a sum of published cells.
 
 - `summed`: of inner cells.
@@ -11,17 +11,17 @@ Every cell of the sub-table is a sum of published cells.
 The intervals contain the true number in at least 90% of draws (`intervals`). For fitted cells under structural zeros
 they follow from Chebyshev's inequality and from an upper bound of the variance, so they cover more. So do the intervals
 of p-tables, with the variance and the bias of their widest rows; standard errors include the bias. If no record can add
-less than 0, negative numbers are left out of an interval; it is 0 alone if nothing else is left.
+less than 0, negative numbers are removed from an interval; an interval that would then be empty is 0 alone.
 
 **Means** are quotients of two sub-tables from different hypercubes, such as an income sum by a weighted count. Their
 interval is a confidence set of Fieller (1954): the ratios r that the noisy pair (N, D) does not contradict. For the
-true ratio, N − rD consists of noise alone, whose variance is V(r) = V_N + r²V_D. A ratio is in the set if
-(N − rD)² <= z²V(r). The set covers every true ratio in at least 90% of draws if |noise| <= z·√V has at least that
-probability. The greatest such z over a grid of ratios of the two noises is taken, each from the exact distribution:
-1.65 or so, and more where noise is rarely different from 0. The set is restricted to plausible ratios, from the least
-to the greatest mean that the declared bounds of a record allow, and published as the interval from its least to its
-greatest element. The estimate is the plausible ratio that the pair contradicts least. It is in every set that is not
-empty. If the set is empty, the interval consists of the estimate.
+true ratio, N − rD is noise alone, whose variance is V(r) = V_N + r²V_D. A ratio is in the set if (N − rD)² <= z²V(r).
+The set covers every true ratio in at least 90% of draws if |noise| <= z·√V has at least that probability. Stirred takes
+the greatest such z over a grid of ratios of the two noises, each from the exact distribution: about 1.65, and more
+where noise rarely differs from 0. The set is restricted to plausible ratios, from the least to the greatest mean that
+the declared bounds of a record allow, and published as the interval from its least to its greatest element. The
+estimate is the plausible ratio that the pair contradicts least. It is in every set that is not empty. If the set is
+empty, the interval consists of the estimate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,8 @@ from mechanisms.table_builder.hypercube import Hypercube, Margins, Table
 from mechanisms.table_builder.intervals import COVERAGE, bound, shortest_set
 
 RATIOS = 9
-"""How many ratios of the two noises, from the numerator's alone to the denominator's alone, z is computed for."""
+"""The number of ratios of the two noises, from the numerator's alone to the denominator's alone, for which z is
+computed."""
 
 _SPARE = 1.005
 """A factor for ratios between those of the grid."""
@@ -51,7 +52,7 @@ class QuestionError(RefusedError, ValueError):
 
 
 def margin_of_one(hypercube: Hypercube, table: Table) -> float:
-    """A number of steps that the noise of one cell of a measured table exceeds in at most 10% of draws."""
+    """The number of steps that the noise of one cell of a measured table exceeds in at most 10% of draws."""
     if hypercube.p_table is not None:
         return float(hypercube.p_table.greatest_bias) + sqrt(float(hypercube.p_table.exact_variance) / (1 - COVERAGE))
     return -shortest_set(hypercube.distribution(table), 1)[0]
@@ -70,9 +71,9 @@ class Question:
     Attributes:
         by: the variables of the sub-table, in the order of its dimensions.
         where: by variable, the places of the categories that count, from 0; all categories of other variables count.
-        possible: shape of the inner table, bool: the cells that are no structural zeros; None if all are possible.
+        possible: shape of the inner table, bool: the cells that are not structural zeros; None if all are possible.
 
-    Raises QuestionError for variables and categories that the hypercube does not have, are named twice, or are none.
+    Raises QuestionError for variables and categories that do not exist, are repeated, or are missing.
     """
 
     hypercube: Hypercube
@@ -100,7 +101,7 @@ class Question:
 
     @cached_property
     def source(self) -> Table:
-        """The published table that answers with the least sum of variances, and of equal ones the smaller."""
+        """The published table that answers with the least sum of variances; of equal ones, the smaller."""
         if self.hypercube.margins is not Margins.INDEPENDENT:
             return self.hypercube.inner
         needed = {*self.by, *(name for name, places in self.chosen.items() if len(places) < self.hypercube.sizes[name])}
@@ -117,7 +118,7 @@ class Question:
         return Answer(self, values, variance, lower, upper)
 
     def sums(self, published: Mapping[Table, NDArray[Any]]) -> NDArray[Any]:
-        """By cell of the sub-table, the sum of published cells of the table `source`, in whatever unit they are."""
+        """By cell of the sub-table, the sum of published cells of the table `source`, in their unit."""
         values = np.asarray(published[self.source])
         if self.possible is not None:
             values = np.where(self.hypercube.margin(self.possible, self.source), values, 0)
@@ -125,11 +126,11 @@ class Question:
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
-        """By cell of the sub-table, how many published cells that are no structural zeros are added up."""
+        """By cell of the sub-table, the number of published cells in its sum that are not structural zeros."""
         return self._cells_of(self.source)
 
     def error(self, cells: int) -> tuple[Term, ...] | None:
-        """The error of a cell as a linear combination of noises; None if it is not known, only its variance."""
+        """The error of a cell as a linear combination of noises; None if only its variance is known."""
         if not cells:
             return ()
         if self.hypercube.p_table is not None:
@@ -163,8 +164,8 @@ class Question:
 
     @cached_property
     def weights(self) -> dict[str, Floats]:
-        """By variable, the weights of its categories in a cell of the sub-table, which are equal for all but their
-        order."""
+        """By variable, the weights of its categories in a cell of the sub-table, the same for all cells except for
+        their order."""
         weights = {name: np.zeros(size) for name, size in self.hypercube.sizes.items()}
         for name, places in self.chosen.items():
             weights[name][list(places[:1] if name in self.by else places)] = 1.0
@@ -203,8 +204,8 @@ class Answer:
     """A sub-table with its errors, in steps of the hypercube's grid. Arrays have one axis for each variable of `by`.
 
     Values are the sums of published cells, int64, or float64 of fitted ones; possibly negative. The variance is an
-    upper bound for fitted cells under structural zeros, and for p-tables, some of which change the mean, one of the
-    mean squared error. The limits are those of the 90% interval.
+    upper bound for fitted cells under structural zeros; for p-tables, some of which change the mean, it is an upper
+    bound of the mean squared error. The limits are those of the 90% interval.
     """
 
     question: Question
@@ -229,7 +230,7 @@ class Means:
 
 def means(numerator: Answer, denominator: Answer, least: float, most: float) -> Means:
     """The mean of every cell of two sub-tables with the same cells, from the least to the greatest plausible ratio.
-    They are of different hypercubes, so that their noises are independent."""
+    They are from different hypercubes, so their noises are independent."""
     if numerator.values.shape != denominator.values.shape:
         raise ValueError("numerator and denominator are sub-tables with the same cells")
     if not least <= most < np.inf or least == -np.inf:

@@ -1,4 +1,4 @@
-"""Single quantiles that are drawn instead of noisy counts: permute-and-flip on how far a number is from the quantile.
+"""Single quantiles drawn instead of noisy counts: permute-and-flip on a number's distance from the quantile.
 
 A variable is a number from 0 to G − 1, as in `quantiles`. Of N records, F(y) have a number of at most y. The quantile
 of q = a/b is the number y with F(y − 1) < qN <= F(y), so with F(y − 1) < T < F(y) for T = qN − 1/2b, which no F equals.
@@ -6,11 +6,11 @@ The score of y is
 
     s(y) = max(F(y − 1) − T, T − F(y)),
 
-below 0 for the quantile alone, and for other numbers by how many records they are off. (The score of OpenDP is the
-distance of qN from (1 − q)F(y − 1) + qF(y), which prefers another number where many records have the same one.) With m
-the least score, the draw keeps every number y with the probability e^(−λ(s(y) − m)), independently, and picks one of
-those, each with the same probability. That is permute-and-flip (McKenna and Sheldon, 2020), whose scores are never
-worse in expectation than those of the exponential mechanism with the same loss.
+below 0 for the quantile alone, and for other numbers the number of records by which they miss it. (The score of OpenDP
+is the distance of qN from (1 − q)F(y − 1) + qF(y), which prefers another number where many records have the same one.)
+With m the least score, the draw keeps every number y with the probability e^(−λ(s(y) − m)), independently, and picks
+one of the kept numbers, each with the same probability. This is permute-and-flip (McKenna and Sheldon, 2020), whose
+scores are never worse in expectation than with the exponential mechanism at the same loss.
 
 **Loss.** A record that is added or removed changes F(y − 1) − T and T − F(y) by at most Δ = max(q, 1 − q); a record
 with a weight of up to W steps, by WΔ. With λ = ε/2WΔ the loss is ε. For 1/(1 + k) = ∫₀¹ tᵏ dt, where k other numbers
@@ -24,12 +24,12 @@ leaves one cell and enters another, or stays: 2ε, by group privacy. No ρ below
 
 **Error.** A number with the score m + t is picked only if it is kept, and then with a probability of at most 1/2, as
 one with the score m is kept too. If there are records, m < 0, and the score is t or more with a probability of at most
-(G − 1)e^(−λt)/2. That bounds how many records the number is off, but not the number itself, which depends on the
-records: there is no interval.
+(G − 1)e^(−λt)/2. This bounds the number of records by which the number misses the quantile, but not the number itself,
+which depends on the records. So there is no interval.
 
 **The draw.** Every number reads one word as the first digits of U, uniform on [0, 1), and is kept if U is less than
-its probability. Where these digits equal those of the probability, which is irrational, further words decide, so that
-it is exact.
+its probability. Where these digits equal those of the probability, which is irrational, further words decide, so the
+draw is exact.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ FINEST = 10_000
 """The greatest denominator of a quantile, so that scores are 64-bit integers."""
 
 _IMPOSSIBLE = 50.0
-"""Scores are beyond what a draw could have if their probability is below e^−50."""
+"""A score whose probability is below e^−50 counts as impossible."""
 
 _NEGLIGIBLE = 60.0
 _NODES = 64
@@ -69,8 +69,8 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Chosen:
-    """Quantiles of a variable with `numbers` numbers, each drawn with an exact ε. A record adds at most a `weight` of
-    steps. Raises ValueError if a parameter is out of range."""
+    """Quantiles of a variable with `numbers` numbers, each drawn with an exact ε. A record adds at most `weight` steps.
+    Raises ValueError if a parameter is out of range."""
 
     numbers: int
     quantiles: tuple[Fraction, ...]
@@ -86,7 +86,7 @@ class Chosen:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many counts each quantile is drawn from."""
+        """The number of counts from which each quantile is drawn."""
         return (self.numbers,) * len(self.quantiles)
 
     @classmethod
@@ -107,7 +107,7 @@ class Chosen:
 
     @property
     def bounded(self) -> PureLoss:
-        """For one record changed in any way."""
+        """The loss for one record changed in any way."""
         return self.unbounded.of_group(2)
 
     @property
@@ -117,7 +117,7 @@ class Chosen:
         return tuple(Line(f"quantile {quantile}", PureLoss(2 * budget)) for quantile, budget in pairs)
 
     def as_record(self) -> dict[str, Any]:
-        """Exact plain values, equal for those with the same draws."""
+        """Exact plain values, equal for quantiles with the same draws."""
         return {
             "numbers": self.numbers,
             "quantiles": list(map(str, self.quantiles)),
@@ -136,7 +136,7 @@ class Chosen:
         return log(5 * (self.numbers - 1)) / float(rate)
 
     def error(self, place: int) -> Perturbation:
-        """A bound of the mean square of scores above 0, in squared steps: ∫ 2t·min(1, (G − 1)e^(−λt)/2) dt."""
+        """A bound on the mean square of scores above 0, in squared steps: ∫ 2t·min(1, (G − 1)e^(−λt)/2) dt."""
         beyond = max(0.0, log((self.numbers - 1) / 2))
         return Perturbation(NAME, Decimal((beyond**2 + 2 * beyond + 2) / float(self.rate(place)) ** 2))
 
@@ -172,8 +172,8 @@ class Chosen:
         return total
 
     def check(self, leaves: Counts, place: int, number: int) -> BinCounts:
-        """A draw and its expected bin: numbers by score, from the most probable on. A number that no draw would have is
-        counted as impossible."""
+        """A draw and its expected bin: numbers by score, from the most probable on. A number that a draw could not give
+        is counted as impossible."""
         scores, rate = self.scores(leaves, place)
         different, law = find_law(scores, rate)
         bins = np.minimum((np.cumsum(law) - law / 2) * BINS, BINS - 1).astype(np.int64)
@@ -183,8 +183,8 @@ class Chosen:
 
 
 def keep(scores: Counts, rate: Fraction, source: WordSource, word_bits: int = WORD_BITS) -> NDArray[np.bool_]:
-    """Which places are kept, independently and exactly with the probabilities e^(−rate·score). One word is read for
-    each, and then, in their order, further ones for places that it does not decide."""
+    """Which places are kept, independently and exactly with the probabilities e^(−rate·score). Each place reads one
+    word; then undecided places, in their order, read further words."""
     words = source.words(len(scores))
     different, which = np.unique(scores, return_inverse=True)
     floors = [_floor(score * rate, word_bits) if score else 0 for score in different.tolist()]
@@ -228,8 +228,8 @@ def find_law(scores: Counts, rate: Fraction) -> tuple[Counts, NDArray[np.float64
 
 @lru_cache
 def _find_nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Places from 0 to 1 with their weights. An integrand that is steep near 0, where many numbers are kept, has most
-    of them there: they are fourth powers."""
+    """Places from 0 to 1 with their weights. The places are fourth powers, so most are near 0, where the integrand is
+    steep if many numbers are kept."""
     nodes, widths = np.polynomial.legendre.leggauss(_NODES)
     roots = (nodes + 1) / 2
     return roots**4, widths * 2 * roots**3

@@ -1,14 +1,14 @@
-"""Noise that bounds no loss, for comparison with what does: multiplicative noise by keys, and noise on score functions.
+"""Noise that bounds no loss, for comparison with noise that does: multiplicative noise by keys, and on score functions.
 
-Both are those of the report on the SIPP (papers/002), which names Shlomo et al. (2019) and Shlomo (2020):
+Both are from the report on the SIPP (papers/002), which names Shlomo et al. (2019) and Shlomo (2020):
 
 - a sum Ŷ over records of average weight w̄ becomes Ŷ(1 + p·w̄), where p follows from the key of the sum's records and
   lies in a range such as ±0.2. Without weights, w̄ = 1;
 - coefficients β of a least-squares regression become β + (X'X)⁻¹s with s = p·max |residual|, one p for each.
 
-**Loss.** ε = ∞ for both, whatever the range. Multiplicative noise keeps 0, and without a residual there is no noise. So
-if one record makes a sum different from 0, or a fit imperfect, outcomes are possible under one of the neighbors alone.
-A caller has to allow what is here.
+**Loss.** ε = ∞ for both, with any range. Multiplicative noise keeps 0, and without a residual there is no noise. So if
+one record makes a sum different from 0, or a fit imperfect, some outcomes are possible under one of the neighbors
+alone. A caller has to allow such noise explicitly.
 """
 
 from fractions import Fraction
@@ -47,7 +47,7 @@ def multiply(sums: Floats, p: Floats, average_weights: Floats | float = 1.0) -> 
 
 def perturb_coefficients(predictors: Floats, outcome: Floats, p: Floats) -> Floats:
     """The perturbed least-squares coefficients of an outcome, shape (records,), on predictors, shape (records,
-    coefficients), a column of ones for the intercept among them; p has one number for each."""
+    coefficients), including a column of ones for the intercept; p has one number for each coefficient."""
     inverse = np.linalg.pinv(predictors.T @ predictors, hermitian=True)
     coefficients = inverse @ (predictors.T @ outcome)
     greatest = float(np.abs(outcome - predictors @ coefficients).max(initial=0.0))

@@ -12,9 +12,9 @@ the variance would stay below V.
 approximate: `MadeTable.gaps` bounds by how much the greatest entropy of the program may exceed that of a row.
 
 **Method.** Newton's method with a logarithmic barrier minimizes the dual; its probabilities satisfy the constraints up
-to rounding errors. They are drawn back a little to a rational point that satisfies every inequality strictly, and
-rounded; the rest of the sum and of the mean is moved between 0 and the changes next to it. Then every constraint is
-checked exactly. If one does not hold, they are drawn back further, by a 10^-10 part at most.
+to rounding errors. These are moved a little towards a rational point that satisfies every inequality strictly, and
+rounded. The errors of the sum and of the mean are then moved between 0 and the changes next to it, and every constraint
+is checked exactly. If one does not hold, the probabilities are moved further, by a 10^-10 part at most.
 
 **The certificate.** For any multipliers m >= 0 of the inequalities Gp <= h and any k of the mean, the entropy of every
 p that satisfies the constraints is at most log Σ exp(−k·v − (Gᵀm)(v)) + h·m (weak duality), computed in 40 decimals.
@@ -52,8 +52,8 @@ class ImpossibleTableError(ValueError):
 class Parameters:
     """The constraints of a p-table: D from 1 to 25; V > 0, the greatest variance of every row; js from 0 to D, the
     threshold up to which no result but 0 occurs; the least probability that a count is published as it is, if js allows
-    it; and whether a greater change to the same side is never more probable, or this of each count from 1 to the last
-    with a row of its own (sdcTools' `mono`, which with js = 0 ends at D)."""
+    it; and whether a greater change to the same side is never more probable, given once or for each count from 1 to the
+    last with a row of its own (sdcTools' `mono`, which with js = 0 ends at D)."""
 
     largest_change: int
     variance: Fraction
@@ -102,7 +102,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A p-table with the gaps of its rows: bounds, in nats, of how much more entropy another row could have; 0 if no
+    """A p-table with the gaps of its rows: upper bounds, in nats, on the additional entropy of another row; 0 if no
     other row satisfies the constraints."""
 
     table: PTable
@@ -182,7 +182,7 @@ class _Program:
         return _softmax(-multipliers @ lines), multipliers[1:], float(multipliers[0])
 
     def bound(self, multipliers: NDArray[np.float64], of_mean: float) -> Decimal:
-        """No entropy is greater, whatever the multipliers; they only have to be 0 or more."""
+        """An upper bound of the entropy for any multipliers of 0 or more."""
         exact = [Fraction(max(0.0, float(multiplier))) for multiplier in multipliers]
         columns = zip(*self.left, strict=True)
         weights = [
@@ -221,7 +221,7 @@ def _centered(
         expected, before = float(gradient / scale @ step), value(multipliers)
         if np.abs(gradient).max() < _SETTLED / sharpness:
             break
-        # Steps that the rounding errors of the value would hide are taken whole: Newton's method is at its end there.
+        # Steps below the rounding errors of the value are taken whole: Newton's method has then converged.
         while (
             -expected > _VISIBLE
             and value(multipliers + length * step) > before + 0.1 * length * expected
@@ -280,8 +280,8 @@ def _interior(parameters: Parameters, changes: list[int]) -> list[Fraction]:
 def _round_exactly(
     program: _Program, optimum: NDArray[np.float64], start: Sequence[Fraction], part: Fraction
 ) -> list[Fraction] | None:
-    """Multiples of 2^-64 near the optimum, drawn back by a part to a start that satisfies every inequality strictly,
-    that satisfy every constraint exactly; None if these do not."""
+    """Multiples of 2^-64 near the optimum, moved by a part towards a start that satisfies every inequality strictly;
+    None if they do not satisfy every constraint exactly."""
     changes, whole = program.changes, 2**PLACES
     mixed = [(1 - part) * Fraction(float(p)) + part * q for p, q in zip(optimum, start, strict=True)]
     units = {change: int(chance * whole) for change, chance in zip(changes, mixed, strict=True)}

@@ -3,7 +3,7 @@
 Let x be the inner table with one further axis for numbers. Level l of the trees of a table T measures M_T A_l x with
 noise of variance σ_Tl², where M_T sums cells and A_l sums numbers to intervals. They act on different axes, so the
 normal equations have the matrix Σ_S P_S ⊗ (Σ_l λ_Sl A_lᵀA_l), with P_S and λ_Sl of level l as in `fitting`. The
-interactions S are therefore fitted apart: each is a tree whose level l is measured with the variance 1/λ_Sl, as in
+interactions S are therefore fitted separately: each is a tree whose level l is measured with the variance 1/λ_Sl, as in
 `quantiles`. For a product query q of cells, level l of the tree of S has the counts qᵀP_S of the fitted level l, with
 errors of variance qᵀP_S q/λ_Sl, which are uncorrelated with those of other interactions. The sum of the trees is the
 least-squares fit.
@@ -25,7 +25,7 @@ from mechanisms.table_builder.hypercube import Hypercube, NoiseFamily, Table
 from mechanisms.table_builder.quantiles import FittedSum, FittedTree, Tree
 
 _NEGLIGIBLE = 1e-12
-"""The part of a query's squared norm below which an interaction is none but for rounding."""
+"""The part of a query's squared norm below which an interaction is only a rounding error."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class FittedTrees:
     """The fit of the trees of all measured tables.
 
     Attributes:
-        cube: the tables and their shares, without structural zeros. Its budget and noise are those of the tree instead.
+        cube: the tables and their shares, without structural zeros. The budget and noise of the tree replace its own.
         tree: one tree with the budget of all tables.
         numbers: by level and table, the noisy counts, shape (*shape(table), nodes).
     """

@@ -44,7 +44,7 @@ ACCURACY = 1e-11
 """The largest residual of the reduced normal equations, relative to the right-hand side, in the norm of H⁻¹."""
 
 ITERATIONS = 10_000
-"""The iterations after which the fit gives up: a hundred times as many as the tested masks take."""
+"""The iterations after which the fit gives up: a hundred times as many as the tested masks need."""
 
 Floats = NDArray[np.float64]
 
@@ -63,7 +63,8 @@ class NotFittedError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Fit:
-    """The fit of one hypercube. `possible` marks the inner cells that are no structural zeros, if there are any."""
+    """The fit of one hypercube. `possible` marks the inner cells that are not structural zeros; None without structural
+    zeros."""
 
     hypercube: Hypercube
     possible: NDArray[np.bool_] | None = None
@@ -103,8 +104,8 @@ class Fit:
         return [float(np.where(inside, squares, sums).prod()) for inside in self._subsets]
 
     def error(self, chosen: Sequence[int]) -> Iterator[Term]:
-        """The error of a sum of fitted cells, as a linear combination of the measurements' noises. `chosen` says by
-        variable, in the hypercube's order, how many categories are added up, at least one.
+        """The error of a sum of fitted cells, as a linear combination of the measurements' noises. By variable, in the
+        hypercube's order, `chosen` has the number of categories added up, at least one.
 
         The coefficient of the cell c of y_T is 1/σ_T² times (M_T H⁻¹ q)_c. It depends only on whether c is among the
         chosen categories of each variable, so there are at most 3^k different ones.

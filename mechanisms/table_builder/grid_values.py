@@ -1,10 +1,10 @@
 """Weights and magnitudes as whole numbers: rounded to multiples of a declared grid, and capped at declared bounds.
 
-Noise that is a multiple of a cell's average weight never hides a record's weight: a change by a weight that is no such
-multiple leads to other results, so no ε holds. Therefore every number is rounded to steps of a public grid before it
-is added up (`sql/table_builder/steps.sql`), and noise is added in steps. The bounds limit what one record adds, hence
-the sensitivity (`hypercube`). Grid and bounds are declared before anyone looks at the data; how many numbers a bound
-changes is confidential.
+Noise that is a multiple of a cell's average weight never hides a record's weight: a change by any other weight leads to
+different results, so no ε holds. Therefore every number is rounded to steps of a public grid before it is added up
+(`sql/table_builder/steps.sql`), and noise is added in steps. The bounds limit what one record adds, hence the
+sensitivity (`hypercube`). Grid and bounds are declared before anyone looks at the data; the number of values that a
+bound changes is confidential.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PLACES = 4
-"""Decimals of the numbers that are rounded: those of a decimal column of the CEF."""
+"""The decimals of the numbers to round, as in a decimal column of the CEF."""
 
 LARGEST_FACTOR = 10**15
 """The largest numerator or denominator of a ten-thousandth in steps: 128-bit integers then hold every product."""
@@ -29,7 +29,7 @@ class GridError(ValueError):
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid of steps g > 0, exact, with bounds of a record's number, multiples of g. Numbers beyond are moved to the
+    """A grid of steps g > 0, exact, with bounds on a record's number, multiples of g. Numbers outside are moved to the
     nearer bound. `least` and `most` are the bounds in steps; a ten-thousandth is `multiplier` / `divisor` steps."""
 
     step: Fraction
@@ -72,8 +72,7 @@ class Grid:
         return (1 / (10**PLACES * self.step)).denominator
 
     def round(self, ten_thousandths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The steps nearest to numbers, halves away from 0, within the bounds, as `sql/table_builder/steps.sql` has
-        them."""
+        """The steps nearest to numbers, halves away from 0, within the bounds, as in `sql/table_builder/steps.sql`."""
         # In integers of any size: products may exceed 64 bits.
         sizes = np.abs(ten_thousandths).astype(object)
         steps = (2 * sizes * self.multiplier + self.divisor) // (2 * self.divisor)

@@ -14,9 +14,9 @@ with least <= x <= most to one cell of every table: 1 to a count, its weight or 
 - Discrete Gaussian noise of variance L²/2ρ loses ρ (Canonne, Kamath and Steinke, 2020, Theorem 4).
 - A p-table loses (ε, δ) with the least δ that its probabilities give at a declared ε (`judging`).
 
-The tables' noises are independent, so their losses add up; a share of the budget is that of a table. Under cell
-consistency they are not: a set of records has the same noise in every table, which tells neighbors apart with certainty
-(papers/002). No finite loss holds then.
+The tables' noises are independent, so their losses add up; each table has a share of the budget. Under cell consistency
+the noises are not independent: a set of records has the same noise in every table, which tells neighbors apart with
+certainty (papers/002). No finite loss holds then.
 
 Changing one record (bounded neighbors) changes at most two cells of a table, by at most L each, or one cell by at most
 most − least. The L1 distance is at most 2L, so ε becomes 2ε. The squared L2 distance is at most
@@ -47,7 +47,7 @@ from mechanisms.table_builder.judging import judge, neighbors
 from mechanisms.table_builder.p_table import PTable
 
 MECHANISM, VERSION = "table builder", 1
-"""The name in draw ids and random streams, and the number that increases when a stream would give other noise."""
+"""The name in draw ids and random streams, and the version, which increases when a stream would give other noise."""
 
 MOST_VARIABLES = 8
 """The most variables of a hypercube: its 255 tables share one budget."""
@@ -91,12 +91,12 @@ class NoiseFamily(StrEnum):
 
 
 class Consistency(StrEnum):
-    """What the noise of a cell is a function of."""
+    """What determines the noise of a cell."""
 
     QUERY = "query"
-    """Of the cell and the table: the noises of different cells and tables are independent."""
+    """The cell and the table: the noises of different cells and tables are independent."""
     CELL = "cell"
-    """Of the set of its records alone: the same set has the same noise in every table of the hypercube."""
+    """The set of the cell's records alone: the same set has the same noise in every table of the hypercube."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,11 @@ class Hypercube:
     """The tables of a hypercube, with their noise.
 
     Attributes:
-        sizes: by variable, how many categories it has, in the order of the inner table's dimensions.
+        sizes: by variable, the number of its categories, in the order of the inner table's dimensions.
         budget: exact ε or ρ of all tables together, for adding or removing one record. It may be 0 for p-tables, which
             then have no finite loss. It is 0 with cell consistency, where the same records have the same noise in every
             table.
-        shares: by table, its exact share of the budget; together 1, equal by default. Tables that are left out are not
+        shares: by table, its exact share of the budget; together 1, equal by default. Tables without a share are not
             measured. If margins are summed, the inner table has the whole budget.
         cap: D, the greatest discrete Laplace noise in steps of the grid; None for no cap.
         least, most: the least and the greatest number of steps of the grid that a record can add to its cell.

@@ -11,7 +11,7 @@ noise is discrete, so the function does not fall to 0. Therefore a small random 
 to the error E, a sum of eight uniform ones, whose characteristic function falls like t^−8. If |E + G| <= m has
 probability 0.9, then |E| <= m + δ has at least that. So the bound is exact up to 2% of σ, on the safe side.
 
-Both add 10^−7 to the probability, far more than the errors of double precision and of tails that are left out.
+Both add 10^−7 to the probability, far more than the errors of double precision and of omitted tails.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ WIDEST_TABULATED = 2**15
 """The largest standard deviation of a sum that is tabulated: a table of two million probabilities."""
 
 REACH = 25
-"""How many standard deviations are considered: a discrete Laplace is beyond them with a probability of 10^−15."""
+"""The number of standard deviations considered: a discrete Laplace is beyond them with a probability of 10^−15."""
 
 RARE_REACH = 60
 """The same if a noise that is rarely different from 0 then is 2 standard deviations of the sum or more. Noises that are
@@ -75,7 +75,7 @@ def bound(terms: Iterable[Term]) -> float:
     angles = 2 * np.pi / period * multiples
     values = np.sinc(spread / _UNIFORMS * angles / np.pi) ** _UNIFORMS
     for term in parts:
-        # No factor is greater than 1, so what is negligible once remains so.
+        # No factor is greater than 1, so a negligible product remains negligible.
         left = np.abs(values) > _FALLEN
         multiples, angles, values = multiples[left], angles[left], values[left]
         values = values * characteristic(term.noise, term.coefficient * angles) ** term.times

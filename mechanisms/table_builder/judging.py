@@ -75,7 +75,7 @@ class Judgment:
 
 @lru_cache(maxsize=64)
 def judge(table: PTable, epsilon: PureLoss) -> Judgment:
-    """The loss of a p-table at a declared ε. A δ of 0 means pure ε-DP; with 1 or more, nothing is guaranteed."""
+    """The loss of a p-table at a declared ε. A δ of 0 means pure ε-DP; a δ of 1 or more is no guarantee."""
     delta = curve(table, [ratio_below(epsilon)])[0]
     return Judgment(epsilon, delta, divergence_of_two_cells(table, ratio_below(epsilon.of_group(2))))
 
@@ -127,7 +127,7 @@ def ratio_below(epsilon: PureLoss) -> Fraction:
 
 
 def neighbors(table: PTable) -> list[frozenset[tuple[tuple[Fraction, Fraction], ...]]]:
-    """The probabilities of all results of two counts: of all counts and the next smaller one, and the next greater
+    """The probabilities of all results of two counts: every count with the next smaller one, and with the next greater
     one."""
     return [frozenset(pair.points for pair in pairs) for pairs in _neighbors(table)]
 

@@ -1,8 +1,8 @@
-"""Record keys, cell keys, and the words that follow from a cell's key.
+"""Record keys, cell keys, and the words derived from a cell's key.
 
 Every record has a key of 128 bits that only the holder of the draw's key can compute. A cell's key is the sum of the
-keys of its records modulo 2^128 (`sql/table_builder/key_sums.sql`), so it depends on which records are in the cell and
-on nothing else. `PTable.draw_by_cell` draws the result of a cell from the words that follow from its key:
+keys of its records modulo 2^128 (`sql/table_builder/key_sums.sql`), so it depends only on the set of records in the
+cell. `PTable.draw_by_cell` draws the result of a cell from the words derived from its key:
 
 - *cell consistency*: from the key of the cell alone. The same set of records has the same words in every table. The
   key of all empty cells is 0.
@@ -38,7 +38,7 @@ def record_keys(key: bytes, identifiers: Words) -> Words:
 
 class KeyedWords:
     """The words of cells, for `PTable.draw_by_cell`, by the draw's secret key of 32 bytes and the keys of the cells,
-    shape (cells, 2), upper half first. A cell's words do not depend on how many another cell uses.
+    shape (cells, 2), upper half first. A cell's words do not depend on the number that another cell uses.
 
     Under query consistency, `query` is everything that defines the query, the table and its universe; under cell
     consistency it is None.
@@ -49,7 +49,7 @@ class KeyedWords:
         self._first = self._blocks(0, np.arange(len(keys)))
 
     def words(self, number: int) -> Words:
-        """The word of this number of every cell, shape (cells,)."""
+        """The word with this number of every cell, shape (cells,)."""
         block, place = divmod(number, _WORDS)
         blocks = self._first if block == 0 else self._blocks(block, np.arange(len(self._keys)))
         return np.ascontiguousarray(blocks[:, place])
@@ -60,7 +60,7 @@ class KeyedWords:
         return int(blocks[0, place])
 
     def _blocks(self, number: int, cells: NDArray[np.int64]) -> Words:
-        """The block of this number of some cells: each number has keys of its own."""
+        """The block with this number of some cells: each number has keys of its own."""
         keys = self._keys[cells]
         if self._query is None:
             return _encrypt(_derive(self._key, f"cell words {number}"), keys)

@@ -3,7 +3,7 @@
 Each of k variables is scaled by its public bounds to a whole number z_i from -M to M. A record adds the vector
 v(z) = (M², M·z_i, z_i·z_j for i <= j), with (k + 1)(k + 2)/2 components of at most M² each, and the sums get discrete
 noise of one scale. A record of a weighted sum adds w·v(z), with a weight w of 0 to W steps: every loss below is then
-for W times the noise. How a release declares them is not decided here.
+for W times the noise. This module does not define how a release declares moments.
 
 **Loss.** Added or removed: |v|² <= M⁴(k + 1)(k + 2)/2 and |v|₁ <= M²(k + 1)(k + 2)/2, attained where all |z_i| = M. A
 record that changes within a cell: |v(z) - v(z')|² <= M⁴(k + 1)². For, in units of M, with r = |z|², r' = |z'|² and
@@ -11,14 +11,14 @@ s = z·z', it is r + r' - 2s + (r² + r'²)/2 - s² + Σ(z_i² - z'_i²)²/2. As
 r + r' + 1 + (r² + r'²)/2 + Σ(z_i² - z'_i²)²/2, which is convex in the z_i² and z'_i², from 0 to 1, and so greatest
 where all are 0 or 1. Raising one of them from 0 to 1 raises r or r' by 1, so the first terms by 3/2 or more, and lowers
 the last one by 1/2 at most. So all are 1: 2k + 1 + k² = (k + 1)². It is attained for odd k, where (k + 1)/2 signs
-change. A record that changes from one cell to another costs twice what it adds, which is more, and is what `bounded`
-states.
+change. A record that changes from one cell to another costs twice the loss of adding it, which is more; `bounded` has
+this loss.
 
-**From the sums**, all post-processing: the moment matrix Σ [1 x][1 x]ᵀ of the variables that are asked is projected to
-one whose eigenvalues are at least a thousandth of the noise's standard deviation, and means, correlations and
-regressions follow from it. A greater floor would bias the variances of small cells. Errors are those of `DRAWS` draws
-of the same noise, with a public key, added to the projected matrix and projected again. A sum of Laplace noises of
-more than `MOST_ADDED` cells is drawn as a normal one with its variance.
+**From the sums**, all post-processing: the moment matrix Σ [1 x][1 x]ᵀ of the requested variables is projected to one
+whose eigenvalues are at least a thousandth of the noise's standard deviation, and means, correlations and regressions
+follow from it. A greater floor would bias the variances of small cells. Errors are those of `DRAWS` draws of the same
+noise, with a public key, added to the projected matrix and projected again. A sum of Laplace noises of more than
+`MOST_ADDED` cells is drawn as a normal one with its variance.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ _UNIT = 2.0**-64
 
 @dataclass(frozen=True)
 class Scale:
-    """The public bounds of a variable, whose numbers become whole ones from -M to M: the nearest, halves away from 0.
+    """The public bounds of a variable, whose numbers are scaled to -M to M and rounded, halves away from 0.
 
     Raises ValueError if the lower bound is not below the upper one, or a bound has more decimals than the CEF."""
 
@@ -88,7 +88,7 @@ class Scale:
         return int((self.upper - self.lower) * 10**PLACES)
 
     def round(self, ten_thousandths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The whole numbers, as `sql/table_builder/scaled.sql` has them."""
+        """The whole numbers, as in `sql/table_builder/scaled.sql`."""
         doubled = 2 * ten_thousandths.astype(object) - self.doubled_center
         sizes = (2 * np.abs(doubled) * self.steps + self.span) // (2 * self.span)
         return np.clip(np.sign(doubled) * sizes, -self.steps, self.steps).astype(np.int64)
@@ -167,18 +167,20 @@ class Moments:
 
     @property
     def bounded(self) -> PureLoss | ConcentratedLoss:
-        """For one record changed in any way, also from one cell to another."""
+        """The loss for one record changed in any way, also from one cell to another."""
         return self._loss(Fraction(2))
 
     @property
     def within_cell(self) -> PureLoss | ConcentratedLoss:
-        """For one record whose variables change but not its cell: of ρ, the part (k + 1)² / ((k + 1)(k + 2)/2)."""
+        """The loss for one record that changes its variables but not its cell: of ρ, the part (k + 1)² / ((k + 1)(k +
+        2)/2)."""
         if not self.gaussian:
             return self.bounded
         return self._loss(Fraction(2 * (self.variables + 1), self.variables + 2))
 
     def vectors(self, scaled: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What each record adds, shape (records, components), of numbers from -M to M, shape (records, k)."""
+        """The vector that each record adds, shape (records, components), from numbers from -M to M, shape (records,
+        k)."""
         ones = np.full((len(scaled), 1), self.scale, dtype=np.int64)
         extended = np.concatenate([ones, scaled], axis=1)
         first, second = np.triu_indices(self.variables + 1)
@@ -225,7 +227,7 @@ class Derived:
 @dataclass(frozen=True)
 class MeasuredMoments:
     """Noisy sums of the vectors, shape (components,), added up over so many measured cells, of variables with `scales`.
-    `effect` is how many times the variance of a sample is that of as many independent records of weight 1."""
+    `effect` is the variance of a sample, divided by the variance of as many independent records of weight 1."""
 
     moments: Moments
     sums: NDArray[Any]
@@ -245,17 +247,18 @@ class MeasuredMoments:
     def derive(
         self, variables: Sequence[int], function: Callable[[Floats], Floats], sample: Callable[[Floats], Floats]
     ) -> Derived:
-        """What a function makes of moment matrices of some of the scaled variables, shape (…, 1 + variables, 1 +
-        variables), with errors. `sample` gives the standard error of a sample with these moments.
+        """A function of moment matrices of some of the scaled variables, shape (…, 1 + variables, 1 + variables), with
+        errors. `sample` gives the standard error of a sample with these moments.
 
-        Only what is asked is projected: of all variables together, a sum that is far off would change all others."""
+        Only the matrix of these variables is projected: in the matrix of all variables, one very noisy sum would change
+        all others."""
         places = [0, *(number + 1 for number in variables)]
         matrix = project(self.moments.matrix(self.sums)[np.ix_(places, places)], self._floor)
         drawn = project(matrix + self._noise[:, places][:, :, places], self._floor)
         estimate, estimates = np.asarray(function(matrix)), np.asarray(function(drawn))
         tail = (1 - COVERAGE) / 2
         lower, upper = np.quantile(estimates, [tail, 1 - tail], axis=0)
-        # The draws are projected again, so that their percentiles need not enclose the estimate.
+        # The draws are projected again, so their percentiles need not enclose the estimate.
         lower, upper = np.minimum(lower, estimate), np.maximum(upper, estimate)
         error = sqrt(self.effect) * np.asarray(sample(matrix))
         return Derived(estimate, estimates.std(axis=0, ddof=1), lower, upper, error)
@@ -328,7 +331,7 @@ def correlate(matrix: Floats, one: int, other: int) -> Floats:
     covariance = _covariance(matrix)
     size = (matrix[..., one + 1, one + 1] * matrix[..., other + 1, other + 1]) / matrix[..., 0, 0] ** 2
     spread = covariance[..., one, one] * covariance[..., other, other]
-    # A constant has a variance of 0 but for rounding.
+    # A constant has a variance of 0, except for rounding.
     constant = spread <= 1e-18 * size
     return np.where(constant, np.nan, covariance[..., one, other] / np.sqrt(np.where(constant, 1.0, spread)))
 

@@ -1,11 +1,11 @@
-"""Perturbation tables (p-tables): for every count, the distribution of the count that is published instead of it.
+"""Perturbation tables (p-tables): for every count, the distribution of the published count.
 
 A p-table draws results from the words of a stream or from the keys of cells. `entropy` makes p-tables, `reading` reads
 p-tables of other tools, and `judging` computes their loss.
 
 Sources: Fraser and Wooton (2005); Marley and Leaver (2011); Giessing (2016).
 
-**Exactness.** A row is a sequence of intervals of [0, 1), each with the change that it stands for. Words are the binary
+**Exactness.** A row is a sequence of intervals of [0, 1), each of which stands for a change. Words are the binary
 digits of a number U, uniform on [0, 1), and the interval that contains U is drawn. As in `sampling.inversion`, further
 words are read only while U may still lie on either side of a boundary, so every result has exactly its probability.
 """

@@ -3,7 +3,7 @@
 A variable with declared bounds and grid is a number from 0 to G - 1. Level l of a tree with branching B has the counts
 of intervals of B^(h - l) numbers, from the root, which counts all records, to the leaves at level h = ⌈log_B G⌉. A
 record is in one node of every level, and levels are measured independently. A record adds 1 to its nodes, or its
-weight, a whole number of steps from 0 to W. How a release declares them is not decided here.
+weight, a whole number of steps from 0 to W. This module does not define how a release declares quantiles.
 
 **Loss.** With ε_l or ρ_l for a record added or removed at level l, the tree costs Σ ε_l or Σ ρ_l. A changed record
 leaves at most one node of each level and joins one: 2 Σ ε_l, and 2 Σ ρ_l, as the squared norm of each level is 2W².
@@ -48,7 +48,7 @@ NORMAL_90 = 1.6449
 @dataclass(frozen=True)
 class Tree:
     """The levels of a variable, from the root to the leaves, with an exact ε or ρ (`gaussian`) for each. A record adds
-    at most a `weight` to a node.
+    at most `weight` to a node.
 
     Raises ValueError if there are not h + 1 budgets greater than 0, or G or B are out of range."""
 
@@ -90,7 +90,7 @@ class Tree:
 
     @property
     def bounded(self) -> PureLoss | ConcentratedLoss:
-        """For one record changed in any way."""
+        """The loss for one record changed in any way."""
         total = 2 * sum(self.budgets, Fraction(0))
         return ConcentratedLoss(total) if self.gaussian else PureLoss(total)
 
@@ -160,7 +160,7 @@ class FittedCounts(ABC):
 
     @property
     def _rounding(self) -> float:
-        """More than the errors of floats, without which noise near 0 would break ties at random."""
+        """A tolerance above the errors of floats, without which noise near 0 would break ties at random."""
         return 1e-9 * abs(self.total)
 
     @cached_property
@@ -197,8 +197,8 @@ class FittedCounts(ABC):
 
 @dataclass(frozen=True)
 class FittedTree(FittedCounts):
-    """The fit of measured counts, by level with shape (nodes,), each the sum of so many measured cells, or with noise
-    of these variances."""
+    """The fit of measured counts, by level with shape (nodes,), each the sum of a number of measured cells, or with
+    noise of given variances."""
 
     tree: Tree
     measured: tuple[Floats, ...]

@@ -20,7 +20,7 @@ ONS_CYCLE = 250
 """Counts above it use row (count − 1) mod 250 + 501."""
 
 LARGEST_CHANGE = 1000
-"""The greatest change of a count that is read: forty times as much as in the p-tables that are made."""
+"""The greatest change of a count that is read: forty times as much as in the p-tables of `entropy`."""
 
 _SDCTOOLS = ("i", "j", "p", "v", "p_int_ub")
 _ONS = ("pcv", "ckey", "pvalue")
@@ -82,7 +82,7 @@ Line = tuple[int, dict[str, str]]
 def _fields(text: str, separator: str, required: Sequence[str]) -> Iterator[Line]:
     if not text.strip():
         raise PTableError("the file is empty")
-    # A byte order mark is none of the header's.
+    # A byte order mark is not part of the header.
     lines = text.removeprefix("\ufeff").splitlines()
     header = [name.strip().strip('"') for name in lines[0].split(separator)]
     for name in required:
