@@ -1,8 +1,8 @@
 """The assets `grid` and `results` of a laboratory.
 
-`grid` is partitioned by point and draw. A run makes any number of partitions in as many processes as there are cores,
-and stores each when it is made: a run that was killed leaves those that are stored, and the next one skips them.
-`results` is made of all that are stored.
+`grid` is partitioned by point and draw. A run makes any number of partitions in as many processes as there are cores
+and stores each as soon as it is made. The next run after a killed one skips the stored partitions. `results` reads all
+stored partitions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ _STORED = SQL("laboratory/stored", "SELECT DISTINCT made_of, draw FROM {{ measur
 def build_laboratory(
     declaration: LaboratoryDeclaration, dataset: DatasetDeclaration, root: Path, folder: Path
 ) -> list[dg.AssetsDefinition]:
-    """The assets of a laboratory. Relative source paths start from `root`; `folder` gets the files of results."""
+    """The assets of a laboratory. Relative source paths start from `root`; results are written to `folder`."""
     key, cef = dg.AssetKey([declaration.dataset, declaration.name, GRID]), dg.AssetKey([dataset.name, CEF])
     points = {point.key: point for point in declaration.points}
     parts = list_parts(declaration)
@@ -80,7 +80,7 @@ def build_laboratory(
         for key, names in fit.items():
             if too_small := sorted(truths.keys() - names):
                 context.log.warning(f"{key}: left out are tracts that are too small for it: {', '.join(too_small)}")
-        # Draw by draw, so that a run that has not ended compares all methods already.
+        # Draw by draw, so that an unfinished run already compares all methods.
         wanted = sorted(
             (int(keys[DRAW]), keys[POINT])
             for keys in (parts.get_partition_key_from_str(key).keys_by_dimension for key in context.partition_keys)
@@ -172,8 +172,8 @@ def compute_digests(
     dataset: DatasetDeclaration,
     own: Mapping[str, OwnAttack],
 ) -> dict[str, tuple[str, str]]:
-    """By point, the digests of all that its draws, and that its measures follow from, but the number of the draw. The
-    same draws are attacked by further attackers, and measured by others."""
+    """By point, a digest of all inputs to its draws and one of all inputs to its measures, except the number of the
+    draw. Two digests, because added attackers and measures use the same draws."""
     parts: dict[str, Any] = {
         "version": VERSION,
         "records": session.content_version(dataset.cef_tables(), custody.version_key()),
@@ -185,7 +185,7 @@ def compute_digests(
         "attacks": {},
     }
     found = {"own": {name: [attack.target, attack.version] for name, attack in own.items()}} if own else {}
-    # The name of a point has six digits of its numbers, and its representation all.
+    # The name of a point has six digits of each number; its representation has all digits.
     return {
         point.key: (
             sha256(canonicalize(parts | {POINT: repr(point)})).hexdigest(),
@@ -196,7 +196,7 @@ def compute_digests(
 
 
 def read_truths(session: Session, declaration: LaboratoryDeclaration, dataset: DatasetDeclaration) -> dict[str, Truth]:
-    """By name, the declared number of tracts or counties, spread evenly over all of the dataset."""
+    """By name, the declared number of tracts or counties, spread evenly over the whole dataset."""
     places, wanted = list_tracts(session, dataset), declaration.tracts
     if declaration.counties is not None:
         places, wanted = list(dict.fromkeys(names[:2] for names in places)), declaration.counties

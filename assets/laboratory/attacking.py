@@ -1,4 +1,4 @@
-"""Starts the process of attacks, and gives it one publication after the other."""
+"""Starts the process of attacks and sends it one publication after another."""
 
 import io
 import json
@@ -23,9 +23,9 @@ from resources.processes import KEPT
 from resources.project import IMPORTED_FROM, PROJECT
 
 _LOT = 2**26
-"""The bytes of worlds that one attack gets at a time, so that memory is bounded."""
+"""The bytes of worlds sent to an attack at a time, to bound its memory."""
 _WIDEST, _AROUND = 16, 65_536
-"""The bytes of the widest numbers, and those that all headers together may take beside the numbers."""
+"""The bytes of the widest number, and the bytes allowed for all headers together."""
 
 
 class AttackError(RefusedError):
@@ -34,15 +34,15 @@ class AttackError(RefusedError):
 
 @dataclass(frozen=True)
 class OwnAttack:
-    """An attack of a researcher's own: its import path `module:function`, and the file or package that it is in."""
+    """A researcher's own attack: its import path `module:function`, and the file or package that contains it."""
 
     target: str
     path: Path
 
     @classmethod
     def find(cls, target: str) -> "OwnAttack":
-        """Find the module in the deployment's folder or among what Python imports, without importing it. Raises
-        AttackError if there is none."""
+        """Find the module in the deployment's folder or on Python's path, without importing it. Raises AttackError if
+        there is none."""
         top = target.partition(":")[0].split(".")[0]
         spec = PathFinder.find_spec(top, [str(PROJECT), *sys.path])
         if spec is None or spec.origin is None:
@@ -60,9 +60,9 @@ class OwnAttack:
 
 
 class Attacker:
-    """A process of the attacks that are built in, and one of one's own, each started when it is first asked. `left_out`
-    must not be opened by them: where keys, databases and sources lie, for systems without Landlock. An attack of one's
-    own may take so many seconds for a publication."""
+    """One process for the built-in attacks and one for a researcher's own, each started at its first question. Neither
+    may open `left_out`, the paths of keys, databases and sources, on systems without Landlock either. A researcher's
+    own attack may take `own_seconds` for a publication."""
 
     def __init__(self, own: Mapping[str, OwnAttack], left_out: Sequence[Path], own_seconds: int) -> None:
         self._own, self._left_out, self._own_seconds = own, left_out, own_seconds
@@ -81,12 +81,12 @@ class Attacker:
             process.communicate()
 
     def guess(self, attack: str, publication: Publication, persons: NamedPersons) -> Guesses:
-        """What an attack guesses. Raises AttackError."""
+        """The guesses of an attack. Raises AttackError."""
         return self.guess_each(attack, [(publication, persons)])[0]
 
     def guess_each(self, attack: str, worlds: Sequence[tuple[Publication, NamedPersons]]) -> list[Guesses]:
-        """What an attack guesses in each world. One that is built in remembers what it solved before; one of one's own
-        begins anew in each. Raises AttackError."""
+        """The guesses of an attack in each world. A built-in attack keeps earlier solutions; a researcher's own attack
+        starts afresh in each world. Raises AttackError."""
         if attack in self._own:
             return [self._guess_by_own(attack, *world) for world in worlds]
         names, given = [field.name for field in fields(Guesses)], []
@@ -108,7 +108,7 @@ class Attacker:
         except GuessesError as error:
             raise AttackError(f"attack {attack}: it failed ({error}); {KEPT}") from None
         except Exception:
-            # It can have written anything itself, and so make a reader raise anything.
+            # The attack may have written any bytes to the pipe, so reading them may raise any error.
             raise AttackError(f"attack {attack}: it failed (what it returned is no guesses); {KEPT}") from None
 
     def reconstruct(self, publication: Publication, *, certain: bool) -> Reconstruction:
@@ -140,7 +140,7 @@ class Attacker:
 
 
 def _divide(pickled: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Worlds in lots of so many bytes, or of one world that has more."""
+    """Worlds in lots of at most `_LOT` bytes; a larger world is a lot by itself."""
     lot: list[bytes] = []
     for world in pickled:
         if lot and sum(map(len, lot)) + len(world) > _LOT:
@@ -151,7 +151,7 @@ def _divide(pickled: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _read_arrays(answer: bytes, most: int | None = None) -> dict[str, np.ndarray]:
-    """So many arrays at most, by name, none of which is larger than what came in. Raises any error."""
+    """Up to `most` arrays by name, none of them larger than the answer. May raise any error."""
     with ZipFile(io.BytesIO(answer)) as archive:
         entries = archive.infolist()
     if len(entries) > (most or len(entries)) or any(entry.compress_type != ZIP_STORED for entry in entries):

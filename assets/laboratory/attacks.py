@@ -1,4 +1,4 @@
-"""The attacks that the laboratory has built in. Each gets a publication and an attacker's file, and nothing else."""
+"""The built-in attacks of the laboratory. Each receives only a publication and an attacker's file."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,35 +43,35 @@ from mechanisms.risk.tiers import OUTSIDE, RACES, REDISTRICTING, Counts, Shares,
 Attack = Callable[[Publication, NamedPersons], Any]
 
 _CERTAIN = 2.0
-"""A total of noisy counts below so many of its standard deviations is taken for 0."""
+"""A total of noisy counts below this number of its standard deviations is taken for 0."""
 _LEAST = 0.5
-"""The persons in a tract that a category is given in a prior if none are published."""
+"""The persons of a tract that a prior assumes in a category without published persons."""
 _DIFFERENCE = 2
-"""Hispanic persons of a race are the difference of two published counts."""
+"""The number of published counts whose difference is the Hispanic persons of a race."""
 _STEPS_AROUND, _STEPS = 20, 5
-"""Steps towards the likeliest shares: of the tract, and of a block, whose shares stay near those of the tract."""
+"""Steps towards the likeliest shares of the tract and of a block, whose shares stay near the tract's."""
 _NEARLY_EXACT = LaplaceLaw(0.1)
-"""In place of exact counts where swapped records contradict what is known: each difference costs 10 nats."""
+"""In place of exact counts, which after swaps can contradict the attacker's file: each difference costs 10 nats."""
 _RARE = 1e-4
-"""Types of a lower prior share are left out of a program."""
+"""Types with a lower prior share are left out of a program."""
 _LEAST_VARIANCE = 0.01
-"""Instead of the variance of noise that is less: an integer program cannot weigh a greater cost of a difference."""
+"""In place of a smaller variance of noise, because an integer program cannot weigh a greater cost of a difference."""
 _GAP = 0.005
-"""How far the costs of records behind sums over types may be above the least ones, as a share."""
+"""The greatest excess, as a share, of the costs of records behind sums over types above the least costs."""
 _LEAST_WEIGHT = 5.0
-"""How many persons of the block the tract's shares count for in a prior, if a block's counts are hardly perturbed."""
+"""The weight of the tract's shares in a prior, in persons of the block, if a block's counts are hardly perturbed."""
 
 _TOGETHER = 16
-"""The frames, of about equally many persons, whose posteriors are computed together."""
+"""The number of frames, of about equal numbers of persons, whose posteriors are computed together."""
 
 _ENSEMBLE = 20
-"""The reconstructions of a block that rank its records."""
+"""The number of reconstructions of a block that rank its records."""
 
 
 def link(publication: Publication, persons: NamedPersons) -> Guesses:
-    """Race and ethnicity of named persons, of whom block and frame are known: from exact tables by reconstruction and
-    matching, from microdata by matching, from perturbed counts and from measurements by their posterior. Whom it cannot
-    match gets the mode of the block."""
+    """Race and ethnicity of named persons, given their block and frame: from exact tables by reconstruction and
+    matching, from microdata by matching, from perturbed counts and from measurements by their posterior. Persons
+    without a match get the mode of the block."""
     if publication.tier.of_types:
         known = persons.count(len(publication.counts), len(publication.tier.frames))
         return Guesses(_estimate(publication, known)[persons.block, persons.frame], np.full(len(persons.block), NONE))
@@ -91,9 +91,9 @@ def link(publication: Publication, persons: NamedPersons) -> Guesses:
 
 
 def guess_likeliest(publication: Publication, persons: NamedPersons) -> Guesses:
-    """As `link`, from the likeliest records behind perturbed counts: an integer program. It weighs all tables of a
-    block together, and so is better than a posterior of single cells if noise is small; if it is great, the likeliest
-    records are few of very many that are about as likely."""
+    """As `link`, from the likeliest records behind perturbed counts, found by an integer program. The program weighs
+    all tables of a block together, which is better than a posterior of single cells if noise is small. If noise is
+    great, very many other records are about as likely."""
     law, tier = publication.law, publication.tier
     known = persons.count(len(publication.counts), len(tier.frames))
     if tier.of_types:
@@ -113,13 +113,13 @@ def guess_likeliest(publication: Publication, persons: NamedPersons) -> Guesses:
         try:
             histograms[block] = find_likeliest(tier.cells, costs, known[block], kept if kept.any() else prior)
         except NotSolvedError:
-            # Nothing is known to be wrong but the prior's own mode.
+            # Without a solution, the prior's mode is the best guess.
             histograms[block, :, prior.argmax()] = known[block]
     return Guesses(match_persons(known, histograms)[persons.block, persons.frame], np.full(len(persons.block), NONE))
 
 
 def guess_by_margin(publication: Publication, persons: NamedPersons) -> Guesses:
-    """A guess from the published shares of the block alone, without linking anybody."""
+    """A guess from the published shares of the block alone, without linking persons."""
     if publication.tier.of_types:
         known = persons.count(len(publication.counts), len(publication.tier.frames))
         margins = (_estimate(publication, known) * known[..., None]).sum(axis=1)
@@ -132,8 +132,8 @@ def guess_by_margin(publication: Publication, persons: NamedPersons) -> Guesses:
 
 
 def reconstruct(publication: Publication, certain: bool) -> Reconstruction:
-    """The records behind exact tables, the solution variability of each block and, if wanted, the provable records and
-    the confidence in each. Microdata are their own reconstruction, of which nothing more is said."""
+    """The records behind exact tables, the solution variability of each block and, if `certain`, the provable records
+    and the confidence in each type. Microdata are their own reconstruction; their other values are unknown."""
     histograms = _reconstruct(publication)
     if publication.by_type:
         unknown = np.full(len(histograms), NONE)
@@ -159,9 +159,9 @@ def reconstruct(publication: Publication, certain: bool) -> Reconstruction:
 
 
 def undo(publication: Publication, persons: NamedPersons) -> Guesses:
-    """As `link` from exact tables of swapped records. Whom the records of the block leave out was swapped away, and is
-    matched with those of the same frame whom the attacker's file leaves over in any block. The file has all persons of
-    some frames, or of all."""
+    """As `link` from exact tables of swapped records. A person without a record in the block was swapped away, and is
+    matched with the records of the same frame in any block that match no person of the attacker's file. The file has
+    all persons of some or all frames."""
     records, frame = _reconstruct_by_group(publication, persons, of_all=False)
     asked, frame = np.unique(frame, return_inverse=True)
     records = records[:, asked]
@@ -174,8 +174,8 @@ def undo(publication: Publication, persons: NamedPersons) -> Guesses:
 
 
 def weigh_swaps(publication: Publication, persons: NamedPersons) -> Guesses:
-    """As `link` from exact tables of swapped records, by the posterior probabilities that each person, or household if
-    it is known who lives together, stayed in the block, or is in any other, given the swap rate."""
+    """As `link` from exact tables of swapped records, by the posterior probabilities, given the swap rate, that each
+    person (or household if households are known) stayed in the block or is in each of the others."""
     assert publication.swaps is not None
     records, frame = _reconstruct_by_group(publication, persons)
     household = np.arange(len(frame)) if persons.household is None else persons.household
@@ -196,8 +196,8 @@ ATTACKS: dict[str, Attack] = {
 
 
 def _follow_moves(publication: Publication, known: Counts, persons: NamedPersons) -> tuple[Counts, NDArray[np.int64]]:
-    """The persons of each block's place by frame, and each person's frame, after coarsening: who knows the frames of
-    all persons of a place can repeat which of their combinations were moved, and where."""
+    """The persons of each block's place by frame, and each person's frame, after coarsening. An attacker who knows the
+    frames of all persons of a place can repeat the moves of their combinations."""
     assert publication.places is not None
     assert publication.moves is not None
     _, first = np.unique(publication.places, return_index=True)
@@ -214,15 +214,16 @@ def _follow_moves(publication: Publication, known: Counts, persons: NamedPersons
 def _reconstruct_by_group(
     publication: Publication, persons: NamedPersons, *, of_all: bool = True
 ) -> tuple[Counts, NDArray[np.int64]]:
-    """The records by block, and the frames of persons, as the tables of blocks tell frames apart: what tells single
-    years apart is of the tract, and hardly of its blocks. Records of frames that nobody has may be left out."""
+    """The records by block, and the frames of persons, as coarse as in the tables of blocks, because single years are
+    only in the tract's tables and say little about its blocks. Unless `of_all`, records of frames without persons may
+    be left out."""
     of_tract = publication.tier.of_tract
     records = _reconstruct(publication, None if of_all else np.unique(persons.frame))
     return (records, persons.frame) if of_tract is None else (of_tract.join(records), of_tract.group[persons.frame])
 
 
 def _reconstruct(publication: Publication, frames: NDArray[np.int64] | None = None) -> Counts:
-    """The records by block. If frames are given, those of all others may be left out."""
+    """The records by block. If frames are given, records of other frames may be left out."""
     if publication.by_type:
         return publication.counts
     tier = publication.tier
@@ -241,14 +242,15 @@ def _reconstruct(publication: Publication, frames: NDArray[np.int64] | None = No
 
 @lru_cache(maxsize=10_000)
 def _reconstruct_block(tier: Tier, counts: bytes) -> tuple[NDArray[np.int64], Counts]:
-    """The types that can occur and their numbers, from a block's counts. Worlds without one person hardly differ."""
+    """The possible types and their numbers, from a block's counts. Cached, because worlds without one person hardly
+    differ."""
     system = System.of(tier, np.frombuffer(counts, dtype=np.int64))
     return system.types, system.reconstruct()
 
 
 def _estimate(publication: Publication, known: Counts) -> Shares:
-    """The shares of a record of each frame of a block, from sums over many types: linearly, with a prior from
-    what is published of the tract. Where a category's total decided on its table, so does the decision tell of it."""
+    """The shares of a record of each frame of a block, estimated linearly from sums over many types, with a prior from
+    the tract's publication. If a category's total decided on its table, the decision is evidence of the total too."""
     tier, choice, variances = publication.tier, publication.choice, _find_variances(publication)
     shares = np.zeros((len(known), *tier.shape))
     for place, persons in enumerate(known):
@@ -266,13 +268,13 @@ def _estimate(publication: Publication, known: Counts) -> Shares:
 
 
 def _find_variances(publication: Publication) -> Shares:
-    """Of the noise of each cell of tables of types; 0 if they are exact."""
+    """The variance of the noise of each cell of tables of types; 0 if the tables are exact."""
     law, cells = publication.law, len(publication.tier.table_of_cell)
     return np.broadcast_to(law.variance, cells) if isinstance(law, GaussianLaw) else np.zeros(cells)
 
 
 def _estimate_prior(publication: Publication, place: int, persons: Counts) -> Shares:
-    """π of each frame that somebody of the block is in, from what is published of the tract."""
+    """π of each frame with persons in the block, from the tract's publication."""
     tier, present, variances = publication.tier, persons > 0, _find_variances(publication)
     everywhere = np.flatnonzero(tier.table_of_cell == 0) if tier.thresholds else np.arange(len(variances))
     possible = np.ones(tier.shape) if tier.possible is None else tier.possible
@@ -285,8 +287,8 @@ def _estimate_prior(publication: Publication, place: int, persons: Counts) -> Sh
 
 def _find_likeliest_types(publication: Publication, known: Counts) -> Counts:
     """The likeliest histogram of each block by an integer program of all its sums over types. A slope of the cost of
-    noise spans half of its standard deviation. That a category has its table, and no other or none, bounds its total by
-    a noisy one, so that this has a cost too."""
+    noise spans half of its standard deviation. The choice of a category's table bounds a noisy total of the category,
+    so the choice has a cost too."""
     tier, choice, law = publication.tier, publication.choice, publication.law or _NEARLY_EXACT
     if isinstance(law, GaussianLaw):
         law = GaussianLaw(np.maximum(law.variance, _LEAST_VARIANCE))
@@ -320,7 +322,7 @@ def _find_likeliest_types(publication: Publication, known: Counts) -> Counts:
 
 
 def _weigh_choice(publication: Publication, choice: Choice, place: int, category: int, most: int) -> Shares:
-    """ln of how probable it is that a category has its table, and no other or none, if 0, 1, …, `most` are in it."""
+    """ln of the probability of the choice of a category's table (or none), given 0, 1, …, `most` persons in it."""
     counts = np.arange(most + 1)
     return np.asarray(
         sum(weigh_interval(counts, *event) for event in _list_events(publication, choice, place, category))
@@ -330,7 +332,7 @@ def _weigh_choice(publication: Publication, choice: Choice, place: int, category
 def _list_events(
     publication: Publication, choice: Choice, place: int, category: int
 ) -> list[tuple[float, tuple[float, float]]]:
-    """The intervals that the noisy totals of a category of a block were in, with the variances of their noise."""
+    """The intervals known to contain the noisy totals of a block's category, with the variances of the noise."""
     tier = publication.tier
     assert publication.published is not None
     ends = [-np.inf, *(threshold - 0.5 for threshold in tier.thresholds), np.inf]
@@ -345,7 +347,7 @@ def _list_events(
 def _observe_choices(
     publication: Publication, choice: Choice, place: int, sums: Sums, known: tuple[Counts, Shares]
 ) -> Sums:
-    """Add what it tells of a category's total that it has its table, and no other or none; as a noisy total."""
+    """Add the evidence of each category's total in the choice of its table (or none), as a noisy total."""
     tier, (persons, prior) = publication.tier, known
     for category in range(len(tier.groups)):
         total = np.zeros((len(persons), tier.shape[1]))
@@ -359,7 +361,7 @@ def _observe_choices(
 
 
 def _match(publication: Publication, known: Counts) -> Shares:
-    """Match persons to the records behind exact tables: by frame, and who is left by group of ages."""
+    """Match persons to the records behind exact tables: by frame, and the remaining persons by group of ages."""
     histograms, of_tract = _reconstruct(publication), publication.tier.of_tract
     if of_tract is None:
         return match_persons(known, histograms)
@@ -380,8 +382,8 @@ def _find_modes(publication: Publication) -> Shares:
 
 
 def _estimate_priors(publication: Publication, law: Law) -> Shares:
-    """π for each block, shape (blocks, categories), from what is published of the tract: never from the truth. Tables
-    have the shares of the block too, of which the noise is less than that of the sum of its types."""
+    """π for each block, shape (blocks, categories), from the tract's publication, never from the truth. Tables also
+    have the shares of the block, with less noise than the sum of its types."""
     counted = len(publication.tier.frames) if publication.by_type else _DIFFERENCE
     deviation = law.standard_deviation * counted**0.5
     priors = _clip(_margins(publication, of_tract=True), deviation * publication.blocks[:, None] ** 0.5)
@@ -392,7 +394,7 @@ def _estimate_priors(publication: Publication, law: Law) -> Shares:
 
 
 def _clip(counts: Counts | Shares, deviation: float | Shares) -> Shares:
-    """Shares from noisy counts, shape (blocks, categories), where those that noise alone explains are low and equal."""
+    """Shares from noisy counts, shape (blocks, categories); counts that noise alone explains get low, equal shares."""
     likely = np.maximum(np.where(counts > _CERTAIN * deviation, counts, 0), _LEAST)
     return np.asarray(likely / likely.sum(axis=1, keepdims=True))
 
@@ -409,14 +411,14 @@ def _infer(law: Law, counts: Counts | Shares, known: Counts, priors: Shares) -> 
 
 
 def _infer_from_measurements(publication: Publication, known: Counts) -> Shares:
-    """The same from noisy measurements of several queries: their best linear estimate of all types is as good as one
-    measurement of each type, but for errors that depend on each other. The prior has the shares of the place around a
-    block, and of the block's microdata, which were made to agree with that place."""
+    """The same from noisy measurements of several queries. Their best linear estimate of all types is as good as one
+    measurement of each type, except that its errors are correlated. The prior combines the shares of the place around a
+    block with the block's microdata, which were made to agree with that place."""
     if publication.tier is not REDISTRICTING:
         return _infer_by_adults(publication, known)
     own, covariance = _average(publication, "counts", "variance")
     around, around_covariance = _average(publication, "totals", "totals_variance")
-    # Types are alike in every query, and so are their variances. A category's is that of the sum of its frames.
+    # All types have the same role in every query, so their variances are equal. A category sums its frames.
     clipped = _clip(around.sum(axis=1), around_covariance[:, 0, :, 0].sum() ** 0.5)
     priors = publication.counts.sum(axis=1) + _LEAST_WEIGHT * clipped
     priors /= priors.sum(axis=1, keepdims=True)
@@ -438,8 +440,8 @@ def _average(publication: Publication, counts: str, variance: str) -> tuple[Shar
 
 
 def _infer_by_adults(publication: Publication, known: Counts) -> Shares:
-    """The same from measurements that tell adults and minors apart alone: their posterior, times how much more frequent
-    a category is in the frame, by the tract's microdata. Measurements of all types are weighed after that."""
+    """The same from measurements that distinguish only adults and minors: their posterior, times the relative frequency
+    of a category in the frame, from the tract's microdata. Measurements of all types are weighed after that."""
     adult = (publication.tier.tables["P3"][:, 0] != OUTSIDE).astype(np.int64)
     frames = [int(np.flatnonzero(adult == number)[0]) for number in range(2)]
     is_coarse = [np.array_equal(query.cells, query.cells[frames][adult]) for query in publication.measured]
@@ -464,18 +466,18 @@ def _infer_by_adults(publication: Publication, known: Counts) -> Shares:
     own = (totals + _LEAST_WEIGHT * expected) / (totals.sum(axis=2, keepdims=True) + _LEAST_WEIGHT)
     weighed = shares[:, adult] * own / expected
     if not all(is_coarse):
-        # How the persons of a category are spread over the frames of adults, or minors, by the tract's microdata.
+        # The distribution of a category's persons over the frames of adults, or minors, in the tract's microdata.
         spread = own * totals.sum(axis=2, keepdims=True)
         spread /= np.maximum(add_up(spread)[:, adult], np.finfo(float).tiny)
         others = _expect_around(coarse)[:, adult] * spread
         weighed = _weigh_types(publication, known, weighed, others)
-    # Nobody is known to be in a frame without shares.
+    # No person of the file is in a frame without shares.
     return np.asarray(weighed / np.maximum(weighed.sum(axis=2, keepdims=True), np.finfo(float).tiny))
 
 
 def _expect_around(publication: Publication) -> Shares:
-    """The persons of each type in the place around each block, drawn from those that the tract's shares let expect to
-    the measured ones as far as these are exact; shape (blocks, frames, categories)."""
+    """The persons of each type in the place around each block, shape (blocks, frames, categories): the number expected
+    from the tract's shares, moved towards the measured one in proportion to the precision of the measurement."""
     measured, covariance = _average(publication, "totals", "totals_variance")
     shares = publication.totals + _LEAST
     expected = shares / shares.sum(axis=(1, 2), keepdims=True) * measured.sum(axis=(1, 2), keepdims=True)
@@ -485,8 +487,8 @@ def _expect_around(publication: Publication) -> Shares:
 
 
 def _weigh_types(publication: Publication, known: Counts, shares: Shares, around: Shares) -> Shares:
-    """Shares of each frame times how much likelier the measurements of all types are, of the block and of the place
-    around it, if somebody is of the type. `around` has those who are expected in that place."""
+    """Shares of each frame times the likelihood ratio of the measurements of all types, in the block and in the place
+    around it, if a person is of the type. `around` has the persons expected in that place."""
     shape = publication.tier.shape
     sums = {name: np.zeros((len(known), *shape)) for name in ("counts", "totals")}
     weights = {name: np.zeros(shape) for name in sums}
@@ -509,9 +511,9 @@ def _weigh_types(publication: Publication, known: Counts, shares: Shares, around
 
 
 def infer_from_tables(publication: Publication, known: Counts, law: Law) -> Shares:
-    """The same from perturbed tables, of which each has its own errors. A group of frames that tables do not tell apart
-    is taken by itself: in T1 adults, and then minors, in what adults leave; else the persons of a sex and an age group
-    of P12. A class has the races that tables by age do not tell apart."""
+    """The same from perturbed tables, each with its own errors. Each group of frames that tables do not distinguish is
+    inferred by itself: in T1 adults, and then minors from the remainder; otherwise the persons of a sex and an age
+    group of P12. A class has the races that tables by age do not distinguish."""
     tier, prior = publication.tier, _estimate_priors(publication, law).reshape(-1, 2, RACES)
     by_race = tier is REDISTRICTING
     class_of_race = np.arange(RACES) if by_race else np.minimum(np.arange(RACES), len(SIX_RACES))
@@ -529,7 +531,7 @@ def infer_from_tables(publication: Publication, known: Counts, law: Law) -> Shar
 
 def _infer_by_adult(publication: Publication, known: Counts, law: Law, of_class: Shares) -> Shares:
     """The posterior shares of minors and adults by ethnicity and class, shape (blocks, 2, 2, classes), from P1 to P4;
-    `of_class` are those before. Of nobody, they are 0."""
+    `of_class` are the prior shares. Without persons, the shares are 0."""
     shares = np.zeros((len(known), 2, *of_class.shape[1:]))
     for block, prior in enumerate(of_class):
         minors, adults = known[block].tolist()
@@ -563,7 +565,7 @@ def _infer_by_sex_and_age(publication: Publication, known: Counts, law: Law, of_
     for number in np.unique(numbers[numbers > 0]).tolist():
         at = np.nonzero(numbers == number)
         parts = _weigh(law, publication.counts[at[0][:, None], cells[at[1]]], number)
-        # The last two tables are of Hispanic persons, and of those of the first class who are not.
+        # The last two tables count Hispanic persons, and the first class's persons who are not Hispanic.
         others = np.ones_like(parts[:, :classes])
         others[:, 0] = parts[:, -1]
         likely = _by_pairs(parts[:, :classes], others)
@@ -572,12 +574,11 @@ def _infer_by_sex_and_age(publication: Publication, known: Counts, law: Law, of_
 
 
 def _compare_years(tier: Tier, around: Counts, law: Law) -> Shares:
-    """How much more frequent a category is at an age than in its group of ages, by the perturbed tables of the tract:
-    shape (frames, categories). They are taken for no more than a prior, which is drawn to that of the group as far as
-    they are perturbed."""
+    """The frequency of a category at an age relative to its group of ages, shape (frames, categories), from the
+    perturbed tables of the tract. It is only a prior, shrunk towards the group's frequency by the amount of noise."""
     assert tier.of_tract is not None
     counts = around.reshape(-1, len(tier.frames))
-    # A to G, and those of them who are not Hispanic, I to O.
+    # A to G count races, I to O their persons who are not Hispanic.
     races, others = counts[1:8], counts[9:16]
     class_of_race = np.minimum(np.arange(RACES), len(SIX_RACES))
     deviation, group = law.standard_deviation, tier.of_tract.group
@@ -599,15 +600,16 @@ def _weigh(law: Law, published: Counts, most: int) -> Shares:
 
 
 def _by_pairs(of_all: Shares, of_first: Shares) -> Shares:
-    """P(published | a, b), shape (…, n + 1, n + 1), from that given a + b and that given a alone, shapes (…, n + 1)."""
+    """P(published | a, b), shape (…, n + 1, n + 1), from P(published | a + b) and P(published | a), shapes
+    (…, n + 1)."""
     size = of_all.shape[-1]
     counts = np.arange(size)
     return np.asarray(of_all[..., np.minimum(counts[:, None] + counts, size - 1)] * of_first[..., None])
 
 
 def _weigh_alone(likely: Shares, of_class: Shares) -> Shares:
-    """How probable each number of adults of each class is, not Hispanic and together, from its own count alone: shape
-    (2, classes, n + 1)."""
+    """The probability of each number of adults of each class, not Hispanic and in total, from its own count alone;
+    shape (2, classes, n + 1)."""
     size = likely.shape[2]
     means = (size - 1) * np.stack([of_class[0], of_class.sum(axis=0)])[..., None]
     factorials = np.cumsum(np.log(np.maximum(np.arange(size), 1)))

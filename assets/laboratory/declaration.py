@@ -1,4 +1,4 @@
-"""The fields of a laboratory in YAML, but for its methods, which `orchestration.components.laboratory` knows."""
+"""The fields of a laboratory in YAML, except its methods, which are in `orchestration.components.laboratory`."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -121,12 +121,12 @@ class LaboratoryDeclaration(Declaration):
     @property
     @abstractmethod
     def grid(self) -> Sequence[Point]:
-        """The points of all methods, besides no protection."""
+        """The points of all methods, without no protection."""
 
     @property
     @abstractmethod
     def codes_of_groups(self) -> Mapping[str, int]:
-        """By code of race, the number of the group of `T4-groups` that it is in."""
+        """By code of race, the number of its group in `T4-groups`."""
 
     @classmethod
     def named(cls, given: Any) -> str:
@@ -148,7 +148,7 @@ class LaboratoryDeclaration(Declaration):
                 raise ValueError(f"counties: tier {self.tier} is not built for them; it is for T1, T2")
         elif alone := [point for point in self.points if point.needs_counties]:
             raise ValueError(f"methods: {alone[0].key}: it needs counties")
-        # An attack of one's own guesses, as the built-in one does.
+        # A researcher's own attack guesses, as the built-in ones do.
         attackers = {*self.attackers, *([LINK] if self.attacks else [])}
         for metric in self.metrics or ():
             if obstacle := find_obstacle(metric, self.tier, attackers):
@@ -167,28 +167,28 @@ class LaboratoryDeclaration(Declaration):
 
     @property
     def points(self) -> Sequence[Point]:
-        """All points, first that of no protection."""
+        """All points, starting with no protection."""
         return [Exact(), *self.grid]
 
     @property
     def measured(self) -> frozenset[str]:
-        """The measures that are made."""
+        """The measures to make."""
         return frozenset(MEASURES.keys() - FURTHER_MEASURES if self.metrics is None else self.metrics)
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """What is declared of attackers and measures that is not there without it."""
+        """The declared attackers if they are not the default ones, and the declared metrics if there are any."""
         default = type(self).model_fields["attackers"].default
         attackers = {} if set(self.attackers) == set(default) else {"attackers": sorted(self.attackers)}
         return attackers | ({} if self.metrics is None else {"metrics": sorted(self.metrics)})
 
     @property
     def group(self) -> str:
-        """The schema of its tables, and the group of its assets, `<dataset>__<name>`."""
+        """The schema of the tables and the group of the assets, `<dataset>__<name>`."""
         return f"{self.dataset}__{self.name}"
 
     def require_dataset(self, dataset: DatasetDeclaration) -> None:
-        """Raise DeclarationError unless the dataset is synthetic and has what the tier needs."""
+        """Raise DeclarationError unless the dataset is synthetic and has the columns that the tier needs."""
         where = f"laboratory {self.dataset}/{self.name}: dataset"
         if not dataset.synthetic:
             raise DeclarationError(

@@ -1,6 +1,6 @@
-"""Compares guesses and reconstructions with the records. Only this module and `utility` do.
+"""Compares guesses and reconstructions with the records. Apart from `utility`, no other module does.
 
-Every measure is a row for a subset of persons of a tract. Subsets are the evaluator's: no attack is told them.
+Every measure is a row for a subset of persons of a tract. Only the evaluator knows the subsets; attacks do not.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,25 +45,25 @@ from mechanisms.sampling.stream import RandomStream
 BLOCK_SIZES = (1, 10, 50, 100, 250, 500, 1000)
 """The least persons of each class of blocks, as the Census Bureau reports them."""
 _POOR = (0.07, 0.58, 0.12, 0.01)
-"""The shares of persons who are missing in a poor file, in another block, of another age, and of the other sex: the
-second one is such that 35 to 40% of a file of sex and age groups are right."""
+"""The shares of persons who are missing in a poor file, in another block, of another age, and of the other sex. The
+second share makes 35 to 40% of a file of sex and age groups right."""
 _YEARS, _LAST_AGES = 5, 15
-"""By how many years an age of a poor file is wrong at most, and how many the last age group is taken to have."""
+"""The greatest error in years of an age in a poor file, and the assumed width in years of the last age group."""
 
 _BY_CHANCE = 20
-"""How often records are drawn that agree by chance."""
+"""The number of draws from which agreement by chance is estimated."""
 
 _SURE = 0.95
-"""The least probability of what an attacker is sure of."""
+"""The least probability of a guess that an attacker is sure of."""
 
 _OVER = {TRUE_OVER_HALF: 0.5, TRUE_OVER_90: 0.9}
-"""By measure, what the probability of a true category exceeds."""
+"""By measure, the threshold that the probability of the true category exceeds."""
 
 ALL, MODAL, NONMODAL, UNIQUE = "all persons", "modal", "nonmodal", "nonmodal, unique"
 DETERMINED = "nonmodal, unique, in blocks of one solution"
 ANY_SIZE = "all"
 RANKS = (0.01, 0.1, 0.5)
-"""The shares of kinds of records that are looked at, the most confident first."""
+"""The shares of kinds of records to evaluate, the most confident first."""
 CONFIDENCES = (0.0, 0.5, 0.8, 1.0, 2.0)
 """The least confidence of each class."""
 
@@ -92,24 +92,24 @@ class Truth:
 
     @property
     def file(self) -> NamedPersons:
-        """The attacker's file with the best possible knowledge: the true block and frame of everybody."""
+        """The attacker's file with the best possible knowledge: the true block and frame of each person."""
         return NamedPersons(self.tract.place, self.tract.frame)
 
     @property
     def file_with_households(self) -> NamedPersons:
-        """The same, with who lives together."""
+        """The same file with each person's household."""
         return NamedPersons(self.tract.place, self.tract.frame, self.tract.household)
 
     def spoil_file(self, key: bytes) -> tuple[NamedPersons, NDArray[np.int64]]:
-        """A file of poor quality, like the commercial ones of the Census Bureau's study, of which 37% agreed with the
-        census: some persons are missing, others in another block, a few years too old or young, or of the other sex;
-        and the positions of the persons who are in it."""
+        """A file of poor quality, and the positions of the persons in it. Some persons are missing, others in another
+        block, a few years too old or young, or of the other sex: like the commercial files of the Census Bureau's
+        study, of which 37% agreed with the census."""
         persons, ages = len(self.tract.household), AGES.get(self.tract.tier.name)
         words = RandomStream(key, "poor file").words(len(_POOR) * persons).reshape(len(_POOR), persons)
         missing, moved, older, other = (
             chances < np.uint64(int(share * 2**64)) for chances, share in zip(words, _POOR, strict=True)
         )
-        # Whether is in the upper half of a word, and by how much in the lower.
+        # The upper half of a word decides whether a value changes, the lower half by how much.
         rest = [(chances % np.uint64(2**32)).astype(np.int64) for chances in words]
         block, frame = self.tract.place, self.tract.frame
         if self.tract.blocks > 1:
@@ -128,8 +128,8 @@ class Truth:
 
     @cached_property
     def subsets(self) -> dict[str, NDArray[np.bool_]]:
-        """By subset, whether each person is in it. A person is modal who has the most frequent category of the block,
-        and unique who alone has the frame there."""
+        """By subset, whether each person is in it. Modal persons have the most frequent category of their block; unique
+        persons are the only ones of their frame in it."""
         tract = self.tract
         margins = self.counts.sum(axis=1)
         modal = margins[tract.place, tract.category] == margins.max(axis=1)[tract.place]
@@ -145,19 +145,19 @@ class Truth:
 
     @cached_property
     def shares_of_others(self) -> Shares:
-        """By person, how right a guesser is who draws from the others of the block."""
+        """By person, the probability that a category drawn from the other persons of the block is right."""
         tract = self.tract
         return guess_by_share(tract.place, tract.category, tract.tier.shape[1])
 
     @property
     def frame_of_block(self) -> NDArray[np.int64]:
-        """By person, the frame as the tables of blocks tell frames apart."""
+        """By person, the frame, as coarse as in the tables of blocks."""
         of_tract = self.tract.tier.of_tract
         return self.tract.frame if of_tract is None else of_tract.group[self.tract.frame]
 
     @cached_property
     def coarse(self) -> Counts:
-        """The counts by the types that the tables of blocks tell apart."""
+        """The counts by the types that the tables of blocks distinguish."""
         of_tract = self.tract.tier.of_tract
         return self.counts if of_tract is None else of_tract.join(self.counts)
 
@@ -184,7 +184,7 @@ class Truth:
 
     @cached_property
     def block_sizes(self) -> dict[str, NDArray[np.bool_]]:
-        """By class, whether each block is of it."""
+        """By class, whether each block belongs to it."""
         classes = np.searchsorted(BLOCK_SIZES, self.counts.sum(axis=(1, 2)), side="right") - 1
         named = {name_class(BLOCK_SIZES, number): classes == number for number in range(len(BLOCK_SIZES))}
         return {ANY_SIZE: np.ones(len(classes), dtype=np.bool_)} | named
@@ -197,14 +197,15 @@ class Truth:
                     yield subset, size, chosen
 
     def score(self, guesses: Guesses, persons: NDArray[np.int64] | None = None) -> tuple[Shares, Shares, Shares]:
-        """For each person, the probabilities to be named, to be named rightly, and to be right with the fallback."""
+        """By person, the probabilities that the attack names a category, that it names the right one, and that its
+        answer is right if the fallback is used where it names none."""
         category = self.tract.category if persons is None else self.tract.category[persons]
         named, confirmed = guesses.shares.sum(axis=1), guesses.shares[np.arange(len(category)), category]
         return named, confirmed, confirmed + (1 - named) * (guesses.fallback == category)
 
 
 def most_exposed(subsets: Sequence[str] | Mapping[str, object]) -> str:
-    """Of subsets, the one that is exposed most: nonmodal persons, those of them who are unique if frames are many."""
+    """The most exposed of the subsets: unique nonmodal persons if there is such a subset, otherwise nonmodal ones."""
     return UNIQUE if UNIQUE in subsets else NONMODAL
 
 
@@ -245,8 +246,8 @@ def measure_baselines(truth: Truth) -> Iterator[Measure]:
 
 
 def _agree_by_chance(counts: Counts) -> dict[str, float]:
-    """How many records agree that are drawn from the shares of all blocks together, as many in each block as it has:
-    of a type, and of a frame. With replacement, all that somebody in the block agrees with."""
+    """The shares of records that agree by chance, in type and in frame, if each block's number of records is drawn from
+    the shares of all blocks together. With replacement, every drawn record agrees whose frame occurs in the block."""
     of_block, kinds = counts.sum(axis=(1, 2)), np.flatnonzero(counts.sum(axis=0))
     types, frame = counts.reshape(len(counts), -1)[:, kinds], kinds // counts.shape[2]
     drawn = np.random.default_rng(0).multinomial(of_block, types.sum(axis=0) / types.sum(), (_BY_CHANCE, len(counts)))
@@ -264,20 +265,21 @@ def _agree_by_chance(counts: Counts) -> dict[str, float]:
 def measure_gain(
     truth: Truth, attack: str, targets: NDArray[np.int64], within: Guesses, without: Guesses
 ) -> Iterator[Measure]:
-    """The gain of some targets, from the guesses about them in the worlds with and without each of them."""
+    """The gain of targets, from the guesses about them in the worlds with and without each target."""
     gains = truth.score(within, targets)[2] - truth.score(without, targets)[2]
     yield from _measure_targets(truth, targets, attack, GAIN, gains)
 
 
 _PUBLISHED = ("counts", "places", "around", "published", "units")
-"""All of a publication that depends on the records of a method without randomness."""
+"""The fields of a publication that depend on the records, for a method without randomness."""
 
 
 def measure_differences(
     truth: Truth, targets: NDArray[np.int64], published: Publication, publish: Callable[[Tract], Publication]
 ) -> Iterator[Measure]:
-    """An attacker who knows all records but the target's race and ethnicity, and a method without randomness, tries all
-    categories that others of the block group have: those that give what is published are left."""
+    """For a method without randomness, the success of an attacker who knows all records except the target's race and
+    ethnicity. The attacker tries each category of the block group's other persons and keeps those that reproduce the
+    publication."""
     tract, right = truth.tract, np.zeros(len(targets))
     group = tract.block_group[tract.place]
     for place, target in enumerate(targets.tolist()):
@@ -295,12 +297,12 @@ def measure_differences(
 
 
 def measure_posteriors(truth: Truth, targets: NDArray[np.int64], published: Publication, law: Law) -> Iterator[Measure]:
-    """The same under a law: the posterior probability of the true category, and its ratio to the one before, the same
-    for all categories that others of the block group have."""
+    """The same under a law: the posterior probability of the true category, and its ratio to the prior one, which is
+    equal for all categories of the block group's other persons."""
     tract, tier = truth.tract, truth.tract.tier
     types = np.arange(np.prod(tier.shape)).reshape(tier.shape)
     kinds = types.reshape(1, -1)
-    # Counts and true ones by block, the cell of each type in each table, and its weight there.
+    # Published and true counts by block, the cell of each type in each table, and its weight there.
     sums: list[tuple[Counts, Counts, NDArray[Any], Counts]] = []
     if published.by_type:
         shape = len(truth.counts), types.size
@@ -321,7 +323,7 @@ def measure_posteriors(truth: Truth, targets: NDArray[np.int64], published: Publ
         own = types[tract.frame[target], [tract.category[target], *candidates]]
         logs = np.zeros(len(candidates))
         for counts, true, cells, weight in sums:
-            # By world, how far each cell is above that of all others; in the first one, of the true records.
+            # By world, how much the target adds to each cell; the first world is the true one.
             steps = np.zeros((len(own), true.shape[1]), dtype=np.int64)
             for of_table, weights in zip(cells, weight, strict=True):
                 inside = np.flatnonzero(of_table[own] != OUTSIDE)
@@ -333,7 +335,7 @@ def measure_posteriors(truth: Truth, targets: NDArray[np.int64], published: Publ
             of_cells = law.at(changed) if isinstance(law, GaussianLaw) else law
             likely = of_cells.log_likelihoods(counts[place, changed], int(worlds.max(initial=0)))
             logs += likely[np.arange(len(changed)), worlds].sum(axis=1)
-        # A p-table may rule all candidates out.
+        # A p-table may rule out all candidates.
         highest = logs.max(initial=-np.inf)
         posterior = np.exp(logs - highest) if np.isfinite(highest) else np.ones(len(logs))
         found = float(posterior[candidates == tract.category[target]].sum() / max(1, posterior.sum()))
@@ -345,7 +347,7 @@ def measure_posteriors(truth: Truth, targets: NDArray[np.int64], published: Publ
 
 
 def _measure_probabilities(truth: Truth, targets: NDArray[np.int64], right: Shares) -> Iterator[Measure]:
-    """The probabilities of the true categories of some targets, for who knows all others."""
+    """The probabilities of targets' true categories, for an attacker who knows all other records."""
     yield from _measure_targets(truth, targets, DIFFERENCE, "accuracy", right)
     for name, least in _OVER.items():
         yield from _measure_targets(truth, targets, DIFFERENCE, name, right > least)
@@ -362,7 +364,7 @@ def _measure_targets(
     exposed = truth.subsets[most_exposed(truth.subsets)]
     for subset, members in truth.subsets.items():
         chosen = members[targets]
-        # More targets are chosen among the exposed persons, so a mean over them and others is that of no subset.
+        # Exposed persons are chosen as targets more often, so a mean over exposed and other persons would be biased.
         if chosen.any() and len(np.unique(exposed[members])) == 1:
             yield Measure(attack, subset, ANY_SIZE, measure, float(summarize(values[chosen])), int(chosen.sum()))
 
@@ -395,8 +397,9 @@ def measure_reconstruction(truth: Truth, attack: str, found: Reconstruction) -> 
 
 
 def _measure_ranks(truth: Truth, attack: str, confidence: Shares) -> Iterator[Measure]:
-    """The match rate of kinds of records of blocks that the attacker is most confident of; ties go to kinds that are
-    frequent among all of the attacker's. K is a share of the expected number. And that by confidence."""
+    """The match rates of the kinds of a block's records that the attacker is most confident of, K of them, and of all
+    kinds by confidence. K is a share of the expected number. Ties go to kinds that are frequent in the attacker's
+    reconstructions."""
     everywhere = np.broadcast_to(confidence.sum(axis=0), confidence.shape).ravel()
     sure, right = confidence.ravel(), truth.coarse.ravel() > 0
     kinds = np.flatnonzero(sure)
@@ -412,8 +415,8 @@ def _measure_ranks(truth: Truth, attack: str, confidence: Shares) -> Iterator[Me
 
 
 def measure_holdout(truth: Truth, others: Sequence[Truth]) -> Iterator[Measure]:
-    """The same ranks for a guesser who knows the persons of each block and the kinds of records of other tracts, if
-    there are any."""
+    """The match rates of the same ranks for a guesser who knows the number of persons of each block and the kinds of
+    records of other tracts. There are none without other tracts."""
     if not others:
         return
     expected = truth.coarse.sum(axis=(1, 2))[:, None, None] * sum(other.coarse.sum(axis=0) for other in others)
@@ -424,8 +427,8 @@ def measure_holdout(truth: Truth, others: Sequence[Truth]) -> Iterator[Measure]:
 
 
 def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterator[Measure]:
-    """Likelihood ratios: those that the method states itself, or else of counts under a law, those of worlds in which
-    the first person of each pair has the category of the second. `pairs` are positions of persons, shape (pairs, 2)."""
+    """Likelihood ratios: the method's own, or else, for counts under a law, those of worlds in which the first person
+    of each pair has the category of the second. `pairs` are positions of persons, shape (pairs, 2)."""
     law, ratios = draw.publication.law, draw.log_ratios
     if law is not None and ratios is None:
         tract, tier = truth.tract, truth.tract.tier
@@ -470,7 +473,7 @@ def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterat
         values["ln ratio, greatest"] = float(sizes[finite].max())
     if draw.bound is not None:
         values["ln ratio, bound"] = draw.bound
-    # Of the worlds, each with a half before, the true one has the posterior probability 1 / (1 + e^-ratio).
+    # With a prior of one half for each world, the true one has the posterior probability 1 / (1 + e^-ratio).
     if not np.isnan(ratios).any():
         values[ADVANTAGE] = float(np.tanh(ratios / 2).mean())
     yield from (Measure(TABLES, "pairs", ANY_SIZE, name, value, number) for name, value in values.items())

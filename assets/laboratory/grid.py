@@ -1,4 +1,4 @@
-"""Parts of the grid: each one draw of a point, of every tract, attacked and evaluated; several parts at a time."""
+"""Parts of the grid, several at a time. A part is one draw of a point for every tract, attacked and evaluated."""
 
 import pickle
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
@@ -60,10 +60,10 @@ SCHEMA = pa.schema(
 """The columns of a table of measures."""
 
 _PAIRS = 500
-"""The pairs of persons of whom likelihood ratios are computed for counts under a law."""
+"""The number of pairs of persons for which likelihood ratios are computed, for counts under a law."""
 
 _DIFFERENCES = 6
-"""The most targets of whom all categories are tried."""
+"""The most targets for which all categories are tried."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class Part:
     """A part of the grid.
 
     Attributes:
-        made_of: a digest of all that its measures follow from.
-        keys: by tract that is measured, the key of its draw and that of its targets. The latter is the same for every
-            method, so that they are compared on the same persons.
+        made_of: a digest of all inputs to its measures.
+        keys: by measured tract, the key of its draw and the key of its targets. The key of targets is the same for
+            every method, so that methods are compared on the same persons.
     """
 
     point: Point
@@ -91,8 +91,8 @@ class Part:
         tracts: Sequence[str],
         custody: Custody,
     ) -> "Part":
-        """A part with its keys, from the digests of its draws and of its measures. No draw is published or charged:
-        keys are derived for the laboratory alone."""
+        """A part with its keys, from the digests of its draws and of its measures. The keys are derived for the
+        laboratory only, whose draws are neither published nor charged."""
         drawn_of, made_of = digests
         keys = {
             tract: (
@@ -106,8 +106,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Setting:
-    """All that the parts of a grid have in common: the records of tracts by name, the number of targets, the built-in
-    attackers and the measures, attacks of one's own with their longest time in seconds, and what no attack may open."""
+    """The inputs common to all parts of a grid: the records of tracts by name, the number of targets, the built-in
+    attackers, the measures, a researcher's own attacks with their time limit in seconds, and the paths that no attack
+    may open."""
 
     truths: Mapping[str, Truth]
     targets: int
@@ -144,7 +145,7 @@ def _measure_part(content: bytes, part: Part) -> pa.Table:
 
 @lru_cache(maxsize=1)
 def _prepare(content: bytes) -> tuple[Setting, Attacker]:
-    """The setting, whose subsets take long to compute and are kept, and a process of attacks."""
+    """The setting, which keeps its subsets because they take long to compute, and a process of attacks."""
     setting = pickle.loads(content)
     return setting, Attacker(setting.own, setting.left_out, setting.own_seconds)
 
@@ -155,7 +156,7 @@ def _measure_tract(
     draw = part.point.draw(truth.tract, key)
     targets = choose_targets(truth, setting.targets, key_of_targets)
     pairs = RandomStream(key_of_targets, "pairs").words(2 * _PAIRS) % np.uint64(len(truth.tract.household))
-    # After a change of the records, counts have their law given the changed ones, which nobody knows.
+    # After a change of the records, the law of counts is conditional on the changed records, which no attacker knows.
     law = None if isinstance(part.point, Then) else draw.publication.law
     yield from measure_utility(truth, draw.publication)
     if draw.file is not None:
@@ -206,7 +207,7 @@ def _measure_tract(
 
 
 def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
-    """Different persons, in random order: half of them among those whom the tables expose most, as far as there are."""
+    """Distinct persons in random order, half of them from the most exposed subset if it has enough."""
     order = np.argsort(RandomStream(key, "targets").words(len(truth.tract.household)), kind="stable")
     exposed = truth.subsets[most_exposed(truth.subsets)][order]
     first = order[exposed][: number // 2]
@@ -214,8 +215,8 @@ def choose_targets(truth: Truth, number: int, key: bytes) -> NDArray[np.int64]:
 
 
 class Worlds(NamedTuple):
-    """For some targets, what is published of some blocks in the world without each of them; the attacker's file of
-    these blocks, in which the target still is; and each target's position in that file."""
+    """For some targets, the publication of some blocks in the world without each target; the attacker's file of these
+    blocks, which still has the target; and each target's position in that file."""
 
     publication: Publication
     persons: NamedPersons
@@ -226,8 +227,8 @@ def remove_each(
     truth: Truth, point: Point, key: bytes, targets: NDArray[np.int64], *, whole: bool = False
 ) -> tuple[list[Worlds], list[Worlds]]:
     """The worlds without each of the targets, with the same randomness: the blocks of all targets together, each with
-    those that it is linked to, or a world for each target if exact tables of the tract link all blocks; and, if wanted,
-    each world as a whole, without measurements."""
+    its linked blocks, or one world per target if exact tables of the tract link all blocks; and, if `whole`, each
+    complete world without measurements."""
     tract, near, entire = truth.tract, [], []
     for target in targets.tolist():
         published = point.publish_without(tract, target, key)
@@ -242,7 +243,7 @@ def remove_each(
 
 
 def keep_frame(truth: Truth, world: Worlds) -> Worlds:
-    """A whole world for who looks at persons of the target's frame alone."""
+    """A whole world, with only the target's frame in the attacker's file."""
     frame = truth.frame_of_block
     kept = np.flatnonzero(frame == frame[world.places[0]])
     file = NamedPersons(world.persons.block[kept], world.persons.frame[kept])

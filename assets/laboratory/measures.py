@@ -1,5 +1,5 @@
-"""The attackers and measures of a laboratory, under the names by which a declaration chooses them and results show
-them. Nothing is computed here: attacks are in `attacks`, measures in `evaluation`."""
+"""The attackers and measures of a laboratory, under their names in declarations and results. The computations are
+elsewhere: attacks in `attacks`, measures in `evaluation` and `utility`."""
 
 from collections.abc import Mapping, Set
 
@@ -15,7 +15,7 @@ RECONSTRUCT, LINK, LIKELIEST, MARGIN, UNDO, AWARE, AWARE_OF_HOUSEHOLDS, POOR_LIN
 )
 DIFFERENCE, PAIRS = "difference", "pairs"
 BASELINE, TABLES = "none", "tables"
-"""In place of an attack: guessers without a publication, and what is measured of the publication itself."""
+"""In place of an attack: guessers without a publication, and measures of the publication itself."""
 
 ATTACKERS: Mapping[str, str] = {
     RECONSTRUCT: "knows nothing but the publication, and writes down the records behind exact tables",
@@ -34,13 +34,13 @@ ATTACKERS: Mapping[str, str] = {
     POOR_LINK: "works like link, with a file of persons in which 7% are missing, 58% are in another block, 12% have a "
     "wrong age and 1% a wrong sex: about 37% of it is right, and only persons in it are named",
 }
-"""Each attacker, with what the attacker knows and does."""
+"""By attacker, the attacker's knowledge and method."""
 GUESSERS = (LINK, MARGIN, LIKELIEST, UNDO, AWARE, AWARE_OF_HOUSEHOLDS, POOR_LINK)
-"""Those who guess what is unknown of each person, as an attack of one's own does."""
+"""The attackers who guess each person's unknown values, as a researcher's own attack does."""
 UNDOING = (UNDO, AWARE, AWARE_OF_HOUSEHOLDS)
-"""Those of them who look for swapped persons in all blocks."""
+"""The guessers who look for swapped persons in all blocks."""
 LINKING = (LINK, LIKELIEST, *UNDOING)
-"""Those of whom a picture shows the most successful one, with attacks of one's own."""
+"""The guessers among whom, with a researcher's own attacks, a picture shows the most successful one."""
 
 MATCH_RATE, PROVABLE, GAIN = "match rate", "provable", "gain"
 POSTERIOR_RATIO = "posterior to prior"
@@ -157,13 +157,13 @@ MEASURES: Mapping[str, str] = {
     **_OF_FILES,
     **_OF_PAIRS,
 }
-"""What each measure is."""
+"""By measure, its description."""
 FURTHER_MEASURES = (WITHIN_ONE_ERROR, ADVANTAGE)
-"""Those that are measured only if they are declared."""
+"""The measures that are made only if they are declared."""
 
 
 def find_obstacle(metric: str, tier: str, attackers: Set[str]) -> str:
-    """Why nobody among the attackers has a measure in a tier; "" if somebody has."""
+    """Why none of the attackers has a measure in a tier; "" if one has."""
     if metric in _IN_YEARS and tier != "T3":
         return "only tier T3 has ages in years"
     if metric in _OF_RECONSTRUCTIONS and tier.startswith("T4"):

@@ -1,6 +1,6 @@
-"""What a method of disclosure avoidance fills in to be compared: its grid of parameters, and how it publishes a tract.
+"""The interface of a method in the comparison: its grid of parameters, and how it publishes a tract.
 
-A mechanism's own module `laboratory` has both. `Exact` and `Rounded` need no mechanism.
+A mechanism's own module `laboratory` implements both. `Exact` and `Rounded` need no mechanism.
 """
 
 import re
@@ -27,12 +27,12 @@ class Draw:
     """A draw of a method.
 
     Attributes:
-        log_ratios: ln of how much more likely the draw is than in worlds that differ by two records' exchange of
-            places, as far as the method says so itself: NaN where this is not computed;
-            None if it follows from the publication's law.
-        bound: what its theorem says that no such logarithm exceeds; None if it says nothing.
-        records: the counts of the records that exact tables count, shape (blocks, frames, categories); None if there
-            are none but those of the publication itself.
+        log_ratios: ln of the likelihood ratio of the draw between the true world and worlds where two records exchange
+            places, as computed by the method itself: NaN where it is not computed; None if it follows from the
+            publication's law.
+        bound: the upper bound of these logarithms by the method's theorem; None if it has none.
+        records: the counts of the records behind exact tables, shape (blocks, frames, categories); None if there are
+            none except the publication's own.
     """
 
     publication: Publication
@@ -42,7 +42,7 @@ class Draw:
 
     @property
     def file(self) -> Counts | None:
-        """The records of a file by place, of microdata or behind exact tables; None if counts are not those of one."""
+        """The counts by place of a file of records: microdata, or the records behind exact tables; None if neither."""
         published = self.publication
         if self.records is None and published.by_type and published.law is None:
             return published.counts if published.places is None else published.counts[_find_first(published.places)]
@@ -55,7 +55,7 @@ def _find_first(places: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Changed:
-    """The records after a draw, with likelihood ratios and their bound as of `Draw`."""
+    """The records after a draw, with likelihood ratios and their bound as in `Draw`."""
 
     tract: Tract
     log_ratios: NDArray[np.float64]
@@ -67,12 +67,13 @@ class Point(ABC):
 
     method: ClassVar[str]
     tiers: ClassVar[Sequence[str]] = ("T1",)
-    """The tiers of which it can publish the tables."""
+    """The tiers whose tables it can publish."""
     random: ClassVar[bool] = True
-    """Whether draws differ. If not, an attacker who knows all other records can try what the target's would publish."""
+    """Whether draws differ. If not, an attacker who knows all other records can compute the publication for each of the
+    target's possible records."""
 
     needs_counties: ClassVar[bool] = False
-    """Whether a tract by itself would give the same as another point."""
+    """Whether the point gives the same results as another one for a single tract."""
 
     @property
     @abstractmethod
@@ -81,30 +82,30 @@ class Point(ABC):
 
     @abstractmethod
     def draw(self, tract: Tract, key: bytes) -> Draw:
-        """Publish a tract. The key, of 32 bytes, is that of all randomness: the same for the world without a person,
-        so that as much as possible is the same there."""
+        """Publish a tract. The key, of 32 bytes, seeds all randomness. The world without a person has the same key, so
+        that as much as possible stays the same there."""
 
     def publish_without(self, tract: Tract, person: int, key: bytes) -> Publication:
-        """What the attacks get of the world without a person, with the same randomness."""
+        """The publication that attacks receive from the world without a person, with the same randomness."""
         return self.draw(tract.without(person), key).publication
 
     def find_intervals(self, tract: Tract, published: Publication, key: bytes) -> tuple[Counts, Counts] | None:
-        """The ends of the 90% intervals of all tables' cells, shape (blocks, cells), where no law tells the errors but
-        further draws, of the published microdata. None if there are none."""
+        """The ends of the 90% intervals of all tables' cells, shape (blocks, cells), of a method whose errors are
+        estimated by further draws of the published microdata, since they have no law. None if there are none."""
         return None
 
     def require(self, tier: Tier) -> None:
-        """Raise ValueError unless it can publish the tables of the tier with these parameters."""
+        """Raise ValueError unless the method can publish the tables of the tier with these parameters."""
         if tier.name not in self.tiers:
             raise ValueError(f"{self.method} is not built for tier {tier.name}; it is for {', '.join(self.tiers)}")
 
     def can_publish(self, tract: Tract) -> bool:
-        """Whether the tract is large enough for the method, also without any one person."""
+        """Whether the tract is large enough for the method, even after any one person is removed."""
         return True
 
     @property
     def key(self) -> str:
-        """Its name among the partitions, of which Dagster wants plain characters."""
+        """The name of its partition, for which Dagster requires plain characters."""
         return _NOT_PLAIN.sub("-", f"{self.method} {self.parameters}".lower()).strip("-")
 
     def publish_tables(self, tract: Tract) -> Publication:
@@ -115,16 +116,16 @@ class Point(ABC):
         return replace(published, units=tract.count_units())
 
     def publish(self, tract: Tract, counts: Counts, law: Law | None, around: Counts | None = None) -> Publication:
-        """Counts of all types, from which tables follow, or of the cells of all tables; a law changed each of them, or
-        they are exact for some records. `around` has those of the tables of the tract, shape (1, cells). Tables of
-        units are left out."""
+        """Publish counts of all types, from which tables follow, or of the cells of all tables. `law` relates each of
+        them to the true one; None if they are exact for some records. `around` has the cells of the tract's tables,
+        shape (1, cells). Tables of units are left out."""
         totals = tract.add_up(counts)
         of_tract = None if around is None else np.broadcast_to(around, (tract.blocks, around.shape[1]))
         named = tract.tier.name, self.method, self.parameters
         published = None
         if tract.tier.thresholds and law is None:
             published = tract.tier.choose(counts)
-            # Totals of what is published in more detail are sums.
+            # The totals of categories published in more detail are sums.
             published_or_sum = published | (np.arange(counts.shape[1]) < len(tract.tier.groups))
             counts, totals = (np.where(published_or_sum, each, 0) for each in (counts, totals))
         blocks = np.bincount(tract.tract)[tract.tract]
@@ -138,11 +139,11 @@ def count_cells(tract: Tract) -> Counts:
 
 
 class Changing(Point):
-    """A method that tabulates the records exactly after it has changed them, such as the blocks of households."""
+    """A method that changes the records, such as the blocks of households, and then tabulates them exactly."""
 
     @property
     def swaps(self) -> Swaps | None:
-        """What is public of its swaps of households between blocks; None if it swaps none."""
+        """The public parameters of its swaps of households between blocks; None if it swaps none."""
         return None
 
     @abstractmethod
@@ -156,7 +157,7 @@ class Changing(Point):
 
 @dataclass(frozen=True)
 class Then(Point):
-    """One method after the other: what the second one publishes of the records that the first one has changed."""
+    """One method after another: the second one publishes the records that the first one changed."""
 
     first: Changing
     second: Point
@@ -175,7 +176,7 @@ class Then(Point):
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
         changed = self.first.change(tract, key)
-        # What is made of the changed records alone tells no two worlds apart better than they do.
+        # Post-processing of the changed records distinguishes no two worlds better than the records themselves do.
         return replace(self.second.draw(changed.tract, key), log_ratios=changed.log_ratios, bound=changed.bound)
 
 
@@ -188,7 +189,7 @@ class Grid(Part, ABC):
 
 @dataclass(frozen=True)
 class Exact(Point):
-    """Exact tables of the records: no protection, an end of every picture."""
+    """Exact tables of the records: no protection, one end of every picture."""
 
     method = "no protection"
     tiers = tuple(TIERS)
@@ -201,8 +202,8 @@ class Exact(Point):
 
 @dataclass(frozen=True)
 class Rounded(Point):
-    """In T1 counts of all types, each rounded to the nearest multiple of a base, and tables as sums of them; in T2,
-    where nearly all of them would be 0, the counts of tables."""
+    """Rounding to the nearest multiple of a base: in T1, of the counts of all types, which tables sum; in T2, where
+    nearly all of these would be 0, of the cells of tables."""
 
     base: int
 

@@ -1,12 +1,11 @@
 """The process of attacks, `python -m assets.laboratory.process`: confine it, then run the attacks that come in.
 
-It can open the programs, and of the deployment nothing at all: a publication and the attacker's file come in by its
-standard input, and guesses go out by its standard output. An attack of somebody's own runs in a process that is forked
-for it, with a module that is loaded there and a pipe for its own answer alone, so that nothing is remembered from one
-publication to the next, and no other attack's answer changes. What comes out of the pipe is judged by others. Code that
-means to can still leave a process or shared memory behind. Attacks that are built in run in a process without others,
-and remember what they solved. Nothing is imported before the process is confined but the standard library: a thread
-that runs already would not be restricted.
+It can open the programs but no file of the deployment: a publication and the attacker's file arrive on its standard
+input, and guesses leave on its standard output. A researcher's own attack runs in a process forked for it, which loads
+the attack's module and has a pipe for its own answer only, so that it neither remembers earlier publications nor
+changes another attack's answer. The reader of the pipe judges the answer. Hostile code can still leave a process or
+shared memory behind. Built-in attacks run in a process of their own and keep their solutions. Only the standard library
+is imported before the process is confined, because a thread that already runs would not be restricted.
 """
 
 import builtins
@@ -29,12 +28,13 @@ from resources.confinement import SYSTEM, confine, end_with_parent, exclude
 from resources.project import CODE
 
 QUESTION = struct.Struct("=QQ")
-"""Before each question: the most bytes of an answer to it, 0 for an attack that is built in, whose length and time have
-no limit; and the length of the question in bytes."""
+"""Before each question: the most bytes of an answer to it, 0 for a built-in attack, whose length and time have no
+limit; and the length of the question in bytes."""
 ANSWER = struct.Struct("=?Q")
-"""Before each answer: whether it is one, or the name of an error; and its length in bytes."""
+"""Before each answer: whether the attack succeeded (otherwise the answer is the name of an error), and its length in
+bytes."""
 _BLOCK = 2**20
-"""The most bytes that are read at a time."""
+"""The most bytes read at a time."""
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
     end_with_parent()
     tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
-    # What an attack prints is nobody's answer.
+    # An attack's own output must not mix with the answers.
     for descriptor in (0, 1):
         os.dup2(nothing, descriptor)
     left_out, own, own_seconds = (json.loads(argument) for argument in sys.argv[1:4])
@@ -61,14 +61,14 @@ def main() -> None:
         incoming, outgoing = os.pipe()
         this, child = os.getpid(), os.fork()
         if child == 0:
-            # A fork does not inherit this, and the parent may have ended before.
+            # A fork does not inherit this setting, and the parent may already have ended.
             end_with_parent()
             if os.getppid() != this:
                 os._exit(1)
             os.setsid()
             for descriptor in (tasks.fileno(), answers.fileno(), incoming):
                 os.close(descriptor)
-            # It goes to the run's log.
+            # The standard error goes to the run's log.
             os.dup2(nothing, 2)
             try:
                 with os.fdopen(outgoing, "wb") as answer:
@@ -79,7 +79,7 @@ def main() -> None:
         received = _receive(incoming, own_seconds, most)
         answers.write(received or _frame(False, b"the process of the attack was ended"))
         answers.flush()
-        # What it has started may still run.
+        # Processes that the attack started may still run.
         for end in (os.killpg, os.kill):
             with suppress(ProcessLookupError):
                 end(child, signal.SIGKILL)
@@ -87,8 +87,8 @@ def main() -> None:
 
 
 def _receive(descriptor: int, seconds: int, most: int) -> bytes:
-    """A whole framed answer, or the failure of one that takes more than so many seconds or bytes; nothing if the
-    process ended before."""
+    """A whole framed answer, or a framed failure if it takes more than `seconds` or has more than `most` bytes; empty
+    if the process ended before."""
     end, received, wanted = time.monotonic() + seconds, bytearray(), ANSWER.size
     try:
         while len(received) < wanted:
@@ -101,7 +101,7 @@ def _receive(descriptor: int, seconds: int, most: int) -> bytes:
             if wanted == ANSWER.size <= len(received):
                 wanted += ANSWER.unpack_from(received)[1]
                 if wanted > ANSWER.size + most:
-                    # How long it is could tell what is in the publication.
+                    # The exact length could reveal contents of the publication.
                     return _frame(False, b"it returned more than one share for each person and category")
     finally:
         os.close(descriptor)
@@ -111,13 +111,13 @@ def _receive(descriptor: int, seconds: int, most: int) -> bytes:
 
 
 def _name_error(name: bytes) -> bytes:
-    """The name of an error of Python's. Any other could quote what is in the publication."""
+    """The name, if it is one of Python's own errors. Any other name could quote the publication."""
     return name if hasattr(builtins, name.decode("ascii", "replace")) else b"an error that is not Python's"
 
 
 def _load_attacks(own: Mapping[str, tuple[str, str]]) -> Any:
-    """A function that runs an attack by name: a built-in one, or by its path and target one of somebody's own."""
-    # Only now: they start threads.
+    """A function that runs an attack by name: a built-in one, or a researcher's own, given by path and target."""
+    # Imported only after confinement, because these modules start threads.
     import numpy as np
 
     from assets.laboratory.attacks import ATTACKS, reconstruct
@@ -139,7 +139,7 @@ def _load_attacks(own: Mapping[str, tuple[str, str]]) -> Any:
 
 
 def _import_from(path: str, target: str) -> Any:
-    """The function of an import path, whose top module or package has this file or folder."""
+    """The function of an import path; `path` is the file or folder of its top module or package."""
     from importlib import import_module
 
     module, _, function = target.partition(":")
@@ -163,7 +163,7 @@ def _attempt(attack: Any, content: bytes) -> bytes:
         np.savez(buffer, **answer)
         return _frame(True, buffer.getvalue())
     except Exception as error:
-        # Its message could quote what is in the publication.
+        # The message could quote the publication.
         return _frame(False, type(error).__name__.encode())
 
 

@@ -1,4 +1,4 @@
-"""What an attack is given, and what it returns: plain arrays, without the records that were published from."""
+"""The input and output of an attack: plain arrays, without the records behind the publication."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,18 +11,18 @@ from mechanisms.risk.posterior import Law
 from mechanisms.risk.tiers import TIERS, Counts, Shares, Tier
 
 NONE = -1
-"""In place of a category where nothing is guessed."""
+"""In place of a category: no guess."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Noisy answers to a query, published beside what was made of them.
+    """Noisy answers to a query, published along with the microdata made from them.
 
     Attributes:
         cells: the cell of each type, shape (frames, categories).
         counts: the answers of each block, shape (blocks, cells).
-        totals: of each block, those of the smallest place around it that was measured; same shape.
-        variance, totals_variance: σ² of the discrete Gaussian noise of both.
+        totals: by block, the answers of the smallest measured place around it; same shape.
+        variance, totals_variance: σ² of the discrete Gaussian noise of counts and totals.
     """
 
     cells: NDArray[np.int32]
@@ -34,12 +34,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Choice:
-    """A first noisy total of each category decides on its table; without a second one above a least, none is published.
+    """A first noisy total of each category decides on its table. If the second total is at most a threshold, no table
+    is published.
 
     Attributes:
-        variance: σ² of the first one.
-        second: that of the second one.
-        above: what the second one must exceed; None if every one is published.
+        variance: σ² of the first total.
+        second: σ² of the second total.
+        above: the threshold that the second total must exceed; None if every table is published.
     """
 
     variance: float
@@ -49,45 +50,45 @@ class Choice:
 
 @dataclass(frozen=True)
 class Swaps:
-    """The public parameters of a swap of households between blocks: its rate, and that of households with a category
-    that at most so many households have, if it differs."""
+    """The public parameters of a swap of households between blocks: its rate, and the rate of households in a category
+    of at most `at_most` households, if it differs."""
 
     rate: float
     rare_rate: float | None = None
     at_most: int = 0
 
     def find_stay(self, persons: Counts) -> Shares:
-        """By category, the probability that somebody's household stays in its block. How many households have a
-        category is not published, so it is taken for rare if no more persons of the tract have it."""
+        """By category, the probability that a person's household stays in its block. The number of households of a
+        category is not published, so a category counts as rare if at most `at_most` persons of the tract have it."""
         rare = np.zeros(len(persons), dtype=np.bool_) if self.rare_rate is None else persons <= self.at_most
         return 1 - np.where(rare, self.rare_rate or self.rate, self.rate)
 
 
 _OF_BLOCKS = ("counts", "totals", "blocks", "around", "published", "units")
-"""What a publication has in a row for each block."""
+"""The fields of a publication with a row for each block."""
 
 
 @dataclass(frozen=True)
 class Publication:
-    """What is published of the blocks of a tract, or of all tracts of a county.
+    """The publication of the blocks of a tract, or of all tracts of a county.
 
     Attributes:
-        counts: the counts of every block: those of the cells of all tables, shape (blocks, cells); or, of microdata and
-            hypercubes, those of all types, shape (blocks, frames, categories).
-        totals: the same of the whole tract, for each block, in the same shape. It is given because an attack may be
-            given some blocks alone.
-        blocks: by block, the number of blocks that the totals are of.
+        counts: the counts of every block: of the cells of all tables, shape (blocks, cells); or, for microdata and
+            hypercubes, of all types, shape (blocks, frames, categories).
+        totals: by block, the counts of its whole tract, in the same shape, since an attack may receive only some
+            blocks.
+        blocks: by block, the number of blocks in the totals.
         law: how each published count depends on the true one; None if they are exact for some records.
-        measured: the noisy measurements that microdata were made of, if they are published too.
-        places: by block, the number of the place that is published in place of it, whose counts it has; None if all
-            blocks are published.
-        moves: the sexes and ages after rare ones were moved to others, from the number of the place, sex and age,
-            and persons by row; None if none were, or by what nobody knows beforehand.
+        measured: the noisy measurements behind microdata, if they are published too.
+        places: by block, the number of the place published instead of it, whose counts it has; None if all blocks are
+            published.
+        moves: maps the number of the place, sex and age, and persons by row to the sexes and ages after rare ones were
+            moved; None if none were moved, or by values that no attacker knows beforehand.
         around: the counts of the cells of the tract's tables, for each block, shape (blocks, cells); None in a tier
             without such tables.
-        published: which cells are published of each block, shape (blocks, cells); None if all are. Others are 0.
-        choice: how it was chosen which cells are published, if from noisy totals.
-        swaps: how many households were swapped between blocks; None if none were.
+        published: whether each cell of each block is published, shape (blocks, cells); None if all are. Others are 0.
+        choice: how the published cells were chosen, if from noisy totals.
+        swaps: the parameters of the swap of households between blocks; None if there was none.
         units: the counts of the cells of the tier's tables of units, for each block, shape (blocks, cells); None in a
             tier without such tables.
     """
@@ -114,12 +115,13 @@ class Publication:
 
     @property
     def by_type(self) -> bool:
-        """Whether the counts are those of types, and not of tables."""
+        """Whether the counts are of types instead of tables' cells."""
         return self.counts.ndim == 3
 
     @property
     def needs_program(self) -> bool:
-        """Whether single counts tell less than all tables of a block together: perturbed ones, or sums over types."""
+        """Whether all tables of a block together are more informative than single counts: perturbed ones, or sums over
+        types."""
         return self.tier.of_types or (self.law is not None and not self.by_type)
 
     @property
@@ -129,22 +131,22 @@ class Publication:
 
     @property
     def links_blocks(self) -> bool:
-        """Whether the records of a block follow from what is published of others too."""
+        """Whether the publication of other blocks helps to infer the records of a block."""
         return self.law is None and self.around is not None
 
     def table(self, name: str, counts: Counts) -> Counts:
-        """Of counts of all tables' cells, shape (…, cells), those of one table."""
+        """The cells of one table, from counts of all tables' cells, shape (…, cells)."""
         return np.asarray(counts[..., self.tier.table_of_cell == list(self.tier.tables).index(name)])
 
     def find_neighbors(self, block: int) -> NDArray[np.int64]:
-        """The blocks whose records are published together with those of a block, or follow from them; it is among
-        them."""
+        """The blocks whose records are published together with the records of a block, or inferred with them; the block
+        itself included."""
         if self.links_blocks:
             return np.arange(len(self.counts))
         return np.array([block]) if self.places is None else np.flatnonzero(self.places == self.places[block])
 
     def add_up(self, counts: Counts) -> Counts:
-        """Of counts of blocks, shape (blocks, …), those of the published place of each block."""
+        """By block, the sum over its published place of counts of blocks, shape (blocks, …)."""
         if self.places is None:
             return counts
         sums = np.zeros_like(counts)
@@ -152,15 +154,15 @@ class Publication:
         return np.asarray(sums[self.places])
 
     def share(self, counts: Counts) -> NDArray[Any]:
-        """Of published counts, shape (blocks, …), those of blocks, as a reader takes them: those of a place in equal
-        parts."""
+        """The counts of blocks as a reader estimates them from published counts, shape (blocks, …): the counts of a
+        place in equal parts."""
         if self.places is None:
             return counts
         blocks = np.bincount(self.places)[self.places]
         return np.asarray(counts / blocks.reshape(-1, *(1,) * (counts.ndim - 1)))
 
     def take(self, blocks: Sequence[int] | NDArray[np.int64]) -> "Publication":
-        """What is published of some blocks."""
+        """The publication of some blocks."""
         places = list(blocks)
         measured = tuple(
             replace(query, counts=query.counts[places], totals=query.totals[places]) for query in self.measured
@@ -173,7 +175,7 @@ class Publication:
 
     @staticmethod
     def join(publications: Sequence["Publication"]) -> "Publication":
-        """One publication of the blocks of several of one method."""
+        """One publication of the blocks of several publications by the same method."""
         first = publications[0]
         measured = tuple(
             replace(
@@ -196,7 +198,7 @@ class Publication:
 
 
 def split_frames(tier: Tier, frames: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Sex and age, as numbers, of frames; in T1 0 and the voting age."""
+    """Sex and age, as numbers, of frames; in T1, 0 and the voting age."""
     return list(np.divmod(frames, max(2, len(tier.frames) // 2)))
 
 
@@ -207,12 +209,12 @@ def join_frames(tier: Tier, known: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class NamedPersons:
-    """The attacker's file: of each person, the block and what is known beforehand; shapes (persons,).
+    """The attacker's file: each person's block and the values known beforehand; shapes (persons,).
 
     Attributes:
         block: the position of the block in the publication.
         frame: the number of the frame in the tier.
-        household: a number that those have in common who live together; None if that is not known.
+        household: the number of the household, shared by persons who live together; None if unknown.
     """
 
     block: NDArray[np.int64]
@@ -225,17 +227,17 @@ class NamedPersons:
 
 
 class GuessesError(ValueError):
-    """What an attack returned is no guesses. The message has nothing of the publication."""
+    """The value returned by an attack is no guesses. The message quotes no part of the publication."""
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """What an attack says of the persons of the attacker's file.
+    """The guesses of an attack about the persons of the attacker's file.
 
     Attributes:
         shares: the probability of each category, shape (persons, categories). They sum to the probability that the
-            attack names one at all, at most 1.
-        fallback: the category that it would name otherwise, shape (persons,); `NONE` for none.
+            attack names a category at all, at most 1.
+        fallback: the category that it would otherwise name, shape (persons,); `NONE` for none.
     """
 
     shares: Shares
@@ -243,8 +245,8 @@ class Guesses:
 
     @classmethod
     def of(cls, given: object, persons: int, categories: int) -> "Guesses":
-        """Guesses from what an attack returned: such a value, shares, or one category for each person. Raises
-        GuessesError if it is none of these."""
+        """Guesses from an attack's return value: guesses, shares, or one category for each person. Raises GuessesError
+        if it is none of these."""
         if isinstance(given, Guesses):
             shares, fallback = given.shares, given.fallback
         else:
@@ -261,14 +263,14 @@ class Guesses:
         return cls(shares.astype(np.float64), fallback.astype(np.int64))
 
     def spread(self, there: NDArray[np.int64], persons: int) -> "Guesses":
-        """The guesses of so many persons, of whom those at some positions have these, and others none."""
+        """Guesses of `persons` persons: these guesses at the positions `there`, and none elsewhere."""
         shares, fallback = np.zeros((persons, self.shares.shape[1])), np.full(persons, NONE)
         shares[there], fallback[there] = self.shares, self.fallback
         return Guesses(shares, fallback)
 
     @staticmethod
     def join(parts: Sequence["Guesses"]) -> "Guesses":
-        """The guesses of several attackers' files, one after the other."""
+        """The guesses of several attackers' files, one after another."""
         shares, fallbacks = [part.shares for part in parts], [part.fallback for part in parts]
         return Guesses(np.concatenate(shares), np.concatenate(fallbacks))
 
@@ -280,15 +282,16 @@ class Guesses:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """The records that an attacker without any knowledge writes down, and how far others fit as well.
+    """The records that an attacker without prior knowledge writes down, and how far others fit as well.
 
     Attributes:
         histograms: shape (blocks, frames, categories).
         variability: the solution variability of each block, 0 to 1; `NONE` if unknown.
-        provable: the records of each block that are certain to be in the file that was tabulated; `NONE` if unknown.
-        confidence: in each type, 0 to 1, shape (blocks, frames, categories), of frames that the tables of a block tell
-            apart; empty if unknown.
-        variability_in_years: that by single years, of all blocks of the tract together; `NONE` if ages are not so fine.
+        provable: the number of records of each block that are certain to be in the tabulated file; `NONE` if unknown.
+        confidence: the confidence in each type, 0 to 1, shape (blocks, frames, categories), for the frames that the
+            tables of a block distinguish; empty if unknown.
+        variability_in_years: the variability by single years of age, of all blocks of the tract together; `NONE` if
+            ages are not so fine.
     """
 
     histograms: Counts

@@ -1,6 +1,6 @@
-"""The records of a tract, which publications are made from and guesses are compared with: the truth.
+"""The records of a tract: the source of publications, and the truth to compare guesses with.
 
-The process of attacks imports this module as little as it could open the records.
+The process of attacks neither imports this module nor can open the records.
 """
 
 from collections.abc import Mapping
@@ -36,16 +36,16 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Tract:
-    """The persons of a tract, or of a county with its tracts, by household. Households, group quarters among them, and
-    blocks are numbered.
+    """The persons of a tract, or of a county with its tracts, by household. Households (which include group quarters)
+    and blocks are numbered.
 
     Attributes:
         block: by household, its block; shape (households,).
         block_group, tract: by block, its block group, and the tract of a county; ascending; shape (blocks,).
         quarters: by household, 0 for a housing unit, otherwise the type of group quarters, from 1; shape (households,).
         household: by person, the household; shape (persons,).
-        adult: by person, whether 18 or older; the adults, if records are households.
-        frame, category: by person, as the tier numbers them.
+        adult: by person, whether 18 or older; by household, the number of adults if records are households.
+        frame, category: by person, the tier's number of each.
         vacant: by block, the housing units without persons; shape (blocks,). None if the tier counts no units.
     """
 
@@ -73,7 +73,7 @@ class Tract:
 
     @property
     def place_in_household(self) -> Codes:
-        """By person, the number among the persons of the household, which those of other households do not change."""
+        """By person, the position within the household, which does not depend on other households."""
         order = np.argsort(self.household, kind="stable")
         records = np.bincount(self.household, minlength=len(self.block))
         places = np.zeros_like(order)
@@ -97,7 +97,7 @@ class Tract:
 
     @property
     def is_county(self) -> bool:
-        """Whether it has several tracts."""
+        """Whether there are several tracts."""
         return bool(self.tract.any())
 
     def count(self) -> Counts:
@@ -123,7 +123,7 @@ class Tract:
         return np.column_stack([persons[:, 1:], occupied, self.vacant + empty])
 
     def add_up(self, counts: Counts) -> Counts:
-        """Of counts of blocks, shape (blocks, …), those of the tract of each block."""
+        """By block, the sum over its tract of counts of blocks, shape (blocks, …)."""
         if not self.is_county:
             return np.broadcast_to(counts.sum(axis=0), counts.shape)
         sums = np.zeros((int(self.tract.max()) + 1, *counts.shape[1:]), dtype=counts.dtype)
@@ -131,8 +131,8 @@ class Tract:
         return np.asarray(sums[self.tract])
 
     def with_records(self, counts: Counts) -> "Tract":
-        """The same blocks with other records, from their counts, shape (blocks, frames, categories): each person is a
-        household by itself, and no units are counted."""
+        """The same blocks with other records, given their counts, shape (blocks, frames, categories). Each person is a
+        one-person household, and units are not counted."""
         types = np.repeat(np.arange(counts.size), counts.ravel())
         block, frame, category = np.unravel_index(types, counts.shape)
         adult = self.tier.tables["P3"][frame, 0] != OUTSIDE
@@ -141,7 +141,7 @@ class Tract:
         return replace(self, block=block, quarters=none, vacant=None, **found)
 
     def without(self, person: int) -> "Tract":
-        """The same tract in the world where one person has not taken part. The household is smaller, or empty."""
+        """The same tract in the world where one person did not take part, whose household is smaller or empty."""
         household, frame, category = (np.delete(codes, person) for codes in (self.household, self.frame, self.category))
         adult = np.delete(self.adult, person)
         return replace(self, household=household, adult=adult, frame=frame, category=category)
@@ -160,8 +160,8 @@ def read_tract(
     names: tuple[str, ...],
     groups: Mapping[str, int] | None = None,
 ) -> Tract:
-    """The records of the tract, or without a name of one of the county, of these names. `groups` has the numbers of
-    groups that codes of race are in, for a tier of groups."""
+    """The records of the named tract, or of the county if `names` has no tract. `groups` maps codes of race to numbers
+    of groups, for a tier of groups."""
     tables = dict(zip(("units", "persons"), dataset.cef_tables(), strict=True))
     values: dict[str, Any] = dict(zip(("state", "county", "tract"), names, strict=False))
     if tier is HOUSEHOLDS:

@@ -58,7 +58,7 @@ _KINDS_OF_SUBSETS: Mapping[str, str] = {
     r"blocks": "blocks of a tract",
     r"pairs": "pairs of worlds that differ by an exchange of two records",
 }
-"""By pattern, what the subsets of tables, pairs and kinds of records are."""
+"""By pattern, descriptions of the subsets of tables, pairs and kinds of records."""
 
 
 def describe_subset(name: str) -> str:
@@ -84,7 +84,7 @@ def label_results(rows: Sequence[Row], declaration: LaboratoryDeclaration) -> pa
 def write_results(
     folder: Path, results: pa.Table, declaration: LaboratoryDeclaration, pictures: Mapping[str, bytes]
 ) -> list[Path]:
-    """Write the table as CSV and Parquet, with title, tier and attackers, the dictionary of what was chosen, and the
+    """Write the table as CSV and Parquet, with title, tier and attackers, the dictionary of its names, and the
     pictures. Returns the files."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     pyarrow.csv.write_csv(results, folder / "results.csv")
@@ -110,8 +110,8 @@ def write_results(
 
 
 def draw_pictures(results: pa.Table, declaration: LaboratoryDeclaration) -> dict[str, tuple[bytes, str]]:
-    """By name, the pictures of risk against error with what they show in words: a point for each method with each of
-    its parameters, with its standard errors."""
+    """By name, the pictures of risk against error and their contents in words: a point for each method with each of its
+    parameters, with standard errors."""
     found = {tuple(row[name] for name in (*_KEY, "measure")): row for row in results.to_pylist()}
     subset = most_exposed([row["subset"] for row in results.to_pylist()])
     tier = f"Tier {declaration.tier}, {subset} persons. Bars: one standard error."

@@ -1,6 +1,6 @@
-"""What a reader loses, and what a file of records shows by itself: tables and files compared with the records.
+"""A reader's loss and the exposure of a file by itself: published tables and files compared with the records.
 
-Attacks, and what they learn, are compared in `evaluation`.
+The gains of attacks are measured in `evaluation`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +33,8 @@ _GROUPINGS, _DISTRICTS = 5, 4
 
 
 def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]:
-    """The errors of what is published: of tables, those of P1 to P4 by the true size of the cell, and of each by
-    itself; of types, the same tables as sums."""
+    """The errors of a publication: those of tables P1 to P4 by the true size of the cell, and those of each table. From
+    counts of types, the same tables as sums."""
     tier, true, offered = truth.tract.tier, truth.counts, publication.published
     published = tier.tabulate(publication.share(publication.counts)) if publication.by_type else publication.counts
     exact, names = tier.tabulate(true), list(tier.tables)
@@ -100,7 +100,8 @@ def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]
 def _measure_units(
     publication: Publication, counts: NDArray[Any], exact: Counts, levels: Mapping[str, NDArray[np.int64]]
 ) -> Iterator[Measure]:
-    """The errors of tables of units, and whether people live where these have nobody; `counts` are those of persons."""
+    """The errors of tables of units, and the share of blocks with persons but no occupied unit. `counts` are the
+    published counts of persons."""
     assert publication.units is not None
     tier, published = publication.tier, publication.share(publication.units)
     for level, place in levels.items():
@@ -115,7 +116,7 @@ def _measure_units(
 
 
 def _find_empty_types(publication: Publication, counts: NDArray[Any]) -> Measure:
-    """Types of households, each as a table of their persons and one of the households has it."""
+    """The share of types of households with persons but no household, or a household but no persons."""
     persons, households = [], []
     for code in ("*", "A-G", "H,I"):
         for run, whole in (("PH1_num", "PH1_denom"), ("PH4", "PH5_denom")):
@@ -131,13 +132,14 @@ def _find_empty_types(publication: Publication, counts: NDArray[Any]) -> Measure
 
 
 def _find_relative_errors(published: NDArray[Any], exact: Counts) -> NDArray[np.float64]:
-    """As the Census Bureau does: of a true 0 relative to the mean of both, so that each error there is 200%."""
+    """Relative errors as the Census Bureau computes them: where the true count is 0, relative to the mean of both
+    counts, so that each error there is 200%."""
     relative_to = np.where(exact > 0, exact, np.abs(published) / 2)
     return np.asarray(np.abs(published - exact) / np.where(relative_to > 0, relative_to, 1))
 
 
 def _measure_small(tier: Tier, published: NDArray[Any], shown: NDArray[np.bool_]) -> Iterator[Measure]:
-    """What tables give away by themselves: small counts, and rows in which all persons are of one race."""
+    """Disclosures by tables alone: small counts, and rows in which all persons are of one race."""
     small = ((published == 1) | (published == 2))[shown]
     yield Measure(TABLES, "cells of a block", ANY_SIZE, "of 1 or 2", float(small.mean()), small.size)
     rows = published[:, tier.rows_by_race]
@@ -148,7 +150,7 @@ def _measure_small(tier: Tier, published: NDArray[Any], shown: NDArray[np.bool_]
 
 
 def _measure_intervals_of_law(law: Law, errors: NDArray[Any], shown: NDArray[np.bool_]) -> Iterator[Measure]:
-    """How many cells are within the central interval of the noise that has nine tenths of it, and how wide it is."""
+    """The share of cells within the central 90% interval of the noise, and the width of the interval."""
     if isinstance(law, GaussianLaw):
         half = np.ceil(_NORMAL_95 * np.sqrt(np.broadcast_to(law.variance, errors.shape[1:])) - 0.5)
     elif isinstance(law, LaplaceLaw):
@@ -168,8 +170,8 @@ def _measure_widths(subset: str, inside: NDArray[np.bool_], widths: NDArray[Any]
 
 
 def measure_intervals(truth: Truth, lower: Counts, upper: Counts) -> Iterator[Measure]:
-    """How many counts are in the intervals of a method whose noise has no law, and how wide these are; shapes (blocks,
-    cells)."""
+    """The share of counts within the intervals of a method whose noise has no law, and the width of the intervals;
+    shapes (blocks, cells)."""
     exact = truth.tract.tier.tabulate(truth.counts)
     inside, widths = (lower <= exact) & (exact <= upper), upper - lower
     for subset, chosen in (("cells of a block", np.ones_like(inside)), ("cells of a block, not 0", exact > 0)):
@@ -177,14 +179,14 @@ def measure_intervals(truth: Truth, lower: Counts, upper: Counts) -> Iterator[Me
 
 
 def _find_first_group(truth: Truth, margins: NDArray[Any]) -> int:
-    """The block group with the greatest share of persons who are not of the tract's most frequent category."""
+    """The block group with the greatest share of persons outside the tract's most frequent category."""
     groups = _add_up(margins, truth.tract.block_group)
     others = np.delete(groups, groups.sum(axis=0).argmax(), axis=1).sum(axis=1)
     return int((others / np.maximum(1, groups.sum(axis=1))).argmax())
 
 
 def _measure_districts(published: NDArray[Any], exact: Counts) -> float:
-    """The mean error of districts, in shares of their persons."""
+    """The mean error of the persons of a district, as a share of them."""
     errors = []
     for seed in range(_GROUPINGS):
         district = np.random.default_rng(seed).permutation(len(exact)) % _DISTRICTS
@@ -194,8 +196,8 @@ def _measure_districts(published: NDArray[Any], exact: Counts) -> float:
 
 
 def measure_file(truth: Truth, file: Counts, others: Sequence[Truth], key: bytes) -> Iterator[Measure]:
-    """A file of records by itself, shape (places, frames, categories), and beside the true ones and those of other
-    tracts."""
+    """The exposure of a file of records, shape (places, frames, categories): by itself, and compared with the true
+    records and those of other tracts."""
     tier = truth.tract.tier
     coarse = file if tier.of_tract is None else tier.of_tract.join(file)
     persons = int(file.sum())
@@ -277,7 +279,7 @@ def measure_association(counts: NDArray[Any]) -> float:
 
 
 def measure_segregation(counts: NDArray[Any]) -> float:
-    """The dissimilarity index of the most frequent category and all others, from 0 to 1: how many of one of the two
+    """The dissimilarity index of the most frequent category and all others, from 0 to 1: the share of either group that
     would have to move for equal shares in all blocks. Counts of shape (blocks, categories)."""
     first = counts[:, counts.sum(axis=0).argmax()]
     others = counts.sum(axis=1) - first
