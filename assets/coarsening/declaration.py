@@ -32,7 +32,7 @@ class CoarseningDeclaration(UnperturbedDeclaration):
     kept: list[str] = Field(default_factory=list, description="Further variables to publish unchanged.")
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> CoarseningDesign:
-        """The columns and the two thresholds."""
+        """The design: the columns and the two thresholds."""
         return CoarseningDesign(
             self.of, tuple(self.geography), self.place_threshold, tuple(self.key), self.least, tuple(self.kept)
         )

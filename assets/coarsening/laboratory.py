@@ -18,8 +18,8 @@ from mechanisms.risk.tiers import RACES
 
 @dataclass(frozen=True)
 class Coarsened(Point):
-    """Records of places that are large enough. The key is what an attacker knows beforehand, and race and ethnicity
-    are published as they are; or they are of the key too."""
+    """Records of places that are large enough. The key consists of the attributes that an attacker knows beforehand.
+    Race and ethnicity are published unchanged, or belong to the key too."""
 
     place_threshold: int
     least: int
@@ -38,7 +38,7 @@ class Coarsened(Point):
 
     def draw(self, tract: Tract, key: bytes) -> Draw:
         histograms = tract.count()
-        # A block where nobody lives is published with others too.
+        # An uninhabited block is also published together with others.
         histograms[histograms.sum(axis=(1, 2)) == 0, 0, 0] = -1
         block, frame, category = np.nonzero(histograms)
         numbers = np.maximum(histograms[block, frame, category], 0)

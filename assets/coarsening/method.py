@@ -37,7 +37,7 @@ PROSE = Prose(Path(__file__).with_name("statement.md"))
 COUNT = PublishedColumn("count", "integer", "Number of records")
 
 REST = "the rest of the place above"
-"""What an empty place stands for."""
+"""The meaning of an empty place."""
 
 Context = ReleaseContext[CoarseningRelease]
 
@@ -207,7 +207,7 @@ class Coarsening(UnperturbedCounts[CoarseningRelease]):
 
 
 def _rank(values: pa.ChunkedArray) -> Codes:
-    """The position of each value in the order of those that occur."""
+    """The rank of each value among the distinct values that occur."""
     listed = values.to_pylist()
     order = {value: at for at, value in enumerate(sorted(set(listed)))}
     return np.array([order[value] for value in listed], dtype=np.int64)

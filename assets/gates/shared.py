@@ -1,6 +1,6 @@
 """The gates that all releases share, combined with those of a release's mechanism, and their blocking Dagster checks.
 
-A gate is evaluated on the tables as they are stored. The publication evaluates all gates again before it writes files.
+Gates are evaluated on the stored tables. The publication evaluates all gates again before it writes files.
 """
 
 from collections import Counter
@@ -32,20 +32,20 @@ from resources.storage import TransientError
 from resources.warehouse import Recipe, Session, Warehouse, WarehouseError
 
 NAMED_ROWS, LONGEST_ROW = 10, 300
-"""How many rows of an altered public table are named, and with how many characters each."""
+"""The most rows of an altered public table that a problem shows, and the most characters of each."""
 
 DATASET_STAGES = (CEF, "composition")
-"""The stages of the dataset. Their checks belong to the dataset, not to a release."""
+"""The stages of the dataset, whose checks belong to the dataset and not to a release."""
 
 
 def all_gates(method: Method[Any, Any, Any]) -> tuple[Gate[Any], ...]:
-    """All gates of a release in the order of its stages: of each, those of its mechanism, then the shared ones.
+    """All gates of a release in the order of its stages; within a stage, the mechanism's gates come first.
 
     Raises:
         ValueError: if a gate belongs to no stage of the release, or two gates of a stage have the same name.
     """
     stages = [CEF, *method.stages, "composition"]
-    # The test of the noise reads all noisy measurements, and so tells the shared gates on them their version.
+    # The test of the noise reads all noisy measurements, so the shared gates after it can use their version.
     shared = _shared_gates(method) if method.release.declaration.charges else []
     of_records = isinstance(method.release.dataset, DatasetDeclaration)
     gates = [*(_cef_gates(method.release.dataset) if of_records else []), *method.own_gates(), *shared]
@@ -107,9 +107,9 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
 def build_gates(method: Method[Any, Any, Any]) -> list[dg.AssetChecksDefinition]:
     """A blocking check for every gate of a release, except those that belong to its dataset.
 
-    The gates of a stage are evaluated in one step, on content that stays the same until the last of them is done. What
-    several of them need, such as the version of all noisy measurements, can then be computed once. Each of them is a
-    check of its own all the same, and can be launched alone.
+    The gates of a stage are evaluated in one step, on content that stays the same until the last of them is done.
+    Intermediate results that several of them need, such as the version of all noisy measurements, can then be computed
+    once. Each gate is still a separate check, which can be launched alone.
     """
     own = [gate for gate in all_gates(method) if gate.stage not in DATASET_STAGES]
     return [_build_check(method, stage, list(gates)) for stage, gates in groupby(own, key=lambda gate: gate.stage)]
@@ -123,8 +123,8 @@ def keep_part_verdicts(
     part: str,
     stages: Collection[str],
 ) -> None:
-    """In the run that has made a part of some stages: find which of their rules hold in it, and keep these verdicts for
-    the run that joins all parts. That run finds the problems, if there are any.
+    """Evaluate the rules of some stages on the part that this run made, and keep the verdicts of those that hold for
+    the run that joins all parts. Problems are left for that run to find.
 
     Raises WarehouseError if a zone cannot be read. Nothing may have been written to the public zone yet.
     """
@@ -163,7 +163,7 @@ def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.Asse
         )
         faults: list[Exception] = []
         with guard_step(), ExitStack() as opened:
-            # If a zone is missing or cannot be read, the gates that read it say so.
+            # If a zone is missing or cannot be read, the gates that read it report this.
             with suppress(WarehouseError):
                 release_context = opened.enter_context(release_context.snapshot())
             for gate in selected:
@@ -173,7 +173,7 @@ def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.Asse
                 except TransientError:
                     raise
                 except Exception as fault:
-                    # The other gates are evaluated all the same.
+                    # The remaining gates are still evaluated.
                     faults.append(fault)
                 else:
                     # For the ledger's page.
@@ -186,7 +186,7 @@ def _build_check(method: Any, stage: str, gates: Sequence[Gate[Any]]) -> dg.Asse
 
 
 def find_draw_id(context: ReleaseContext[Any]) -> str | None:
-    """The draw that gates are asked about; None if its inputs cannot be read."""
+    """The id of the draw that the gates check; None if its inputs cannot be read."""
     try:
         with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
             return context.method.describe(session, context.custody).draw_id
@@ -195,10 +195,10 @@ def find_draw_id(context: ReleaseContext[Any]) -> str | None:
 
 
 def count_differences(session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str]) -> int:
-    """The number of rows by which two tables differ, as multisets over some columns; all rows if their types differ.
+    """The number of rows by which two tables differ, as multisets over some columns; all rows if types differ.
 
-    Otherwise DuckDB would compare '7.2' as an integer with 7. A table that was made again mostly has its rows in the
-    same order, which takes a tenth of the time to find.
+    Without the check of types, DuckDB would compare '7.2' as an integer with 7. A table made again usually has its rows
+    in the same order, so this is compared first: it takes a tenth of the time.
     """
     one, other = (session.columns(table) for table in (first, second))
     if any(one[column] != other[column] for column in columns):
@@ -216,7 +216,7 @@ def count_unequal(
     """The number of combinations of values of some columns whose counts differ between two tables.
 
     Args:
-        totals: the columns that mark, in the first table, the rows that are totals, which are left out.
+        totals: the columns that mark rows of totals in the first table; these rows are left out.
     """
     names = {"first": first, "second": second, "columns": columns, "totals": list(totals)}
     (cells,) = session.row("gates/differing_margins", **names)
@@ -231,7 +231,7 @@ def count_problem(number: int, what: str) -> list[str]:
 def differing_table(session: Session, stored: Table, recipe: Recipe) -> list[str]:
     """The problem if a stored table differs from the result of its recipe, with the number of differing rows.
 
-    A session that reads the public zone alone computes from public tables only, so that the rows are named too.
+    A session that reads only the public zone computes from public tables only, so the problem also shows rows.
     """
     name, values, names = recipe
     again = session.stage("again", name, values, **names)
@@ -253,8 +253,8 @@ def _named(columns: Sequence[str], row: Sequence[object]) -> str:
 
 
 def _is_checked(context: ReleaseContext[Any]) -> bool:
-    """Whether the CEF was found to satisfy its rules when it was read. A context without kept verdicts asks again, and
-    so does one whose content could change."""
+    """Whether the CEF satisfied its rules when it was read. False in a context without kept verdicts, or whose content
+    could change, so that the rules are evaluated again."""
     if context.verdicts is None or not context.warehouse.is_held:
         return False
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
@@ -321,17 +321,17 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
         entry, settled = context.reading.find_reservation(draw.draw_id), context.reading.find_settlement(draw.draw_id)
         if entry is None:
             return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
-        # A kept verdict does not say that the key still exists.
+        # A kept verdict does not show that the key still exists.
         key = open_charged_key(method, draw, context.custody, context.ledger)
         again, verdicts = settled.output_version if settled else None, context.verdicts
-        # The draw id covers the exact counts; whether those stored are the same, `counts_as_charged` says.
+        # The draw id covers the exact counts; `counts_as_charged` checks that the stored counts are the same.
         if not (verdicts and verdicts.holds(REPLAY, draw.draw_id, entry.commitment, again)):
             again = method.repeat(session, draw, key, context.custody, verdicts, entry.commitment)
             if verdicts:
                 verdicts.keep(REPLAY, draw.draw_id, entry.commitment, again)
         if again == method.stored_version(session, draw):
             return []
-        # Until this draw is made, the stored output is that of an earlier one.
+        # Until this draw is made, the stored output belongs to an earlier draw.
         return ["the repeated draw gives another output" if settled else f"draw {draw.draw_id} was not made yet"]
 
 
@@ -340,7 +340,7 @@ def _key_gone(context: ReleaseContext[Any]) -> list[str]:
         draw_id = context.method.describe(session, context.custody).draw_id
     custody, finished = context.custody, finished_draws(context.reading.entries)
     # A process of another release may have been killed between the settlement and the deletion. The next charge or draw
-    # deletes the key, which this one need not wait for.
+    # would delete the key, but this gate need not wait for one.
     keys = custody.list_keys()
     if draw_id not in keys and not finished.isdisjoint(keys):
         context.ledger.forget_keys()

@@ -43,7 +43,7 @@ _COLUMNS = {"level": "Geography", "geoid": "Code of the place", "block": "Code o
 
 @dataclass(frozen=True)
 class Recount:
-    """What the publication asks of a method, for a retabulation, which draws nothing."""
+    """The part of a method's interface that the publication uses, for a retabulation, which draws nothing."""
 
     release: Retabulation
     estimation = ()
@@ -64,7 +64,7 @@ class Recount:
 
 
 def build_retabulation(release: Retabulation) -> dg.Definitions:
-    """The assets and checks. Raises DeclarationError if what it publishes could not be written."""
+    """The assets and checks. Raises DeclarationError if the publication's files could not be written."""
     recount: Any = Recount(release)
     require_placeable(release, recount.tables())
     assets = [_build_geography(release), _build_tables(release), _build_publication(recount)]
@@ -110,7 +110,7 @@ def _build_tables(release: Retabulation) -> dg.AssetsDefinition:
 
 
 def list_gates(release: Retabulation) -> list[Gate[Retabulation]]:
-    """In the order of the stages."""
+    """The gates in the order of the stages."""
     as_declared = "Each block lies in the place that the dataset or the declared file gives for each geography."
     return [
         recipes_gate(
@@ -205,7 +205,8 @@ def certify(
     files: tuple[DataFile, ...],
     stamp: TimeStamp | None,
 ) -> RetabulationCertificate:
-    """Raises RetabulationError if the edition is another one, or was altered, since the tables were made."""
+    """The certificate. Raises RetabulationError if the source edition was replaced or altered after the tables were
+    made."""
     source = read_source(context.release, context.custody, context.ledger)
     if session.rows("warehouse/all", source=context.release.public(SOURCE)) != [(source.files.checksums,)]:
         raise RetabulationError(f"{context.release.schema}: another edition was published meanwhile")

@@ -1,4 +1,4 @@
-"""The certificate of a retabulation: that of the edition that it rests on, with its own files and checks."""
+"""The certificate of a retabulation: the source edition's certificate, with the retabulation's own files and checks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class RetabulationCertificate:
         return SimpleNamespace(recorded_at=datetime.fromisoformat(self.source.record["ledger"]["recorded_at"]))
 
     def as_record(self) -> dict[str, Any]:
-        """The source's record, with what differs."""
+        """The source's record, with the fields that differ replaced."""
         release, given, edition = self.release, self.source.record, self.edition_name
         words = {"release": release.source, "edition": edition}
         publisher, charged = release.publisher, self.ledger.recorded_at.date()

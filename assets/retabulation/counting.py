@@ -1,4 +1,4 @@
-"""How the published records of a release are counted again: the edition that they are of, its files, and its blocks."""
+"""Counting the published records of a release again: their edition, its files, and its blocks."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,14 +34,15 @@ _LISTED = pa.schema(dict.fromkeys(("level", "geoid", "block"), pa.string()))
 
 @dataclass(frozen=True)
 class SourceEdition:
-    """The published edition that is counted: its files as they were signed, and what its certificate says."""
+    """The published edition that is counted: its files as they were signed, and the record of its certificate."""
 
     files: SignedFolder
     identity: Identity
     record: Mapping[str, Any]
 
     def read(self, name: str, columns: Sequence[str]) -> pa.RecordBatchReader:
-        """A published table, which is read once. Raises RetabulationError unless it is there as it was signed."""
+        """A published table, readable once. Raises RetabulationError unless it exists as it was signed, with these
+        columns."""
         try:
             file = pq.ParquetFile(pa.BufferReader(self.files.read(f"{name}.parquet")))
             schema = pa.schema([file.schema_arrow.field(column) for column in columns])
@@ -53,10 +54,10 @@ class SourceEdition:
 
 
 def find_source_problems(release: Retabulation, custody: Custody, ledger: Ledger) -> list[str]:
-    """The files of the release are signed and unaltered, and each edition is that of a settled draw that was not
-    withdrawn.
+    """Why the published files of the release cannot be counted: they are unsigned or altered, or their draw is not
+    settled or was withdrawn. Empty if they can be counted.
 
-    With a broken ledger, that cannot be known.
+    A broken ledger is a problem too, because the state of the draw cannot be known.
     """
     try:
         open_publication(release.source, custody, ledger)
@@ -66,7 +67,7 @@ def find_source_problems(release: Retabulation, custody: Custody, ledger: Ledger
 
 
 def read_source(release: Retabulation, custody: Custody, ledger: Ledger) -> SourceEdition:
-    """The release's current edition. Raises RetabulationError for `find_source_problems`."""
+    """The release's current edition. Raises RetabulationError if it has a problem by `find_source_problems`."""
     try:
         signed = open_publication(release.source, custody, ledger)
         return SourceEdition(signed, signed.identity(), json.loads(signed.read(CERTIFICATE)))
@@ -115,8 +116,9 @@ def require_one_place(session: Session, release: Retabulation) -> None:
 
 
 def stage_places(session: Session, release: Retabulation, source: SourceEdition) -> Fragment:
-    """Stage the blocks of the publication with the numbers of their places. Raises RetabulationError if one has none in
-    a geography that is joined from columns: its units are others by now; or if codes of a file are none of blocks."""
+    """Stage the blocks of the publication with the numbers of their places. Raises RetabulationError if a block has no
+    place in a geography that is joined from columns, because the dataset's units have changed, or if codes in a file
+    are not codes of published blocks."""
     spine = source.read("spine", ["level", "geoid"]).read_all()
     blocks = spine.filter(pa.compute.equal(spine["level"], release.microdata.level)).select(["geoid"])
     published = session.register("published", blocks.rename_columns(["block"]))
@@ -142,7 +144,8 @@ def stage_places(session: Session, release: Retabulation, source: SourceEdition)
 
 
 def tables_recipes(session: Session, release: Retabulation, source: SourceEdition) -> Recipes:
-    """The recipes of all tables, from the published files and the table `geography`, and of the edition they are of."""
+    """The recipes of all tables, from the published files and the table `geography`, and of the table that identifies
+    their edition."""
     placed = stage_places(session, release, source)
     places = session.arrow(_PLACES, placed=placed)
     place_names = find_place_names(release.dataset)

@@ -1,4 +1,4 @@
-"""A retabulation as one value, with the rules that it satisfies before anything runs."""
+"""A retabulation as one value, with the rules that its declaration satisfies before anything runs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ BLOCKS = "blocks"
 
 
 class RetabulationError(RefusedError, ValueError):
-    """Published records that cannot be counted again as declared. The message has the rule, and no record."""
+    """Published records that cannot be counted again as declared. The message states the rule, without records."""
 
 
 class RetabulationDeclaration(ReleaseDeclaration):
@@ -55,13 +55,14 @@ class RetabulationDeclaration(ReleaseDeclaration):
 
 @dataclass(frozen=True)
 class Retabulation(Release):
-    """Raises DeclarationError if the release publishes no microdata, or does not have a table or a column."""
+    """Raises DeclarationError if a table does not follow from the release's microdata, or the dataset lacks a
+    column."""
 
     declaration: RetabulationDeclaration
     source: Release
     microdata: Microdata
     root: Path
-    """The folder that relative paths start from."""
+    """The folder to which paths are relative."""
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.declaration.tables if name not in self.microdata.tables]:
@@ -97,7 +98,7 @@ class Retabulation(Release):
 
     @property
     def joined(self) -> dict[str, list[str]]:
-        """The columns that the codes of a geography's places are joined from, by its name."""
+        """By geography, the columns whose values are joined to the codes of its places."""
         return {name: given for name, given in self.declaration.geographies.items() if isinstance(given, list)}
 
     @property
@@ -113,7 +114,7 @@ class Retabulation(Release):
 
     @cached_property
     def products(self) -> Mapping[str, PublishedTable]:
-        """By table, its description; and that of the list of blocks."""
+        """By table, its description, including the table of blocks."""
         geographies = dict.fromkeys(self.declaration.geographies, "")
         place = (
             PublishedColumn("level", "string", "Geography", geographies),

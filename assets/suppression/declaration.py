@@ -12,7 +12,7 @@ from mechanisms.suppression.design import Dominance, SuppressionDesign
 
 
 class DominanceDeclaration(Part):
-    """The rule by which a cell's total is suppressed because few records make up most of it: p%, or (n, k)."""
+    """The rule that suppresses a cell's total if few records make up most of it: p%, or (n, k)."""
 
     magnitude: str = Field(
         description="The column of a magnitude, an integer from 0 on. Every table then also has its totals."

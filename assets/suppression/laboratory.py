@@ -17,7 +17,7 @@ from mechanisms.suppression.design import SuppressionDesign
 
 @dataclass(frozen=True)
 class Suppressed(Point):
-    """The tables of the tier, of which those of one block are linked: blocks have no cell in common."""
+    """The tables of the tier. The tables of one block are linked; blocks have no cell in common."""
 
     threshold: int
     width: int
@@ -36,15 +36,15 @@ class Suppressed(Point):
         counts = np.stack([_suppress(tract.tier.name, self, block.tobytes()) for block in blocks])
         published, units = self.publish(tract, np.where(counts < 0, law.suppressed, counts), law), tract.count_units()
         if units is not None:
-            # Nothing else is suppressed for them: P1 gives a cell of P5 away where nobody lives in a household.
+            # These counts have no secondary suppression: P1 reveals a cell of P5 if nobody lives in a household.
             units = np.where((units > 0) & (units < self.threshold), law.suppressed, units)
         return Draw(replace(published, units=units), np.zeros(0), None)
 
 
 @lru_cache(maxsize=2000)
 def _suppress(tier: str, point: Suppressed, counts: bytes) -> Counts:
-    """The counts of a block's cells; nothing is random, so that most blocks are the same in the world without a
-    person."""
+    """The counts of a block's cells. They are cached: nothing is random, so most blocks are the same in the world
+    without a person."""
     from mechanisms.suppression.linked import suppress
 
     true = np.frombuffer(counts, dtype=np.int64)

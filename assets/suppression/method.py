@@ -111,8 +111,9 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
         )
 
     def _count_cells(self, counts: pa.Table) -> tuple[dict[str, Counts], Counts]:
-        """The exact counts, and totals if there are any, of all cells; and how far around its total each cell must stay
-        possible. `counts` has the records of each combination, and value of the magnitude, that occurs."""
+        """The exact counts, and totals if there are any, of all cells, with the distance from its total up to which
+        each cell's values must remain possible. `counts` has the number of records of each combination, and value of
+        the magnitude, that occurs."""
         number, dominance = counts["count"].to_numpy(), self.release.design.dominance
         place = np.ravel_multi_index(self._find_places(counts, self.release.design.variables), self.linked.sizes)
         values = np.zeros_like(number) if dominance is None else counts[dominance.magnitude].to_numpy()
@@ -123,7 +124,7 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
             exact[name] = self.linked.add_up(combinations)
         needs = np.zeros_like(exact["count"])
         if dominance is not None:
-            # No more records of one value than are looked at matter.
+            # The rule looks at a limited number of contributions, so further records of one value do not matter.
             times = np.minimum(number, dominance.contributions)
             ranked = rank_contributions(
                 self.linked.cell_of, place.repeat(times), values.repeat(times), len(needs), dominance.contributions
@@ -133,7 +134,7 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
         return exact, needs
 
     def _find_places(self, rows: pa.Table, names: Sequence[str]) -> tuple[Counts, ...]:
-        """By variable, the positions of the values of rows among all that may occur."""
+        """By variable, the position of each row's value in the variable's domain."""
         orders = ({value: at for at, value in enumerate(self.release.variables[name].domain())} for name in names)
         return tuple(
             np.array([order[value] for value in rows[name].to_pylist()], dtype=np.int64)
@@ -201,7 +202,8 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
         return self._as_published(tables, find_cells, name)
 
     def _as_published(self, tables: Mapping[str, pa.Table], find_cells: Any, name: str = "count") -> Counts:
-        """The counts, or totals, of all cells, in order, of tables whose rows are given with their cells."""
+        """The counts, or totals, of all cells in order, suppressed ones included. `find_cells` gives the cells of a
+        table's rows."""
         parts = []
         for table in self.release.declared_tables:
             rows = tables[table.name]

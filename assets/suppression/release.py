@@ -36,12 +36,12 @@ class SuppressionRelease(UnperturbedRelease):
             _ = self.declared_tables
         except ValueError as error:
             self.refuse(f"products: {error}")
-        # A column with one category, of which a table has the number of all records, tells nothing of others.
+        # A column with a single category reveals only the number of all records, and nothing about other columns.
         telling = [name for name in self.design.variables if self.variables[name].domain_size > 1]
         for origin in sorted({self.origins[name] for name in telling}):
             alike = {name for name in telling if self.origins[name] == origin}
             if not any(alike.issubset(columns) for _, columns in self.design.tables):
-                # Only zeros of such a table say which of their combinations are impossible, as readers know.
+                # Only the zeros of such a table show which combinations are impossible, which readers know.
                 self.refuse(
                     f"products: one table with all of {', '.join(sorted(alike))} is needed: they tell each other"
                 )

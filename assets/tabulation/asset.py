@@ -1,6 +1,6 @@
 """The stage `tables`: the tables that a release publishes, made from public tables by recipes, and its gate.
 
-The stage reads only the public zone. The charge covers everything made here, however many tables there are.
+The stage reads only the public zone. The charge covers all its tables, however many there are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session
 
 MOST_COLUMNS = 20
-"""With more columns, their list would hide the tables on the asset's page, and is one click away instead."""
+"""The most columns that the asset's page lists: a longer list would hide the tables, so it is one click away."""
 
 TABLES = "tables"
 """The name of the stage that makes the tables of a release."""
@@ -33,9 +33,10 @@ def build_tables(
     shown: Callable[[Session], Mapping[str, Any]] = lambda session: {},
     stage: str = TABLES,
 ) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]`, or another one whose tables are made in the same way, from public ones.
+    """The asset `[dataset, release, "tables"]`, or another asset that makes tables from public ones in the same way.
 
-    The columns of all tables are described by name. `shown` gives the metadata that the asset's page shows first.
+    `columns` has descriptions of the columns of all tables, by name. `shown` gives the metadata that the asset's page
+    shows first.
     """
 
     def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
@@ -69,7 +70,7 @@ def recipes_gate(
     reads: Sequence[Zone] = (Zone.PUBLIC,),
     by_part: ByPart[Any] | None = None,
 ) -> Gate[Any]:
-    """A gate on stored tables, each of which equals the result of its recipe in a session that reads some zones."""
+    """A gate that requires every stored table to equal the result of its recipe, in a session that reads some zones."""
 
     def find_differences(context: ReleaseContext[Any]) -> list[str]:
         with context.warehouse.session(reads=reads) as session:

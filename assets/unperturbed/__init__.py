@@ -1,1 +1,1 @@
-"""What releases without randomness share: their tables of counts, their charge of ε = ∞, and how they are stored."""
+"""The shared parts of releases without randomness: their tables of counts, their charge of ε = ∞, and their storage."""

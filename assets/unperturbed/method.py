@@ -34,7 +34,7 @@ R = TypeVar("R", bound=UnperturbedRelease)
 class UnperturbedCounts(ExactCounts[R, pa.Table]):
     """A method whose output is one public table, made from the exact counts by `publish_from`.
 
-    The key of the draw is not used: there is nothing random.
+    The key of the draw is not used, because the method has no randomness.
     """
 
     is_random = False
@@ -68,7 +68,7 @@ class UnperturbedCounts(ExactCounts[R, pa.Table]):
     @final
     def write(self, session: Session, draw: Draw[Inputs], output: pa.Table) -> str:
         table = self.release.public(self.drawn_table)
-        # In an order that follows from what is published, not from the exact counts.
+        # The order of rows follows from the published table, not from the exact counts.
         session.create(table, READ, table=session.register("made", output))
         return _hash_rows(output)
 
@@ -95,11 +95,12 @@ class UnperturbedCounts(ExactCounts[R, pa.Table]):
         )
 
     def limits(self, own: str) -> Parameter:
-        """What the method does not guarantee, for the certificate: what is true of all, and of this one."""
+        """The limits of the guarantee, for the certificate: this method's own, then those of all methods of this
+        kind."""
         return Parameter("Not guaranteed", (own, *PROSE("limits").split("\n\n")))
 
 
 def _hash_rows(table: pa.Table) -> str:
-    """The hash of rows, whatever their order."""
+    """The hash of rows, independent of their order."""
     rows = sorted(json.dumps(list(row.values()), default=str) for row in table.to_pylist())
     return sha256("\n".join([json.dumps(table.column_names), *rows]).encode()).hexdigest()

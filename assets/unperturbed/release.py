@@ -1,6 +1,7 @@
 """Releases that follow from the records alone, without randomness: their fields, and the records that they count.
 
-No finite loss bounds such a release: whoever knows all records but one can compute what each value of it would publish.
+Such a release has no finite loss: an attacker who knows all records but one can compute the publication that follows
+from each value of that record.
 """
 
 from collections.abc import Mapping
@@ -81,13 +82,14 @@ class UnperturbedRelease(Release):
 
     @cached_property
     def variables(self) -> Mapping[str, Column]:
-        """The columns of what is counted; persons have those of their unit too."""
+        """The columns of the counted records; persons also have the columns of their unit."""
         persons = self.dataset.persons if self.declaration.of == PERSONS else None
         return {**self.dataset.units.variables, **(persons.variables if persons else {})}
 
     @cached_property
     def origins(self) -> Mapping[str, str]:
-        """By column, what it is of: of places, or a column of the source. Columns of the same tell each other."""
+        """By column, its origin: places, or a column of the source. Columns of the same origin reveal each other's
+        values."""
         return {
             name: PLACES if column.role is Role.GEOGRAPHY else f"{table}: {column.source or name}"
             for table, records in self.dataset.tables.items()
