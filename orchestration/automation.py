@@ -1,7 +1,7 @@
 """How a release is run: by hand as a job, on a schedule, and when its source file changes.
 
-This module builds jobs, schedules and sensors. A job materializes the release's asset graph. A run that finds nothing
-changed draws nothing and charges nothing, so a release can be run any number of times.
+This module builds jobs, schedules and sensors. A job materializes the release's asset graph. A run without changes
+neither draws nor charges, so a release can be run any number of times.
 """
 
 import hmac
@@ -24,19 +24,19 @@ from orchestration.following import BY_COMMAND, COUNTING, list_jobs
 from resources.custody import Custody
 
 _ROOT = "dagster/root_run_id"
-"""Dagster's tag of a run that was launched again: the first of the runs before it."""
+"""Dagster's tag of a repeated run: the first of the runs before it."""
 
 _RETRIED = ("dagster/is_resume_retry", "dagster/is_asset_resume_retry")
-"""Dagster's tags of a run that repeats only the steps that the run before it has not done."""
+"""Dagster's tags of a run that repeats only the steps that the run before it has not completed."""
 
 _RETRIES = {"dagster/max_retries": "4", "dagster/retry_on_asset_or_op_failure": "false"}
-"""A run of a partition whose process or machine is lost is launched again; what was refused stays refused."""
+"""A run of a partition is launched again if its process or machine is lost, but not if a step refused."""
 
 _WITHOUT_PARTS = (
     "\n\nDagster asks for a confirmation if the parts of the source were not read or counted by jobs of their own: "
     "confirm it, because this job reads and counts them itself."
 )
-"""In a job of a dataset with partitions: Dagster warns that the job may fail, which it does not."""
+"""In a job of a dataset with partitions, Dagster warns that the job may fail, which is wrong."""
 
 
 def define_job(
@@ -47,9 +47,9 @@ def define_job(
     writes: str | None,
     tags: Mapping[str, str] = {},
 ) -> Any:
-    """A job of assets, or of one operation. Every one is made here, so that none leaves out what it writes:
-    the dataset, or whatever else runs of several jobs write, which wait for each other in a cluster; None if they need
-    not wait."""
+    """A job of assets, or of one operation. All jobs are made here, so that none omits `writes`: the dataset, or
+    another resource that several jobs write. Runs that write the same one wait for each other in a cluster; None if
+    they need not wait."""
     tags = {**({WRITES: writes} if writes else {}), **tags}
     if isinstance(work, dg.OpDefinition):
         return dg.GraphDefinition(name, node_defs=[work], description=description).to_job(tags=tags)
@@ -57,8 +57,8 @@ def define_job(
 
 
 def select_upstream(selection: dg.AssetSelection) -> dg.AssetSelection:
-    """Assets with all that they are made of. Those that follow what is made for each partition of a dataset make it
-    themselves where no run has."""
+    """Assets with everything upstream, except assets made for each partition of a dataset: if no run has made those,
+    the assets after them do so themselves."""
     return selection.upstream() - dg.AssetSelection.tag(MADE_FOR, EACH_PART)
 
 
@@ -84,9 +84,10 @@ def counting_job(method: Method[Any, Any, Any]) -> list[Any]:
 def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     """The job `<dataset>__<release>`, which makes a release from its source to its publication, and its preflight.
 
-    With partitions, it makes everything before their first round. For each round, one job makes one partition, and
-    another one what is after all of them, up to the next round or the publication. A sensor launches them one after the
-    other.
+    With partitions, it makes everything before their first round. In each round, one job makes one partition, and
+    another makes everything after all partitions, up to the next round or the publication. A sensor launches these jobs
+    one after the other.
+
     No job makes other releases whose publications this one reads, because each is charged by itself.
     """
     release, partitions = method.release, method.partitions
@@ -126,7 +127,7 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
 
 
 def define_uncharged_job(release: Release, words: str, *reads: dg.AssetKey) -> dg.Definitions:
-    """The job `<dataset>__<name>` of what is made from published data alone, and its schedule. It makes no release,
+    """The job `<dataset>__<name>`, which makes assets from published data alone, and its schedule. It makes no release,
     because each is charged by itself."""
     own = dg.AssetSelection.key_prefixes([release.dataset.name, release.name])
     words = f"**{escape_markdown(release.title)}**\n\n{words} Charges nothing."
@@ -174,9 +175,9 @@ def _list_jobs(partitions: Partitions) -> list[tuple[str, str]]:
 def _launch_next(
     instance: dg.DagsterInstance, release: Release, partitions: Partitions
 ) -> dg.SensorResult | dg.SkipReason:
-    """What is to be launched after the last run of the release's job. Run keys contain the id of the run that a round
-    follows, so nothing is launched twice. A partition that failed is launched by hand, in the UI; what follows is
-    launched when all are made."""
+    """The runs to launch after the last run of the release's job. Run keys contain the id of the run that a round
+    follows, so each run is launched only once. A failed partition is launched by hand, in the UI; the next job is
+    launched when all partitions are made."""
     keys, job, run_key, since = partitions.list_keys(instance), release.schema, "", None
     for each, (of_partition, after) in zip(partitions.rounds, _list_jobs(partitions), strict=True):
         made = dg.AssetRecordsFilter(release.key(each.follows), after_storage_id=since)
@@ -202,7 +203,7 @@ def _launch_next(
 def _list_made(
     instance: dg.DagsterInstance, key: dg.AssetKey, begun: dg.EventLogRecord, of_round: Round
 ) -> set[str | None]:
-    """The partitions of a stage that were made after the one that the round follows, from the same."""
+    """The partitions of a stage made after the materialization that the round follows, and from the same draw."""
     since = dg.AssetRecordsFilter(key, after_storage_id=begun.storage_id)
     # A partition can be made several times.
     records, due = list_materializations(instance, since, at_once=1000), _read_shown(begun, of_round.shows)
@@ -242,9 +243,9 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
     file is read while it is still being copied. The files' sizes and modification times reveal something about their
     contents, so the cursor holds only a keyed hash of them.
 
-    If the job's last run failed, for example because it was not authorized or did not fit under the cap, the sensor
-    launches it again when `declared`, the text of the declarations of release and dataset, has changed since. An
-    authorization needs no further run: it is given to one. Relative source paths start from `root`.
+    If the job's last run failed, for example because it was not authorized or exceeded the cap, the sensor launches it
+    again once `declared`, the text of the declarations of release and dataset, has changed. An authorization needs no
+    further run, because it is given to a run. Relative source paths start from `root`.
     """
     paths = source_paths(release.dataset, root)
     declarations = _shorten(sha256(declared.encode()).hexdigest())
@@ -286,15 +287,15 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
 
 
 def _name_files(paths: Sequence[Path]) -> str:
-    """The files whose change launches a run. Of many, one is named, because Dagster shows a single line."""
+    """The files whose change launches a run. Only one of many is named, because Dagster shows a single line."""
     if len(paths) > 3:
         return f"one of {len(paths)} source files, such as {paths[0].name},"
     return " or ".join(path.name for path in paths)
 
 
 def _shorten(digest: str) -> str:
-    """The beginning of a digest, which tells states apart: Dagster shows the cursor in one line, and with whole ones,
-    it cuts what stands above."""
+    """The beginning of a digest, enough to distinguish states: Dagster shows the cursor in one line, and cuts off the
+    rest of a longer one."""
     return digest[:12]
 
 
@@ -303,9 +304,9 @@ _Digest = Annotated[str, AfterValidator(_shorten)]
 
 
 class _Cursor(BaseModel, frozen=True):
-    """What the sensor remembers between ticks: the keyed state of the source when the job was last launched and at the
-    last tick, the launches, and a digest of the declarations when the job was last launched, or found not to need
-    it."""
+    """The sensor's memory between ticks: the keyed state of the source when the job was last launched and at the last
+    tick, the number of launches, and a digest of the declarations when the job was last launched or a launch was last
+    found unnecessary."""
 
     launched: _Digest
     seen: _Digest

@@ -1,8 +1,8 @@
 """Back up a deployment to a folder, and restore it into an empty home.
 
-A backup holds the databases, the ledger's anchor and the publications, and is signed. It holds keys only if that is
-asked for: who has both the databases and the keys can test guesses about the records and repeat every draw. Dagster's
-own history of runs is not part of it, and neither are the entries of a ledger on a server, which has its own backups.
+A backup holds the databases, the ledger's anchor and the publications, and is signed. It holds keys only on request: a
+person with both the databases and the keys can test guesses about the records and repeat every draw. It leaves out
+Dagster's own history of runs and the entries of a ledger on a server, which has its own backups.
 """
 
 import os
@@ -31,11 +31,11 @@ WAREHOUSE, CUSTODY, PUBLISHED = "warehouse", "custody", "published"
 
 
 class BackupError(Exception):
-    """A backup cannot be made or restored. The message has the reason and the remedy."""
+    """A backup cannot be made or restored. The message gives the reason and the remedy."""
 
 
 Resources = Callable[[Path], Mapping[str, dg.ConfigurableResource]]
-"""The resources of a deployment, by the folder of its databases and keys."""
+"""A function from the folder of databases and keys to the resources of a deployment."""
 
 
 def back_up(
@@ -48,11 +48,11 @@ def back_up(
 ) -> None:
     """Write a deployment's databases, anchor and publications to a folder, consistent with each other.
 
-    What was written is restored once, into a folder in the home that is removed again.
+    As a test, the backup is restored once into a folder in the home, which is then removed.
 
-    No other process can write a database meanwhile: writers wait, or this waits for them. Nothing that was deleted from
-    a database is in the backup. If the process is killed before all is written, it has no signature and cannot be
-    restored.
+    No other process can write a database meanwhile: writers wait, or this function waits for them. The backup contains
+    no data that were deleted from a database. If the process is killed before the backup is complete, the backup has no
+    signature and cannot be restored.
 
     Raises BackupError if the folder is not empty, is inside one that is backed up or cannot hold a backup, the
     deployment is new, the ledger is not intact, zones are in a lake, the publications are larger than the free disk, or
@@ -66,7 +66,7 @@ def back_up(
         raise BackupError(f"no backup was made, because {Path(custody.folder).parent} holds no deployment yet")
     if lack := _find_lack(published, folder):
         raise BackupError(f"no backup was made, because {lack}")
-    # Not inside the session: a process that closes a file gives up every lock that it holds on it.
+    # Outside the session: a process that closes a file gives up every lock that it holds on the file.
     if problems := ledger.verify():
         raise BackupError(f"no backup was made, because the ledger is not intact: {problems[0]}")
     ledger.forget_keys()
@@ -84,7 +84,8 @@ def back_up(
             if (tie := Path(warehouse.folder) / FINGERPRINT).exists():
                 shutil.copy2(tie, folder / WAREHOUSE)
             _copy_files(custody, _list_custody_files(custody, with_keys=with_keys), folder / CUSTODY)
-            # Records of editions are written while the publication is placed: once more, those of the copied one.
+            # Records of editions are written while the publication is placed, so those of the copied edition are copied
+            # once more.
             copy_publications(
                 published,
                 folder / PUBLISHED,
@@ -92,7 +93,7 @@ def back_up(
             )
         for place, _, _ in os.walk(folder / PUBLISHED, topdown=False):
             with suppress(OSError):
-                # An empty folder cannot be signed. Any other is not removed.
+                # An empty folder cannot be signed. A folder with files is not removed.
                 Path(place).rmdir()
         os.sync()
         sign(folder, custody)
@@ -100,8 +101,8 @@ def back_up(
 
 
 def _find_obstacle(folder: Path, sources: Iterable[Path]) -> str:
-    """Why a folder cannot hold a backup of others, if it cannot. Inside the publications, it would copy itself, and
-    the keys would lie where readers look."""
+    """The reason why a folder cannot hold a backup of others; "" if it can. A backup inside the publications would copy
+    itself, and put the keys where readers look."""
     place = folder.resolve()
     if inside := next((source for source in sources if place.is_relative_to(source.resolve())), None):
         return f"is inside {inside}, which is backed up: a backup needs a folder of its own"
@@ -113,8 +114,8 @@ def _find_obstacle(folder: Path, sources: Iterable[Path]) -> str:
 
 
 def _find_lack(source: Path, target: Path) -> str:
-    """Why a disk has no room for the files below a folder, if it has none: a copy fills the holes of a file that
-    somebody made huge."""
+    """The reason why a disk has no room for the files below a folder; "" if it has. A copy fills the holes of a sparse
+    file."""
     sizes = dict[Path, int]()
     for place, _, names in os.walk(source):
         for path in (Path(place) / name for name in names):
@@ -140,10 +141,10 @@ def _copy_files(custody: Custody, paths: Iterable[Path], folder: Path) -> None:
 
 
 def _require_restorable(folder: Path, custody: Custody, resources: Resources) -> None:
-    """Restore a backup into a folder beside the custody, whose key is lent for it, and remove the folder again."""
+    """Restore a backup into a folder beside the custody, which lends its key, and remove the folder again."""
     key, place = Path(custody.folder) / MASTER, custody.verifying
     try:
-        # If this process is killed, `Custody.forget_copies` removes what it left.
+        # If this process is killed, `Custody.forget_copies` removes the remains.
         with create_spill_folder(place) as scratch:
             (scratch / CUSTODY).mkdir(mode=0o700)
             if key.exists():
@@ -171,14 +172,15 @@ def restore(
     published: Path,
     resources: Resources = deployment_resources,
 ) -> None:
-    """Restore a backup into a home that has no databases, and its publications where there are none.
+    """Restore a backup into a home without databases, and its publications where there are none.
 
-    The master key must be there: in the home's custody, in the environment, or in the backup. If a custody in the home
-    survived, its anchor counts. Nothing is charged and nothing is drawn; materializing again gives the same bytes.
+    The master key must be in the home's custody, in the environment, or in the backup. If a custody in the home
+    survived, its anchor is the one that counts. Restoring neither charges nor draws; materializing again gives the same
+    bytes.
 
-    Raises BackupError if something is in the way, there is no key, the backup was altered or made under another key,
-    it is larger than the free disk, its ledger is older than the anchor, or zones are in a lake. Nothing is restored
-    then.
+    Raises BackupError, and restores nothing, if something is in the way, there is no key, the backup was altered or
+    made under another key, it is larger than the free disk, its ledger is older than the anchor, or zones are in a
+    lake.
     """
     ledger = resources(home)["ledger"]
     assert isinstance(ledger, Ledger)
@@ -199,7 +201,7 @@ def restore(
         staged_ledger = resources(staged)["ledger"]
         assert isinstance(staged_ledger, Ledger)
         _require_ours(folder, staged, staged_ledger)
-        # A ledger on a server may have settled a draw since, whose key is in the backup.
+        # A ledger on a server may since have settled a draw whose key is in the backup.
         staged_ledger.forget_keys()
         if (folder / PUBLISHED).exists():
             bring_publications(folder / PUBLISHED, published)
@@ -212,7 +214,8 @@ def restore(
                 shutil.copy2(path, kept)
         os.sync()
         shutil.rmtree(staged / CUSTODY)
-        # Last, because databases in the home say that it is restored. No copy of a key is left if this is killed.
+        # Last, because databases in the home mark it as restored. If this process is killed here, no copy of a key
+        # remains.
         (staged / WAREHOUSE).rename(home / WAREHOUSE)
     except FileNotFoundError as error:
         raise BackupError(f"{folder} is not a complete backup: {error.filename} is missing") from None
@@ -239,7 +242,7 @@ def _require_ours(folder: Path, staged: Path, ledger: Ledger) -> None:
             "certificates."
         )
     try:
-        # As earlier versions backed up a dataset whose last publication was withdrawn.
+        # Earlier versions backed up such a folder for a dataset whose last publication was withdrawn.
         empty = [path for path in (folder / PUBLISHED).glob("*") if path.is_dir() and not any(path.iterdir())]
         altered = altered_files(folder, public_key(custody), besides=empty)
         problems = ledger.verify()
@@ -264,7 +267,7 @@ def _require_ours(folder: Path, staged: Path, ledger: Ledger) -> None:
 
 
 def _list_custody_files(custody: Custody, *, with_keys: bool) -> list[Path]:
-    """The files that the custody itself wrote. Nothing else is taken along: it could be a copy of a key."""
+    """The files written by the custody itself. Any other file could be a copy of a key."""
     folder = Path(custody.folder)
     keys = [folder / MASTER, *sorted((folder / "ephemeral").glob("[!.]*.key"))] if with_keys else []
     sketches = sorted((folder / SKETCHES).glob("[0-9a-f]" * 64))

@@ -1,6 +1,6 @@
-"""All declarations of a deployment, each checked on its own, so that a broken one does not hide the others, as it does
-when Dagster loads the definitions. Only a release whose dataset is refused, and what else is in the file of a refused
-declaration, waits until that is mended."""
+"""The check of each declaration of a deployment on its own, so that a broken one does not hide problems of the others,
+as it does when Dagster loads the definitions. Only the releases of a refused dataset and the other declarations in the
+file of a refused one wait until it is corrected."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,15 +29,15 @@ from resources.regular import read_regular
 _WITH_CELLS = ("units", "persons", "recoded_units", "recoded_persons", "place_names")
 _NO_CELLS = frozenset({"path", "geography_path", "source", "pattern", "title", "description"})
 _WITH_NAMES = frozenset({"columns", "values", "bands", "merge", *_WITH_CELLS[2:]})
-"""The fields of a dataset whose texts become cells of CSV files, the fields in them whose texts do not, and those whose
-keys are no fields, but names or codes."""
+"""The fields of a dataset whose texts become cells of CSV files, the fields within them whose texts do not, and the
+fields whose keys are names or codes."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a declaration: the dataset or release, the field and the rule, in one sentence. The file is
-    relative to the folder of declarations, and empty for what concerns several; the first line is 1. A warning refuses
-    nothing."""
+    """A problem of a declaration: the dataset or release, the field and the rule, in one sentence. The file is relative
+    to the folder of declarations, and "" for a problem of several files; lines count from 1. A warning does not refuse
+    the declaration."""
 
     file: str
     line: int
@@ -58,8 +58,8 @@ class _Document:
 
 
 def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Problem]:
-    """The problems of all declarations below `defs/`, in the order of the files. If all can be loaded, there are only
-    warnings, of what spreadsheets would take for formulas."""
+    """The problems of all declarations below `defs/`, in the order of the files. If all declarations can be loaded,
+    these are only warnings of texts that spreadsheets would take for formulas."""
     folder = tree.defs_module_path
     files = sorted(path.relative_to(folder).as_posix() for path in list_files(folder))
     documents: list[_Document] = []
@@ -88,7 +88,7 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
                 problems.append(Problem(document.file, line, f"{name}: it is declared in {first_files[name]} too"))
             first_files.setdefault(name, document.file)
     for document in documents:
-        # A dataset that is not there may be one of those that were refused, which is not the release's fault.
+        # A missing dataset may be one of the refused ones, in which case the release is not at fault.
         component = document.component
         if isinstance(component, JobComponent) and (all_loaded or component.declaration.dataset in datasets):
             try:
@@ -112,18 +112,18 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
     try:
         tree.load_component(folder)
     except Exception as error:
-        # What Dagster refuses besides, as in a Python file. It does not say in which.
+        # Dagster also refuses other things, such as errors in a Python file, without naming the file.
         return [Problem("", 0, explain_cause(find_cause(error)))]
     return [warning for document in documents for warning in _warn_of_formulas(document)]
 
 
 def _warn_of_formulas(document: _Document) -> Iterator[Problem]:
-    """Warnings of names of columns, codes and labels of a dataset, which become cells of published CSV files."""
+    """Warnings about a dataset's column names, codes and labels, which become cells of published CSV files."""
     if not isinstance(document.component, Dataset):
         return
     for field in _WITH_CELLS:
         declared = _descend(document.node, field)
-        # In some kinds of dataset, the field is the path of a file.
+        # In some kinds of datasets, the field is the path of a file.
         texts = _list_texts(declared, field, field in _WITH_NAMES) if isinstance(declared, yaml.MappingNode) else ()
         for fields, node in texts:
             if is_formula(node.value):
@@ -136,7 +136,7 @@ def _list_texts(node: yaml.Node | None, fields: str, with_names: bool = False) -
     """The texts among the keys and values below a field, with the fields that lead to them.
 
     Args:
-        with_names: whether the keys are no fields.
+        with_names: whether the keys are names or codes rather than fields.
     """
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
@@ -151,8 +151,8 @@ def _list_texts(node: yaml.Node | None, fields: str, with_names: bool = False) -
 
 
 def _read(path: Path, file: str, documents: list[_Document]) -> Iterator[Problem]:
-    """The problems of one file; adds its documents to `documents`. Each is resolved by itself. The tree would load all
-    files, and stop at the first that is broken."""
+    """The problems of one file; adds its documents to `documents`. Each document is resolved by itself, because the
+    tree would load all files and stop at the first broken one."""
     try:
         text = read_regular(path).decode("utf-8")
         require_unambiguous_text(text, file)
@@ -167,7 +167,7 @@ def _read(path: Path, file: str, documents: list[_Document]) -> Iterator[Problem
     try:
         read = list(zip(yaml.compose_all(text, yaml.SafeLoader), yaml.safe_load_all(text), strict=True))
     except yaml.YAMLError as error:
-        # What the parser in C has read, this one may still refuse.
+        # The Python parser may refuse a file that the C parser has read.
         yield Problem(file, 1, f"it is not YAML: {' '.join(str(error).split())}")
         return
     for node, document in read:
@@ -200,7 +200,7 @@ def _explain(file: str, attributes: yaml.Node | None, error: BaseException) -> I
 
 
 def explain_refusal(error: BaseException, tree: dg.ComponentTree, published: Path) -> str:
-    """What is wrong with the declarations, if they are why they could not be loaded; "" if something else is."""
+    """The problems of the declarations, if these caused the error; "" if it has another cause."""
     if not isinstance(find_cause(error), DeclarationError | ValidationError | yaml.YAMLError):
         return ""
     return "\n".join(str(problem) for problem in declaration_problems(tree, published) if not problem.warning)
@@ -214,7 +214,7 @@ def find_cause(error: BaseException) -> BaseException:
 
 
 def explain_cause(cause: BaseException) -> str:
-    """What is wrong, in our own words or pydantic's, without the value that it was given, which may be filled in."""
+    """The problem in our own words or pydantic's, without the given value, which may come from a variable."""
     if isinstance(cause, ValidationError):
         problems = cause.errors(include_url=False, include_input=False, include_context=False)
         return "\n".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)

@@ -1,5 +1,5 @@
 """The definitions of single datasets with their releases, each an attribute of this module, so that a launch need not
-load all datasets of a deployment. `definitions` has them together."""
+load all datasets of a deployment. `definitions` combines them."""
 
 import gc
 from functools import cache
@@ -18,10 +18,11 @@ from resources.project import deployment_folders, list_files
 
 @cache
 def __getattr__(attribute: str) -> dg.Definitions:
-    """The definitions of a dataset. All declarations are read, as some rules are about all of them. If a deployment
-    defines more than datasets and releases, such as a check of its own, all is loaded: it may be about any of them.
+    """The definitions of a dataset. All declarations are read, because some rules apply across them. If a deployment
+    defines more than datasets and releases, such as a check of its own, everything is loaded, because the check may
+    concern any of them.
 
-    Raises AttributeError if it is no attribute of a dataset, DeclarationError as `load_declarations`, and ValueError if
+    Raises AttributeError if the attribute names no dataset, DeclarationError as `load_declarations`, and ValueError if
     datasets of one population contradict each other.
     """
     if not attribute.startswith(OF_DATASET):
@@ -35,13 +36,13 @@ def __getattr__(attribute: str) -> dg.Definitions:
     else:
         resources = define_resources(deployment_folders()[0])
         definitions = dg.Definitions.merge(*map(tree.build_defs_at_path, folders), resources)
-    # What is loaded by now stays as long as the process, so nobody looks for garbage in it again.
+    # The objects loaded so far live as long as the process, so the garbage collector can skip them.
     gc.freeze()
     return definitions
 
 
 def find_folders(root: Path, dataset: str) -> list[Path] | None:
-    """The folders whose files declare a dataset or its releases; None if anything else than our components is there."""
+    """The folders whose files declare a dataset or its releases; None if there is anything besides our components."""
     if any(path.name != "__init__.py" or path.read_text("utf-8").strip() for path in list_files(root, ["*.py"])):
         return None
     folders: list[Path] = []

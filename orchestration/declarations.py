@@ -1,4 +1,4 @@
-"""What a component tree declares, without the definitions that follow from it."""
+"""The datasets and releases that a component tree declares, without their definitions."""
 
 import sys
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from resources.project import CODE, DECLARATIONS, INSTALLED, PROJECT, list_files
 
 
 class _OfFiles(dg.ComponentTree):
-    """The declarations of files alone. Dagster would add components that its storage has, of any kind: whoever can
-    write to the storage could have the code location import any module, and so read the keys."""
+    """The declarations in files alone. Dagster would add components of any kind from its storage: a user with write
+    access to the storage could make the code location import any module, and so read the keys."""
 
     def find_root_decl(self) -> Any:
-        """All declarations. Raises DeclarationError if the storage has some."""
+        """All declarations. Raises DeclarationError if the storage contains some."""
         root = super().find_root_decl()
         if any(True for decl in root.decls[1:] for _ in decl.iterate_child_component_decls()):
             raise DeclarationError(
@@ -33,7 +33,7 @@ class _OfFiles(dg.ComponentTree):
 
 
 def component_tree() -> dg.ComponentTree:
-    """The declarations of the deployment, not loaded yet. Raises DeclarationError if the folder has none."""
+    """The declarations of the deployment, not yet loaded. Raises DeclarationError if the folder has none."""
     if not list_files(DECLARATIONS):
         raise DeclarationError(
             f"there is no defs.yaml in a folder of {DECLARATIONS}, so {PROJECT} is no deployment: change to the folder "
@@ -42,7 +42,7 @@ def component_tree() -> dg.ComponentTree:
     if DECLARATIONS == CODE / "orchestration" / "defs":
         return _OfFiles.for_project(CODE)
     if INSTALLED:
-        # Files name components as in a checkout, where nothing else can have these names either.
+        # Files name components as in a checkout; in an installation, no other modules have these names.
         for name in ("orchestration", COMPONENTS):
             sys.modules.setdefault(name, import_module(f"{__package__}{name.removeprefix('orchestration')}"))
     module = ModuleType("orchestration.defs")

@@ -1,4 +1,4 @@
-"""The one `Definitions` object: everything under `defs/`, the ledger that all releases are charged to, and the
+"""The one `Definitions` object: everything under `defs/`, the ledger to which all releases are charged, and the
 resources."""
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
 
 
 def declared_methods(tree: dg.ComponentTree, published: Path) -> list[Method[Any, Any, Any]]:
-    """How each declared release that is charged is made."""
+    """The methods of all declared releases that are charged."""
     datasets, releases = load_declarations(tree)
     by_name = {dataset.name: dataset for dataset in datasets}
     charged = (release for release in releases if release.charges)
@@ -49,7 +49,7 @@ def declared_methods(tree: dg.ComponentTree, published: Path) -> list[Method[Any
 
 
 def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseComponent]) -> dg.Definitions:
-    """The ledger and the compositions of all populations, their checks, their job, and what keeps them up to date.
+    """The ledger and the compositions of all populations, with their checks, job and automation.
     Raises ValueError if datasets of one population contradict each other."""
     charged = [component for component in releases if component.charges]
     charges = [component.key(CHARGE) for component in charged]
@@ -70,7 +70,7 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
                 "budget_up_to_date",
                 target=selection,
                 default_status=dg.DefaultSensorStatus.RUNNING,
-                # A look costs the daemon 0.12 CPU-s, and as much on a server of its database.
+                # Each evaluation costs the daemon 0.12 CPU-s, and the server of its database the same.
                 minimum_interval_seconds=60 if is_cluster() else 10,
                 run_tags={WRITES: "ledger"},
                 description=f"{words[:-1]} after every charge and draw.",
@@ -89,5 +89,5 @@ def defs() -> dg.Definitions:
     except Exception as error:
         if not (problems := explain_refusal(error, tree, published)):
             raise
-    # Dagster's own error names the problem after all declarations and pages of code.
+    # Dagster's own error names the problem only after all declarations and pages of code.
     raise DeclarationError(f"the declarations cannot be loaded:\n{problems}")

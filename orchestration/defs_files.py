@@ -1,7 +1,7 @@
-"""The files `defs.yaml` before anything is loaded from them: refuses what YAML or Dagster would read as something else.
+"""The check of the files `defs.yaml` before they are loaded: it refuses text that YAML or Dagster would misread.
 
-A YAML parser takes the last of two equal keys in silence, so that one of two caps would be ignored, and it reads 010 as
-8 and 1:30 as 90. The components see only the result.
+A YAML parser silently takes the last of two equal keys, so that it would ignore one of two caps, and it reads 010 as 8
+and 1:30 as 90. The components see only the result.
 """
 
 from collections.abc import Iterator
@@ -19,24 +19,24 @@ from resources.regular import read_regular
 
 _MERGE = "tag:yaml.org,2002:merge"
 _KEPT_AS_TEXT = {"tag:yaml.org,2002:timestamp", _MERGE}
-"""The kinds of scalars that Dagster reads as text, or not at all."""
+"""The kinds of scalars that Dagster reads as text, or does not read."""
 
 _QuickLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The parser in C, where PyYAML has it, which takes a tenth of the time."""
+"""The C parser, if PyYAML has it, which takes a tenth of the time."""
 
 _DEEPEST = 50
-"""How many lists and mappings may contain one another; the functions that read them call themselves for each."""
+"""The limit on nested lists and mappings; the functions that read them are recursive."""
 
 _MOST_REPEATED = 100_000
-"""How many values the aliases of a file may stand for."""
+"""The limit on the values that the aliases of a file stand for."""
 
 
 def require_unambiguous(folder: Path) -> None:
     """Check all files of declarations in a folder and below it. Raises DeclarationError if a file declares nothing, a
     mapping has a key twice, a number is not decimal, lists and mappings are nested without end, a component is not one
-    of `orchestration.components`, there is another field than its type and attributes, or a file cannot be read as
-    YAML; the message names the file, the line and the key or the number. So it does if Dagster would ignore a file,
-    because another one declares its folder or one above."""
+    of `orchestration.components`, a component has a field other than its type and attributes, or a file cannot be read
+    as YAML; the message names the file, the line and the key or the number. It also raises DeclarationError if Dagster
+    would ignore a file because another one declares its folder or one above."""
     files = list_files(folder)
     declared = {path.parent: path for path in files}
     for path in files:
@@ -53,15 +53,16 @@ def require_unambiguous(folder: Path) -> None:
 
 
 def read_documents(folder: Path) -> Iterator[tuple[Path, Any]]:
-    """Each file of declarations in a folder and below it, with each of its documents. They have been checked."""
+    """Each file of declarations in a folder and below it, with each of its documents. They must have been checked."""
     for path in list_files(folder):
         text = path.read_text(encoding="utf-8")
         yield from ((path, document) for document in yaml.load_all(text, _choose_loader(text)))
 
 
 def _choose_loader(text: str) -> type[yaml.SafeLoader]:
-    """The quick loader, unless it could take the text for another than Dagster's parser does: it reads tabs, which that
-    refuses, and skips a byte order mark at the start of a line, so that a quote after it would hide lines."""
+    """The quick loader, unless it could read the text differently from Dagster's parser: the quick one accepts tabs,
+    which Dagster's refuses, and skips a byte order mark at the start of a line, so that a quote after it would hide
+    lines."""
     return yaml.SafeLoader if "\t" in text or "\ufeff" in text else _QuickLoader
 
 
@@ -72,7 +73,8 @@ def require_unambiguous_text(text: str, file: str) -> None:
         try:
             _require_unambiguous(text, file, _choose_loader(text))
         except yaml.YAMLError:
-            # It refuses what Dagster's parser reads, such as the code of half a character, and in other words.
+            # It refuses text that Dagster's parser reads, such as the code of half a character, and words its errors
+            # differently.
             _require_unambiguous(text, file, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -94,18 +96,18 @@ def _require_unambiguous(text: str, file: str, loader_type: type[yaml.SafeLoader
 
 
 def _require_ours(document: yaml.Node, file: str) -> None:
-    """Refuse components of others, and fields besides a component's type and attributes. With Dagster's own components,
-    whoever edits declarations could run any program, or have Dagster fill in a template, and so show any variable; and
-    `post_processing` changes what assets say of themselves, such as their zone. A document without a type is refused by
-    Dagster."""
+    """Refuse foreign components, and fields besides a component's type and attributes. With Dagster's own components,
+    an editor of declarations could run any program, or have Dagster fill in a template and so show any variable;
+    `post_processing` changes the metadata of assets, such as their zone. Dagster itself refuses a document without a
+    type."""
     fields = document.value if isinstance(document, yaml.MappingNode) else []
-    # A merge can give the type, too.
+    # A merge can also set the type.
     if not any(name.value == "type" or name.tag == _MERGE for name, _ in fields):
         return
     for name, field in fields:
         where = f"{file}:{name.start_mark.line + 1}: {name.value if name.value == 'type' else shown(name.value)}"
         if name.value == "type":
-            # A component can also be named by the module that defines it.
+            # A name can also contain the module that defines the component.
             package, _, component = str(field.value).rpartition(".")
             if not (f"{package}.".startswith(f"{COMPONENTS}.") and component in components.__all__):
                 kinds = ", ".join(components.__all__)
@@ -115,7 +117,7 @@ def _require_ours(document: yaml.Node, file: str) -> None:
 
 
 def _require_bounded(text: str, file: str, loader_type: type[yaml.SafeLoader]) -> None:
-    """Refuse what is nested deeply, and aliases that stand for too much: ten lines, each with ten aliases of the line
+    """Refuse deeply nested values, and aliases that stand for too many: ten lines, each with ten aliases of the line
     before, are ten billion values."""
     opened: list[tuple[str | None, int]] = []
     sizes: dict[str | None, int] = {}

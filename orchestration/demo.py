@@ -1,5 +1,5 @@
-"""`make demo`: launch the built-in release as `stirred launch` does, and print what came out of it, with the original
-table next to the swapped one: the original counts of 1940 Massachusetts are public."""
+"""`make demo`: launch the built-in release as `stirred launch` does, and print the results, with the original table
+next to the swapped one: the original counts of 1940 Massachusetts are public."""
 
 import argparse
 import csv

@@ -1,4 +1,4 @@
-"""The deployment that the environment names, as commands and `make` need it: declarations, ledger, keys, runs."""
+"""The deployment that the environment names, for commands and `make`: declarations, ledger, keys, runs."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -50,14 +50,14 @@ class Deployment:
         return datasets, {release.named: release for release in releases}
 
     def releases(self, name: str) -> Sequence[ReleaseComponent]:
-        """The release of a name, or all that are declared together under it. Raises `click.UsageError` if none is; if
-        the name is of something else, the error says of what."""
+        """The release of a name, or all releases that are declared together under it. Raises `click.UsageError` if
+        there is none; if the name belongs to another kind of object, the error names the kind."""
         if name in self.others:
             raise click.UsageError(f"{name} is no release, but {self.others[name].in_words}")
         singles = {single: [component] for single, component in self.declared[1].items()}
         known = {**self.groups, **singles}
         if name not in known:
-            # A dataset resembles its releases, all of which are named then.
+            # The name of a dataset suggests all its releases.
             of_dataset = [other for other in known if other.startswith(f"{name}/")]
             close = "" if of_dataset else suggest(name, known)
             declared = ", ".join(sorted(of_dataset or known)) or "none"
@@ -66,13 +66,13 @@ class Deployment:
 
     @cached_property
     def others(self) -> dict[str, JobComponent]:
-        """What has a job without a draw of its own, such as laboratories, by name, `dataset/laboratory`."""
+        """All objects that have a job but no draw of their own, such as laboratories, by name, `dataset/laboratory`."""
         components = self.tree.get_all_components(JobComponent)  # type: ignore[type-abstract]
         return {component.named: component for component in components}
 
     @cached_property
     def groups(self) -> dict[str, Sequence[ReleaseComponent]]:
-        """By the name under which they are declared, the releases that are declared together."""
+        """The releases declared together, by the name under which they are declared."""
         components = self.tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
         return {component.named: component.releases(components) for component in components}
 
@@ -85,7 +85,7 @@ class Deployment:
         return list_budget_records(reading, group_populations(self.declared[0]))
 
     def statuses(self, instance: dg.DagsterInstance, entries: Sequence[Entry]) -> list[dict[str, Any]]:
-        """For each release: how often it was drawn, what it was charged, and its last run."""
+        """For each release: its number of draws, its charges, and its last run."""
         statuses = []
         job_of_group = {group: group.replace("/", "__") for group in self.groups}
         own_jobs = {job for name, component in self.declared[1].items() for job in _list_jobs(name, component)}
@@ -110,8 +110,7 @@ class Deployment:
         return statuses
 
     def other_statuses(self, instance: dg.DagsterInstance, entries: Sequence[Entry]) -> list[dict[str, Any]]:
-        """For each of the others: what it is, whether it is published, from a draw that the ledger has, and its last
-        run."""
+        """For each of the others: its kind, whether it is published from a draw in the ledger, and its last run."""
         statuses = []
         last_runs = _find_last_runs(instance, {component.job for component in self.others.values()})
         for name, component in sorted(self.others.items()):
@@ -128,8 +127,9 @@ class Deployment:
         return statuses
 
     def _describe_published(self, dataset: str, release: str, entries: Sequence[Entry]) -> dict[str, Any]:
-        """Whether there is a certificate that this deployment signed, of a draw that its ledger holds or of estimates
-        from measurements of others, and of which edition; None if its keys cannot be read, so that it is not known."""
+        """Whether there is a certificate signed by this deployment, for a draw in its ledger or for estimates from
+        published measurements, and the edition. `published` is None if the keys cannot be read, so that it is
+        unknown."""
         folder, unpublished = self.published / dataset / release, {"published": False, "edition": None}
         if not (folder / CERTIFICATE).exists():
             return unpublished
@@ -156,13 +156,13 @@ class Deployment:
 
 
 def _list_jobs(name: str, component: ReleaseComponent) -> list[str]:
-    """The jobs that make a release: one, or with partitions those of each round too."""
+    """The jobs that make a release: one, or with partitions also those of each round."""
     further = [name_job(name, job) for of_round in list_jobs(component.rounds) for job in of_round]
     return [component.job, *further]
 
 
 def _describe_last(runs: Sequence[dg.RunRecord]) -> dict[str, str | None]:
-    """The status and the beginning of the last of some runs."""
+    """The status and start of the last of some runs."""
     last = max(runs, key=lambda run: run.create_timestamp, default=None)
     return {
         "last_run": last.dagster_run.status.value.lower() if last else None,
@@ -171,7 +171,7 @@ def _describe_last(runs: Sequence[dg.RunRecord]) -> dict[str, str | None]:
 
 
 def _find_last_runs(instance: dg.DagsterInstance, jobs: set[str]) -> dict[str, dg.RunRecord]:
-    """The last run of each job that ever ran. One query finds those that ran lately, so nearly always all."""
+    """The last run of each job that ever ran. One query finds the recent runs, which are nearly always all."""
     records = instance.get_run_records(limit=_LATELY)
     last = {record.dagster_run.job_name: record for record in reversed(records)}
     if len(records) == _LATELY:

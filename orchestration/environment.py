@@ -6,19 +6,19 @@
 - `STIRRED_PUBLISHED`: the folder of publications; `published` in the project by default;
 - `STIRRED_PUBLISHED_URL`: the address under which the folder of publications is served, if it is;
 - `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's settings for each session;
-- `STIRRED_DASK`: the address of a Dask scheduler, whose workers estimate; they receive what is public only, and are
+- `STIRRED_DASK`: the address of a Dask scheduler whose workers estimate; the workers receive public data only, and are
   trusted like the run itself;
 - `STIRRED_DECLARATION_VARIABLES`: the variables that declarations may use as folders of source files, separated by
   commas; by default `CEF_FOLDER` alone;
 - `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file;
 - `STIRRED_TIME_AUTHORITY`, `STIRRED_TIME_AUTHORITY_ROOT`: the address of an authority that stamps the ledger's head for
   each publication, and the file with its root certificate, which verifies the stamps;
-- `STIRRED_DEPLOYMENT`: `files` (the default), or `cluster` for what several machines share;
-- `STIRRED_LEDGER`: `file` or `postgres`, if it is not as the deployment has it; libpq's environment names the server;
+- `STIRRED_DEPLOYMENT`: `files` (the default), or `cluster` for a deployment that several machines share;
+- `STIRRED_LEDGER`: `file` or `postgres`, to override the deployment's default; libpq's environment names the server;
 - `STIRRED_LAKE_CONFIDENTIAL`, `STIRRED_LAKE_PUBLIC`: in a cluster, where the files of the zones lie: folders, or
   `s3://bucket/prefix`. libpq finds their catalogs as the services `stirred_confidential` and `stirred_public`;
-- `AWS_ENDPOINT_URL`: the S3 server, if it is not that of Amazon. DuckDB reads keys and region from the environment;
-- `AWS_CA_BUNDLE`: the file with the certificates of those who may sign the S3 server's, if the system has not theirs.
+- `AWS_ENDPOINT_URL`: the S3 server, if it is not Amazon's. DuckDB reads keys and region from the environment;
+- `AWS_CA_BUNDLE`: the file with the certificate authorities of the S3 server, if the system does not have them.
 """
 
 import os
@@ -61,12 +61,12 @@ def read_published_address() -> str:
 
 
 def dask_scheduler() -> str:
-    """The address of the Dask scheduler whose workers estimate; "" if processes of this machine do.
+    """The address of the Dask scheduler whose workers estimate; "" if processes of this machine estimate.
 
-    What workers return is unpickled in the process of the run, which can open the custody. Whoever can connect to a
-    scheduler at `tcp://` can return anything, so that only one on this machine has such an address.
+    The run's process, which can open the custody, unpickles the workers' results. Anyone who can connect to a scheduler
+    at `tcp://` can return anything, so `tcp://` is allowed for this machine alone.
 
-    Raises DeclarationError if it is no such address, is one of another machine without TLS, or the package
+    Raises DeclarationError if the value is not such an address, names another machine without TLS, or the package
     `distributed` is not installed.
     """
     address = os.environ.get("STIRRED_DASK", "")
@@ -95,7 +95,7 @@ def ledger_on_server() -> bool:
 
 
 def find_lake_paths() -> dict[str, str]:
-    """Where the files of the zones lie that are kept in a lake, by zone; none in a deployment on files.
+    """The place of the files of each zone in the lake, by zone; empty in a deployment on files.
 
     Raises DeclarationError if a data path is missing in a cluster, is neither a folder nor a place on an S3 server, is
     inside the other, or holds the publications or the deployment's home, whose Parquet files `Warehouse.compact` would
@@ -107,7 +107,7 @@ def find_lake_paths() -> dict[str, str]:
     paths = {}
     for zone, variable in variables.items():
         given = os.environ.get(variable, "")
-        # DuckDB would take what follows a question mark for keys, and the catalog would keep them.
+        # DuckDB would take the text after a question mark for keys, and the catalog would keep them.
         if not _DATA_PATH.fullmatch(given):
             raise DeclarationError(
                 f"{variable} is neither a folder such as /srv/lake nor a place such as s3://bucket/prefix "
@@ -125,7 +125,7 @@ def find_lake_paths() -> dict[str, str]:
 
 
 def list_folder_variables() -> list[str]:
-    """The variables that declarations may use as folders of source files; none that looks like one of a secret."""
+    """The variables that declarations may use as folders of source files, without those that look like a secret's."""
     listed = os.environ.get("STIRRED_DECLARATION_VARIABLES", "CEF_FOLDER").replace(",", " ").split()
     return [name for name in listed if not OF_SECRETS.fullmatch(name)]
 
@@ -133,11 +133,12 @@ def list_folder_variables() -> list[str]:
 def fill_in_folder(path: str) -> str:
     """The path of a source file with the template variables of its folder filled in, each as `{{ env.NAME }}`.
 
-    Whoever edits declarations would otherwise read every variable of the deployment, its keys among them: a value that
-    is part of a path is quoted by whatever cannot open it. The name of the file, which findings quote, is written out.
+    Otherwise, an editor of declarations could read every variable of the deployment, including its keys: if a path
+    cannot be opened, the error quotes it with the value. The name of the file, which findings quote, must be written
+    out.
 
     Raises:
-        DeclarationError: if there is another expression, or a variable that is not listed or not set; without values.
+        DeclarationError: without values, if there is another expression, or a variable is not listed or not set.
     """
     folder, slash, file = path.rpartition("/")
     left = _VARIABLE.sub("", folder) + file
@@ -154,7 +155,7 @@ def fill_in_folder(path: str) -> str:
 
 
 def _find_time_authority() -> tuple[str, str]:
-    """The address of the authority and the file of its root certificate. A file alone verifies earlier stamps."""
+    """The address of the authority and the file of its root certificate. The file alone verifies earlier stamps."""
     address, root = os.environ.get(clock.ADDRESS, ""), os.environ.get(clock.ROOT, "")
     if address and not is_web_address(address):
         raise DeclarationError(f"{clock.ADDRESS} is not an address such as http://host/tsr, without a key in it")
@@ -173,9 +174,9 @@ def _choose(variable: str, choices: Sequence[str], default: int) -> str:
 def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
 
-    Everything that reads a key gets these, so from here on, this process leaves no core file.
+    Every process that reads a key calls this function, so from here on, this process leaves no core file.
 
-    Raises DeclarationError, which never quotes a variable, if the value of one of them is not possible.
+    Raises DeclarationError, which never quotes a variable, if the value of a variable is not valid.
     """
     forbid_core_files()
     threads = os.environ.get("STIRRED_THREADS", "0")

@@ -1,5 +1,5 @@
-"""The files that `stirred new dataset` is given, as they are to be declared: a codebook and its data file are found
-beside each other, and a hierarchical extract has two tables in one file."""
+"""The files given to `stirred new dataset`, in the form in which they are declared: a codebook and its data file are
+found beside each other, and a hierarchical extract has two tables in one file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ class DeclaredFile:
     """A file of one table.
 
     Attributes:
-        described: what the file or its codebook tells about how it is read; None for CSV and Parquet.
-        variables: what is known about its columns.
-        codebook: the codebook that it is read by; None for all files but fixed-width text.
+        described: how the file is read, from the file or its codebook; None for CSV and Parquet.
+        variables: known properties of its columns.
+        codebook: the codebook that describes it; None for all files but fixed-width text.
     """
 
     path: Path
@@ -33,12 +33,12 @@ class DeclaredFile:
 
 
 def find_files(given: Path) -> Sequence[DeclaredFile]:
-    """The tables that a file contains: one, or units and persons of a hierarchical extract.
+    """The tables of a file: one, or units and persons of a hierarchical extract.
 
     Args:
         given: a data file, or the codebook beside it.
 
-    Raises SourceError if a file is missing, not known, or described by the codebook of another extract.
+    Raises SourceError if a file is missing or unknown, or the codebook of another extract describes it.
     """
     if given.is_dir():
         raise SourceError([Finding(given.name, f"{FOLDER}, or name one part and then declare partitions")])
@@ -48,7 +48,7 @@ def find_files(given: Path) -> Sequence[DeclaredFile]:
     try:
         book = read_codebook(codebook) if codebook.is_file() else None
     except SourceError:
-        # Beside a file that needs no codebook, it may be any XML.
+        # Beside a file that needs no codebook, it may be any XML file.
         if given == codebook or _find_suffix(path) == ".dat":
             raise
         book = None
@@ -78,8 +78,8 @@ def find_files(given: Path) -> Sequence[DeclaredFile]:
 
 
 def select_columns(file: DeclaredFile, contents: Profile) -> Profile:
-    """The columns of a table of a hierarchical extract, without the type of the records and what one field has to tell
-    the household, and without what persons share with their household."""
+    """The columns of a table of a hierarchical extract, without the record type and the codebook's household key for
+    households, and without the shared columns for persons."""
     lines = file.described
     if not isinstance(lines, LinesOfText) or HOUSEHOLD not in lines.variables:
         return contents

@@ -1,7 +1,7 @@
-"""Runs that a command launched and follows until they end, on this machine (`orchestration.launch`) or in a deployment
+"""Runs that a command launches and follows until they end, on this machine (`orchestration.launch`) or in a deployment
 whose webserver it asks (`orchestration.queue`).
 
-Dagster takes longer to import than a queued launch takes in all, so nothing here imports it.
+Importing Dagster takes longer than a whole queued launch, so this module does not import it.
 """
 
 import time
@@ -14,36 +14,37 @@ from mechanisms.refusal import RefusedError
 from resources.faults import name_error
 
 WEBSERVER = "STIRRED_WEBSERVER"
-"""The variable with the address of the webserver that puts jobs into the queue of a deployment."""
+"""The variable with the address of the webserver that queues the jobs of a deployment."""
 
 COUNTING = "counts"
-"""The name of the job of a release that reads and counts one partition of its dataset begins with this."""
+"""The prefix of the job of a release that reads and counts one partition of its dataset."""
 
 BEFORE, PUBLICATION_OF = "before", "publication"
-"""The names of jobs of a release with partitions begin with these: of what is made before a further round, and of what
-is made after all of them. Those of a round begin with its name."""
+"""Prefixes of the jobs of a release with partitions: the job before a further round, and the job after all rounds. The
+jobs of a round begin with its name."""
 
 PARTITION = "dagster/partition"
 """Dagster's tag of a run of one partition."""
 
 BY_COMMAND = "stirred/launch"
-"""The tag of a run that the command line launched, and that it follows with the runs after it."""
+"""The tag of a run that the command line launched and follows, together with the runs after it."""
 
 GIVEN_UP = "stirred/given_up"
-"""The tag of a lost run that could not be launched again; its value is the run, as a run by hand has the same tags."""
+"""The tag of a lost run that could not be launched again. Its value is the run's id, because a rerun by hand copies the
+tags."""
 
 LOCATION, REPOSITORY = "stirred", "__repository__"
 OF_LOCATION = {".dagster/repository": f"{REPOSITORY}@{LOCATION}"}
 """The tags of all runs of this code location."""
 
 BLOCKED = "Step blocked by limit for pool"
-"""What Dagster says of a step that has no slot in the queue of writers yet."""
+"""Dagster's message for a step that has no slot in the queue of writers yet."""
 
 INTERRUPTED = "The run was interrupted. Launch again: finished stages and a charge stay valid."
 WAITS_FOR_WRITER = "Waiting for another run, which writes to this deployment. `stirred unblock` lists it"
 
 LONGEST_UNTIL_RETRY = 600.0
-"""The number of seconds after which nobody waits any more for a retry that should have begun."""
+"""The number of seconds to wait for a retry that should have begun."""
 
 LOST_DATABASE = ("OperationalError", "InterfaceError", "DagsterPostgresException")
 """Errors of SQLAlchemy and Dagster's storage if the instance's database is lost or locked."""
@@ -52,26 +53,26 @@ T = TypeVar("T")
 
 _BETWEEN_LOOKS = 1.0
 _SHARE_OF_TIME, _LONGEST_BETWEEN_LOOKS = 1 / 8, 20.0
-"""A queued run is looked at after an eighth of the time that it has taken."""
+"""The time between two looks at a queued run, as a share of its duration so far, and its limit in seconds."""
 
 _WAITED_SILENTLY = 5.0
-"""The number of seconds after which a lost server is reported: it may be lost for good."""
+"""The number of seconds after which a lost server is reported, because it may be lost for good."""
 
 
 class WebserverLostError(RefusedError):
-    """The webserver cannot be reached, or what it needs cannot: asked again, it may answer."""
+    """The webserver, or a service that it needs, cannot be reached; a later request may succeed."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something that happened in a run.
+    """An event in a run.
 
     Attributes:
         kind: "planned", "begun" or "made" for an asset, "passed" or "failed" for a check, "refused" for a step that
-            raised, "waits" for a server that is lost, or for another run that writes.
-        seconds: how long it took; 0 if it has only begun.
-        words: what a failed check or step says, or what is waited for.
-        metadata: the metadata of an asset, or of a failed step, by name.
+            raised, "waits" for a lost server, or for another run that writes.
+        seconds: its duration; 0 if it has only begun.
+        words: the message of a failed check or step, or the object of the wait.
+        metadata: the metadata of an asset or a failed step, by name.
     """
 
     kind: str
@@ -88,8 +89,8 @@ class RunOutcome:
 
     Attributes:
         run_id: the run, or the last one if the queue launched it again; empty if there was none.
-        log: the file with everything that Dagster printed, or the address of the run's page.
-        runs: the run, and those before it that the queue launched again.
+        log: the file with Dagster's whole output, or the address of the run's page.
+        runs: the run, and the earlier ones that the queue launched again.
     """
 
     run_id: str
@@ -100,7 +101,7 @@ class RunOutcome:
 
 @dataclass(frozen=True)
 class Run:
-    """A run as Dagster has it: its id, its status in capitals, and its tags."""
+    """A run in Dagster's terms: its id, its status in capitals, and its tags."""
 
     run_id: str
     status: str
@@ -113,12 +114,12 @@ class Run:
 
 @dataclass(frozen=True)
 class RunEvent:
-    """A step as Dagster's log has it.
+    """A step in Dagster's log.
 
     Attributes:
-        step: what happened.
+        step: the event.
         key: Dagster's name of the step.
-        at: the second at which it happened.
+        at: the time, in seconds.
     """
 
     step: Step
@@ -133,7 +134,7 @@ class Page:
     Attributes:
         events: in order.
         cursor: where the next part begins.
-        has_more: whether there is a next part already.
+        has_more: whether the next part already exists.
     """
 
     events: Sequence[RunEvent]
@@ -142,38 +143,39 @@ class Page:
 
 
 class Runs(Protocol):
-    """Where runs are found."""
+    """A source of runs."""
 
     def find(self, name: str) -> Sequence[Run]:
-        """The runs that were launched under a name, the last one last."""
+        """The runs launched under a name, the last one last."""
 
     def read(self, run_id: str, cursor: str | None) -> Page:
-        """What happened in a run since a cursor, or since it began."""
+        """The events of a run after a cursor, or from its beginning."""
 
     def awaits_retry(self, run: Run) -> bool:
-        """Whether a run that has ended is to be launched again, and was not yet."""
+        """Whether a run that has ended is due to be launched again, and has not been yet."""
 
 
 def list_jobs(rounds: Sequence[str]) -> list[tuple[str, str]]:
-    """How the names begin of a release's further jobs: of each round of partitions, and of the job after it."""
+    """The prefixes of a release's further jobs: for each round of partitions, its own job and the job after it."""
     return list(zip(rounds, [*(f"{BEFORE}_{name}" for name in rounds[1:]), PUBLICATION_OF], strict=False))
 
 
 def tag(name: str, partition: str) -> dict[str, str]:
-    """The tags of a run that is found under a name, and makes a partition unless its key is empty."""
+    """The tags by which a run is found under a name; with a key, the run makes this partition."""
     return OF_LOCATION | {BY_COMMAND: name} | ({PARTITION: partition} if partition else {})
 
 
 def name_job(release: str, job: str = "") -> str:
-    """The name of a job of a release; what it begins with is empty for the job that makes the release."""
+    """The name of a job of a release; its prefix is empty for the job that makes the release."""
     return "__".join([*([job] if job else []), *release.split("/")])
 
 
 def ask(report: Callable[[Step], None], question: Callable[..., T], *given: Any, **options: Any) -> T:
-    """What Dagster answers. While its database or webserver is lost, it is asked again, for as long as for a retry.
+    """Dagster's answer to a question. While its database or webserver is lost, the question is repeated, for up to
+    `LONGEST_UNTIL_RETRY`.
 
-    A longer wait is reported once. The classes of the errors are told by their names, because a deployment on files has
-    no package for PostgreSQL.
+    A longer wait is reported once. Errors are recognized by the names of their classes, because a deployment on files
+    has no package for PostgreSQL.
     """
     lost_at: float | None = None
     reported = False
@@ -197,19 +199,19 @@ def ask(report: Callable[[Step], None], question: Callable[..., T], *given: Any,
 
 
 def follow(runs: Runs, name: str, report: Callable[[Step], None], ended: Event | None = None) -> Sequence[Run]:
-    """Report what happens until the job has ended, or the queue with it; return the runs, the last one last.
+    """Report the events of a job until it is over; return its runs, the last one last.
 
-    The queue has ended with it if there is no run, and no retry to come.
+    A queued job is over if it has no run, or its last run has ended and no retry is to come.
 
     Args:
-        ended: set when the job has ended that this process runs; None if it is in the queue.
+        ended: set when the job that this process runs has ended; None if the job is in the queue.
     """
     cursors, begun, first = dict[str, str | None](), dict[str, float](), time.monotonic()
     last_alive, read = first, set[str]()
     while True:
         over = ended is not None and ended.is_set()
         found = ask(report, runs.find, name)
-        # A run may have been launched again since the last look: what it did until then is told too.
+        # A run may have been launched again since the last look: its remaining events are reported too.
         for run in (each for each in found if each.run_id not in read):
             more = True
             while more:
@@ -236,20 +238,20 @@ def follow(runs: Runs, name: str, report: Callable[[Step], None], ended: Event |
 
 
 def conclude(runs: Sequence[Run], log: str) -> RunOutcome:
-    """How a job ended, from its runs, the last one last; with none, nothing was run."""
+    """The outcome of a job, from its runs, the last one last; without runs, it has not succeeded."""
     last = runs[-1] if runs else Run("", "", {})
     return RunOutcome(last.run_id, last.status == "SUCCESS", log, frozenset(run.run_id for run in runs))
 
 
 def is_retried(run: Run, most: int | None, errors: Sequence[str]) -> bool:
-    """Whether a run failed because something was lost, and is to be launched again, but was not yet.
+    """Whether a run failed because a process or server was lost, and is due to be launched again, but has not been yet.
 
-    Dagster's own tag says so too, but may be missing for a moment, and says the contrary if Dagster once could not
-    launch it, or could not reach its own database within a step.
+    Dagster's own tag also tells this, but may be missing for a moment, and is wrong if Dagster once could not launch
+    the run, or could not reach its own database within a step.
 
     Args:
-        most: how often the queue launches a run again unless its tags say so; None if it does so with no run.
-        errors: the classes of the errors with which steps of the run failed. Those of a step's own code never have the
+        most: how often the queue launches a run again, unless its tags set another number; None if it never does.
+        errors: the classes of the errors with which steps of the run failed. Errors of a step's own code never have the
             names of lost databases (`conceal_faults`).
     """
     if run.status != "FAILURE" or most is None:
@@ -262,7 +264,7 @@ def is_retried(run: Run, most: int | None, errors: Sequence[str]) -> bool:
     try:
         exhausted = int(run.tags.get("dagster/retry_number", 0)) >= int(run.tags.get("dagster/max_retries", most))
     except ValueError:
-        # Whoever launches can give a run such a tag, and Dagster does not launch it again either.
+        # Anyone who launches can give a run such a tag, and Dagster does not launch it again either.
         exhausted = True
     return not (refused or exhausted or run.tags.get(GIVEN_UP) == run.run_id or "dagster/auto_retry_run_id" in run.tags)
 

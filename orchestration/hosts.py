@@ -1,6 +1,6 @@
-"""The check of the name that a request is made to: a server answers under the names that it is given alone.
+"""The check of a request's host name: a server answers only under its given names.
 
-Another site's name can be made to lead to this machine, whose pages could then read what is answered to them.
+The name of another site can be made to lead to this machine. That site's pages could then read the answers.
 """
 
 from starlette.datastructures import Headers
@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 
 class HostMiddleware(TrustedHostMiddleware):
-    """Refuses other hosts, and a request with several (RFC 9112, Section 3.2)."""
+    """Refuses other hosts, and requests with several hosts (RFC 9112, Section 3.2)."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan" and len(Headers(scope=scope).getlist("host")) > 1:

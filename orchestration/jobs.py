@@ -1,6 +1,7 @@
-"""The jobs of the whole deployment: `withdraw`, `audit` and, in a cluster, `delete_replaced`, and what launches them.
+"""The jobs of the whole deployment: `withdraw`, `audit` and, in a cluster, `delete_replaced`, with their schedules and
+sensors.
 
-In a cluster, the sensor `lost_runs` sees to it that a lost run is launched again. Jobs, schedules and sensors of single
+In a cluster, the sensor `lost_runs` makes sure that a lost run is launched again. Jobs, schedules and sensors of single
 releases are in `automation`.
 """
 
@@ -31,18 +32,18 @@ REPORTS = 3
 """How often the failure of a lost run is reported again."""
 
 OVERLOOKED_AFTER, LOST_LATELY = timedelta(minutes=1), timedelta(days=1)
-"""How long ago a run must have failed at least, and at most, so that its failure is reported again."""
+"""The least and the greatest age of a run's failure for it to be reported again."""
 
 _WILL_RETRY = "dagster/will_retry"
-"""Dagster's tag that says whether its daemon launches a failed run again."""
+"""Dagster's tag for whether its daemon launches a failed run again."""
 
 _TURN = 10.0
-"""The seconds in which the queue launches what it has already chosen, and after which runs are looked at again."""
+"""The seconds in which the queue launches the runs that it has already chosen, and between two looks at runs."""
 
 _IN_PROGRESS = (dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 
 _BEGAN = time.time()
-"""When this process began, which began those of all later runs."""
+"""When this process began, which launches all later runs."""
 
 
 class Withdrawal(dg.Config):
@@ -72,7 +73,7 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
 
 
 def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports: Path) -> dg.JobDefinition:
-    """The job `audit`, which fails if something does not hold; `reports` is the folder of its report."""
+    """The job `audit`, which fails if a claim does not hold; `reports` is the folder of its report."""
 
     @dg.op(name="audit_report", pool=POOL, config_schema=NO_CONFIG)
     @guard_step()
@@ -95,15 +96,15 @@ def wait_for_writers(
 ) -> None:
     """In a cluster, wait until the runs in progress that write a dataset, or all runs, have ended.
 
-    On files, steps take turns. In a lake they go on side by side, so that a withdrawal would remove tables while a run
-    makes them, and an audit find a release half-made. The queue launches no further run of the dataset until the run
-    that waits has ended, except for the states of a release that it holds already: a withdrawal waits for those too. Of
-    two withdrawals that wait at the same time, the earlier one goes first.
+    On files, steps take turns. In a lake they run side by side, so that a withdrawal would remove tables while a run
+    makes them, and an audit would find a release half-made. The queue launches no further run of the dataset until the
+    waiting run has ended, except for the states of a release that it already holds: a withdrawal waits for those too.
+    Of two withdrawals that wait at the same time, the earlier one goes first.
 
     Args:
-        dataset: the dataset; None for whatever goes on.
-        report: called with the runs that are waited for, if there are any.
-        run_id: the run that waits; empty if it is a command, for which later runs do not wait.
+        dataset: the dataset; None for all runs in progress.
+        report: called with the runs to wait for, if there are any.
+        run_id: the waiting run; empty for a command, for which later runs do not wait.
     """
     if not is_cluster():
         return
@@ -133,7 +134,7 @@ def _list_writers(instance: dg.DagsterInstance, dataset: str | None, own: dg.Run
 
 
 def audit_automation(audits: dg.JobDefinition, releases: Iterable[str]) -> dg.Definitions:
-    """A schedule and a sensor that launch an audit, off until they are switched on; `releases` are names of jobs."""
+    """A schedule and a sensor that launch an audit, both off by default; `releases` are names of jobs."""
     made = frozenset(releases)
 
     @dg.run_status_sensor(
@@ -191,12 +192,12 @@ def retention_automation() -> dg.Definitions:
     description="Has the queue launch runs again whose process was lost, if it has overlooked them.",
 )
 def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-    """Report the failure of a lost run once more if it should have been launched again, and was not. Dagster's daemon
-    overlooks a run whose failure it reads before the run's status says so, and gives one up if the code location does
-    not answer, or if Dagster could not reach its own database within a step. To a second report it reacts as to the
-    first, and it launches a run again only once. It counts a run that it stored in the place of the lost one, and could
-    not put into the queue, as one that was launched, so the last one allowed would stay there: the tag says that the
-    lost run is launched again all the same. A run whose process is gone is reported if nobody has reported it."""
+    """Report the failure of a lost run once more if it should have been launched again, but was not. Dagster's daemon
+    overlooks a run if it reads the failure before the run's status shows it, and gives a run up if the code location
+    does not answer, or if Dagster could not reach its own database within a step. The daemon reacts to a second report
+    as to the first, and launches a run again only once. If it stored a replacement but could not put it into the queue,
+    it counts the replacement as launched, and the last one allowed would stay there: the tag tells it to launch the
+    lost run again all the same. A run whose process is gone is reported if Dagster has not reported it."""
     instance, reported = context.instance, 0
     for run in _find_without_process(instance):
         instance.report_run_failed(run, "The run's process is gone.")
@@ -216,7 +217,8 @@ def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
 
 
 def awaits_retry(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether a run failed because something was lost, and is to be launched again, but was not yet."""
+    """Whether a run failed because a process or server was lost, and is due to be launched again, but has not been
+    yet."""
     most = instance.run_retries_max_retries if instance.run_retries_enabled else None
     failures = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
     events = [record.event_log_entry.dagster_event for record in failures]
@@ -226,8 +228,8 @@ def awaits_retry(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 
 def _find_without_process(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
-    """The runs that count as running, and whose process, which this one began, has ended. Dagster's server of code
-    reports them itself, but no more after a report could not be stored, such as on a full disk of the database."""
+    """The runs that count as running although their process, a child of this one, has ended. Dagster's code server
+    reports them itself, but stops once a report could not be stored, such as on a full disk of the database."""
     if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
         # Runs are processes of other machines.
         return
@@ -241,7 +243,7 @@ def _find_without_process(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRu
 
 
 def _find_process(instance: dg.DagsterInstance, run_id: str) -> int | None:
-    """The number of a run's process, which its first event of the engine with a process has."""
+    """The id of a run's process, from the first engine event that has one."""
     for record in instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records:
         event = record.event_log_entry.dagster_event
         if event and "pid" in event.engine_event_data.metadata:
@@ -252,7 +254,7 @@ def _find_process(instance: dg.DagsterInstance, run_id: str) -> int | None:
 def _has_ended(process: int | None) -> bool:
     if process is None:
         return False
-    # Also waits for those of this process that have ended, which count as processes until then.
+    # Also reaps the ended child processes of this one, which count as processes until then.
     multiprocessing.active_children()
     try:
         os.kill(process, 0)

@@ -1,8 +1,8 @@
-"""Jobs that the command line runs in this process, as Dagster's command line runs them, and follows until they end.
+"""Jobs that the command line runs in this process, as Dagster's command line does, and follows until they end.
 
-A job runs from the definitions of its dataset alone, and everything that Dagster prints goes to a file. What happens is
-read from the instance, where the UI reads it too. The run is marked as one of this code location, as those that the UI
-launches are: otherwise its job's page and the timeline would not show it.
+A job runs from the definitions of its dataset alone, and Dagster's whole output goes to a file. The events are read
+from the instance, where the UI reads them too. The run is marked as one of this code location, like a run that the UI
+launches: otherwise its job's page and the timeline would not show it.
 """
 
 import json
@@ -47,16 +47,16 @@ from resources.faults import conceal
 from resources.project import CODE, PROJECT
 
 OF_DATASET = "dataset__"
-"""The attribute of a dataset in `orchestration.datasets` begins with this: its name alone may be that of a module."""
+"""The prefix of a dataset's attribute in `orchestration.datasets`: its name alone may be the name of a module."""
 
 _EVENTS_AT_ONCE = 1000
 
 
 @listens_for(Engine, "handle_error")
 def _hide_statement(context: ExceptionContext) -> None:
-    """Keep the statement and its values, such as an event, out of what Dagster records if its own database fails.
+    """Keep the statement and its values, such as an event, out of Dagster's records if its own database fails.
 
-    Below the first line of its message (`LINE 1`, `DETAIL`), PostgreSQL quotes the statement and the row.
+    PostgreSQL quotes the statement and the row below the first line of its message (`LINE 1`, `DETAIL`).
     """
     if context.sqlalchemy_exception:
         context.sqlalchemy_exception.statement = context.sqlalchemy_exception.params = None
@@ -69,7 +69,7 @@ def prepare_instance() -> None:
     """Name the folder of the Dagster instance, `var/dagster` by default, and make it if it is missing."""
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(PROJECT / "var" / "dagster"))).absolute()
     os.environ["DAGSTER_HOME"] = str(home)
-    # What a run is planned to make is stored at once, and not asset by asset and check by check.
+    # The plan of a run is stored at once, instead of asset by asset and check by check.
     os.environ["DAGSTER_EVENT_BATCH_SIZE"] = str(_EVENTS_AT_ONCE)
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
@@ -78,7 +78,7 @@ def prepare_instance() -> None:
 
 
 def open_instance() -> dg.DagsterInstance:
-    """The instance. On a server, it keeps a connection: to open one takes ten times as long as a question of a look."""
+    """The instance. On a server, it keeps a connection open: opening one takes ten times as long as a query."""
     prepare_instance()
     instance = dg.DagsterInstance.get()
     instance.optimize_for_webserver(statement_timeout=60_000, pool_recycle=3600, max_overflow=20)
@@ -100,11 +100,11 @@ def run_job(
     Args:
         instance: the instance that Dagster's command uses too, named by `DAGSTER_HOME`.
         release: the name of the release, `dataset/release`.
-        home: the deployment's folder. A file in its folder `logs` gets what Dagster prints; it is replaced.
-        job: what the job's name begins with, such as `preflight`; empty for the job that makes the release.
+        home: the deployment's folder. Dagster's output replaces a file in its folder `logs`.
+        job: the prefix of the job's name, such as `preflight`; empty for the job that makes the release.
         partition: the key of the partition that a partitioned job makes.
         config: the configuration of the run.
-        report: called for everything that happens, in order, in another thread.
+        report: called for every event, in order, in another thread.
     """
     name, full, ended = uuid4().hex, name_job(release, job), Event()
     log = home / "logs" / f"{'-'.join([full, *([partition] if partition else [])])}.log"
@@ -132,10 +132,11 @@ def run_job(
 
 
 def _run_dagster(arguments: list[str], log: Path) -> None:
-    """Run the command `dagster` in this process. Its output goes to a file, and that of this command where it went.
+    """Run the command `dagster` in this process. Its output goes to a file; this command's own goes where it went
+    before.
 
-    What it raises goes to the file too, as from a process of its own: then there is no run, or one that has failed.
-    An interruption between two steps leaves nothing there; the run has failed, or the next one ends it.
+    Errors go to the file too, as from a separate process: then there is no run, or a failed one. An interruption
+    between two steps writes no error; the run has failed, or the next one ends it.
     """
     (command,) = entry_points(group="console_scripts", name="dagster")
     main, given = command.load(), sys.argv
@@ -152,7 +153,7 @@ def _run_dagster(arguments: list[str], log: Path) -> None:
 
 @contextmanager
 def _divert_output(file: int) -> Iterator[None]:
-    """Have libraries and other processes write to a file, while `sys.stdout` keeps writing where it wrote before."""
+    """Have libraries and other processes write to a file, while `sys.stdout` keeps writing to its earlier target."""
     sys.stdout.flush()
     before = sys.stdout
     errors = os.dup(2)
@@ -191,13 +192,13 @@ class _Here:
         return Page(events, found.cursor, found.has_more)
 
     def awaits_retry(self, run: Run) -> bool:
-        """Nothing launches a run of this process again."""
+        """Dagster never launches a run of this process again."""
         return False
 
 
 def _locate(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     if run.remote_job_origin is None:
-        # Dagster has no public class of this, but a form in which it is stored, which stays.
+        # Dagster has no public class for this, but its stored form does not change.
         location = {"__class__": "RegisteredRepositoryLocationOrigin", "location_name": LOCATION}
         repository = {
             "__class__": "ExternalRepositoryOrigin",
@@ -250,7 +251,7 @@ def _failure_message(event: dg.DagsterEvent) -> str:
     failed = event.step_failure_data
     if failed.user_failure_data and failed.user_failure_data.description:
         return str(failed.user_failure_data.description)
-    # Dagster's own error is around that of the step.
+    # Dagster's own error wraps the step's.
     error = failed.error.cause or failed.error if failed.error else None
     if error and error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
         return INTERRUPTED

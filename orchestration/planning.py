@@ -1,7 +1,7 @@
 """Plans: draft declarations, and their charges.
 
-What can be tried are the fields of `defs.yaml` themselves, so that every plan ends in a `defs.yaml`. A wanted margin of
-error or a wanted total becomes fields too: the method of a release knows which. No record is read.
+A plan varies the fields of `defs.yaml` themselves, so every plan ends in a `defs.yaml`. The method of a release also
+translates a wanted margin of error or a wanted total into fields. Planning reads no record.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +31,7 @@ from mechanisms.accounting.rounding import format_decimal
 from orchestration.components.release import ReleaseComponent
 
 _STAYS = ("name", "dataset")
-"""The fields that say which release is planned."""
+"""The fields that identify the planned release."""
 
 _WIDTH = 100
 
@@ -66,7 +66,7 @@ def plan_declaration(
     component: ReleaseComponent, dataset: DatasetDeclaration, published: Path, request: PlanRequest
 ) -> PlannedDeclaration:
     """The plan of a release with other fields, wanted margins or a wanted total. Raises DeclarationError if the planned
-    declaration is not valid, or nothing meets what is asked. One sentence names the release, the field and the rule."""
+    declaration is not valid, or no fields meet the request. One sentence names the release, the field and the rule."""
 
     def refuse(reason: str) -> DeclarationError:
         return DeclarationError(f"release {component.named}: plan: {reason}")
@@ -137,13 +137,13 @@ def _fields_for_posterior(
     refusal: ValueError | str = "no total of 0.001 or more keeps it"
     low, high = _LEAST_TOTAL, _LARGEST_TOTAL
     while high - low > 1:
-        # Totals of three digits, numbered from 0.001 on.
+        # Totals of three digits, numbered from 0.001 up.
         middle = (low + high) // 2
         total = Fraction(Decimal((0, tuple(map(int, str(100 + middle % 900))), middle // 900 - 5)))
         try:
             tried = fields_for_total(total)
         except ValueError as error:
-            # There may be none with so small a total.
+            # There may be no fields with so small a total.
             refusal, low = error, middle
             continue
         if find_risk(tried) <= posterior:
@@ -159,7 +159,7 @@ def list_given_fields(declared: BaseModel) -> dict[str, Any]:
     """The given fields of a declaration as values that YAML writes, and that are read as the same declaration."""
     written = declared.model_dump(exclude_unset=True, warnings=False)
     given = {name: getattr(declared, name) for name, value in written.items() if value is not None}
-    # A value that stands for a word, such as `accepted`, is None, and not written so.
+    # The model holds None for a word such as `accepted`, but the word is written.
     return {name: _simplify(written[name] if value is None else value) for name, value in given.items()}
 
 
@@ -197,7 +197,7 @@ def _with_fields(component: ReleaseComponent, fields: Mapping[str, Any]) -> Rele
 
 
 def merge_fields(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields to try of two, the second before the first where they contradict."""
+    """The fields of both; where they contradict each other, those of the second count."""
     both = dict(first)
     for name, value in second.items():
         before = both.get(name)
@@ -208,7 +208,7 @@ def merge_fields(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[st
 
 
 def _apply_changes(declared: Any, changes: Any) -> Any:
-    """What is declared with changes: mappings are merged, null removes, and anything else replaces."""
+    """The declared value with changes: mappings are merged, null removes, and any other value replaces."""
     if not isinstance(changes, Mapping):
         return changes
     merged = dict(declared) if isinstance(declared, Mapping) else {}
@@ -218,7 +218,7 @@ def _apply_changes(declared: Any, changes: Any) -> Any:
             continue
         merged[name] = _apply_changes(merged.get(name), value)
         if merged[name] == {} != value:
-            # Nothing is left of it.
+            # The change removed all its fields.
             del merged[name]
     return merged
 
@@ -241,7 +241,7 @@ def _parse_number(field: str, value: object) -> Fraction:
 
 
 def _find_problem(method: Method[Any, Any, Any], plan: Plan) -> str:
-    """Why a charge would be refused whatever else is charged, as a sentence; "" if it would not."""
+    """The reason why a charge would be refused even without other charges, as a sentence; "" if it would not be."""
     release, charge = method.release, plan.specification
     try:
         release.require_allowed()

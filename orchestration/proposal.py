@@ -1,9 +1,9 @@
 """First declarations, written from a source file or a declared dataset, for a person to read and change.
 
-A proposal states nothing exactly that depends on single records if it can be avoided: bounds are rounded outwards, and
-columns with free text or with one value for each record are left out. Lists of codes are those that occur. They become
-public with a release, so a person must compare them with the questionnaire. How many rows are unusual is only in the
-sentences to be printed, as whoever reads the declaration may not be allowed to know it.
+A proposal avoids exact values that depend on single records: bounds are rounded outwards, and columns with free text or
+with one value for each record are left out. Lists of codes contain the codes that occur. They become public with a
+release, so a person must compare them with the questionnaire. Numbers of unusual rows appear only in the printed
+sentences, because readers of the declaration may not be allowed to know them.
 """
 
 import json
@@ -36,13 +36,13 @@ from assets.texts import LONGEST_TEXT, drop_accents, find_unseen, show_line
 from assets.unperturbed.release import RESERVED
 
 MANY = 100
-"""From this many different values on, a number is called continuous."""
+"""The number of different values from which a number is called continuous."""
 LARGE_WEIGHT = 100_000
-"""From here on, a weight of whole numbers may have implied decimals."""
+"""The size from which a weight of whole numbers may have implied decimals."""
 ALIKE = 4
-"""From this many columns on that a sentence is true of, it is printed once."""
+"""The number of columns from which a sentence that is true of all of them is printed once."""
 MOST_PROPOSED = 30
-"""The most values of a variable that a release is proposed to publish."""
+"""The largest number of values of a variable that a release is proposed to publish."""
 
 _CONTINUOUS = "continuous: declare bands, or leave it out of releases"
 _RESERVED = "named like a column of Stirred's own tables, and releases may refuse it: give it another name"
@@ -51,7 +51,7 @@ _KEY = re.compile(
     r"(hh|household|person|pers|case|record|resp|respondent|unit|dwelling|family|row|member|subject|hid|pid)_?(id|key|nr|no)"
     r"|[hp](id|nr)"
 )
-"""The words of names of keys, and compounds of which the last one is such a word; `paid` ends in none."""
+"""Words that name keys, and compounds that end in such a word; `paid` is not one."""
 _WEIGHT = re.compile(
     r"\w*(weight|wgt|wght|gewicht|poids|peso(?!s$)|elevac|hochrechn|multiplier)\w*|i?pond(i|er\w*)?|vikt|vekt|vaegt|vah[ay]|waga"
     r"|paino\w*|coeff\w*|w?t?wt|\w*wt|wt\w*"
@@ -60,24 +60,24 @@ _NAMED_WEIGHTS = re.compile(
     r"db0[89]\d|rb0[56]\d|pb0[4-8]\d|rl070|[hm]?v005|fac(tor|\d+)|fac(tor)?_?(exp|pond|hog|viv|per)\w*|fex\w*|expr"
     r"|mult|mlt\w*"
 )
-"""Whole names of weights, with EU-SILC's and those of Demographic and Health Surveys."""
+"""Complete names of weights, including those of EU-SILC and of Demographic and Health Surveys."""
 _LABELED_WEIGHT = re.compile(
     r"(sampl\w+|survey|design|expansion|person|household|individual|longitudinal|cross-sectional|final|base) weight"
     r"|hochrechnungsfaktor|gewichtungsfaktor|ponderation|ponderacion|fa[ck]tor de expans|expansion factor"
 )
 _RECORD_TYPE = re.compile(r"rec(ord)?_?ty(pe?)?|satzart", re.IGNORECASE)
-"""Names of the column that tells households from persons where both are rows of one file."""
+"""Names of the column that distinguishes households from persons if one file has rows of both."""
 _KEYS_OF_SILC = {"DB030", "HB030", "RB030", "PB030"}
 _OF_HOUSEHOLD = re.compile("RB040|[RP]X030")
-"""EU-SILC's names of the household's number in its files of persons."""
+"""EU-SILC's names of the household number in its files of persons."""
 _OF_KEYS = (ColumnType.INTEGER, ColumnType.STRING)
 _SIZE = re.compile(r"size|persons|members|pop", re.IGNORECASE)
 
 
 @dataclass
 class Proposal:
-    """A declaration to be written, with its columns (table, name, type, role, domain), and with what a person must look
-    at, as sentences."""
+    """A proposed declaration, with its columns (table, name, type, role, domain), and sentences that tell a person what
+    to check."""
 
     text: str
     columns: list[tuple[str, str, str, str, str]] = field(default_factory=list)
@@ -96,10 +96,10 @@ def propose_dataset(
     unit: str | None = None,
     title: str | None = None,
 ) -> Proposal:
-    """Propose the declaration of a dataset, from the file with one record for each unit, and maybe one of persons, each
-    as it is to be declared and with what it contains. The cap is given as YAML. By default, the key is the column of
-    units that looks like one, `unit` the column of persons of the same name, and the title like the name. Raises
-    DeclarationError if no column identifies the units that persons are in, or the declaration would be refused."""
+    """Propose the declaration of a dataset from the file with one record for each unit, and optionally one of persons,
+    each given as the declared path and its profile. The cap is given as YAML. By default, the key is the column of
+    units that looks like one, `unit` is the column of persons with the same name, and the title follows from the name.
+    Raises DeclarationError if no column identifies the units of persons, or the declaration would be refused."""
     proposal = Proposal("")
     path, profile = units
     if persons is None and key is None and profile.household:
@@ -165,10 +165,10 @@ def _propose_rectangular(proposal: Proposal, name: str, path: Path, profile: Pro
     """The lines of a file of persons that repeats the columns of their households."""
     household, own = profile.household, _find_key(name, "persons", profile, None, required=False)
     roles = ({household[0]: Role.UNIT} if len(household) == 1 else {}) | ({own: Role.KEY} if own else {})
-    # A key of several columns is made of them. Of these, the last one says nothing else.
+    # A key of several columns is composed of them, so the last one holds no further information.
     columns = [column for column in profile.columns if len(household) == 1 or column.name != household[-1]]
     repeated = {*profile.repeated, *household}.difference(roles)
-    # Both places are of the household, or both of the person.
+    # Both places must belong to the household, or both to the person.
     within = {place: of for place, of in profile.within.items() if (place in repeated) == (of in repeated)}
     profile = replace(profile, columns=columns, within=within)
     lines = [*_propose_table(proposal, "persons", path, profile, roles, {})]
@@ -191,7 +191,7 @@ def _propose_rectangular(proposal: Proposal, name: str, path: Path, profile: Pro
 def _find_key(
     dataset: str, table: str, profile: Profile, given: str | None, shared: Collection[str] = (), *, required: bool
 ) -> str | None:
-    """The key that is given, or that looks like one. `shared` has the columns of persons: one may identify the unit."""
+    """The given key, or one that looks like a key. `shared` has the columns of persons: one may identify the unit."""
     possible = [column.name for column in profile.columns if column.identifies and column.type in _OF_KEYS]
     if given is not None and given not in possible:
         found = next((column for column in profile.columns if column.name == given), None)
@@ -216,7 +216,7 @@ def _find_key(
 
 
 def _name_nearest_key(profile: Profile) -> str:
-    """The column named like a key that has the most different values."""
+    """The column with a name like a key's that has the most different values."""
     named = [column for column in profile.columns if _is_key(column.name)]
     nearest = max(named, key=lambda column: column.different, default=None)
     return f". Of the columns named like a key, {nearest.name}: {_explain_repetition(nearest)}" if nearest else ""
@@ -234,8 +234,8 @@ def _is_key(name: str) -> bool:
 
 
 def _list_repeated_keys(profile: Profile, roles: Mapping[str, Role]) -> Iterator[Sequence[str]]:
-    """The columns that seem to identify a person, but do not identify each record: they are named like a key, and their
-    values are too many for codes; or with the household's key, or at each time, they tell persons apart."""
+    """The columns that seem to identify a person, but do not identify each record: either they have a name like a key's
+    and too many values for codes, or, with the household's key or at each time, they distinguish persons."""
     yield from ([*profile.household, name] for name in profile.persons)
     for column in profile.columns:
         named = _is_key(column.name) and column.type in _OF_KEYS and not column.codes
@@ -263,7 +263,7 @@ def _propose_table(
     roles: Mapping[str, Role],
     renamed: Mapping[str, str],
 ) -> Iterator[str]:
-    """The lines of a table; `roles` has the columns that identify a record or its unit."""
+    """The lines of a table; `roles` names the columns that identify a record or its unit."""
     omitted = {
         column.name: why
         for column in profile.columns
@@ -336,7 +336,7 @@ def _propose_table(
 
 
 def _tell_once(said_of: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Sentences about columns, each given with its name; one sentence if the same is true of many columns."""
+    """Sentences about columns, each given with the column's name; one sentence if many columns share it."""
     alike: dict[str, list[str]] = {}
     for name, what in said_of:
         alike.setdefault(what, []).append(name)
@@ -349,7 +349,7 @@ def _tell_once(said_of: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _propose_nesting(profile: Profile, column: ColumnProfile, larger: str) -> dict[str, str]:
-    """Which places lie in which larger ones, if all codes of both are proposed as they were read."""
+    """The places that lie in larger ones, with the larger ones, if all codes of both are proposed as read."""
     nesting = profile.nesting.get(column.name, {})
     (above,) = (other for other in profile.columns if other.name == larger)
     listed = set(nesting) == set(above.codes) and sorted(chain(*nesting.values())) == sorted(column.codes)
@@ -360,7 +360,7 @@ def _propose_nesting(profile: Profile, column: ColumnProfile, larger: str) -> di
 
 
 def _explain_omission(column: ColumnProfile, reason: str, count: Callable[[int], str]) -> str:
-    """Why a column is left out; empty if it is not. The reason is that for which its texts only look like numbers.
+    """The reason why a column is left out; "" if it is not. `reason` explains why its texts only look like numbers.
     `count` writes a number of rows."""
     if find_unseen(column.name) or len(column.name) > LONGEST_COLUMN:
         return f"its name has over {LONGEST_COLUMN} letters, or one that cannot be seen"
@@ -395,8 +395,8 @@ def _leave_uncounted(rows: int) -> str:
 def _propose_domain(
     column: ColumnProfile, kind: ColumnType, count: Callable[[int], str]
 ) -> tuple[dict[str, str], list[str]]:
-    """The fields of a column's domain as this type, and what a person must look at, with numbers of rows as `count`
-    writes them."""
+    """The fields of a column's domain as this type, and sentences that tell a person what to check, with numbers of
+    rows as `count` writes them."""
     domain, concerns, marks = dict[str, str](), list[str](), _describe_marks(column, count)
     weight = _is_weight(column.name, column.title)
     whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= (len(column.labels) or FEW)
@@ -467,7 +467,7 @@ def _propose_domain(
 
 
 def _list_alike(codes: Iterable[str]) -> list[list[str]]:
-    """Codes that are the same but for blanks, accents, small and capital letters, and zeros before a number."""
+    """Codes that differ only in blanks, accents, case, or zeros before a number."""
     found: dict[str, list[str]] = {}
     for code in codes:
         alike = " ".join(drop_accents(code).split())
@@ -488,7 +488,7 @@ def widen(lowest: int, highest: int) -> tuple[int, int]:
 
 
 def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
-    """Propose a release by permutation swapping: the geography of units is swapped, and few-valued variables published.
+    """Propose a release by permutation swapping, which swaps the geography of units and publishes few-valued variables.
     Raises DeclarationError if the dataset declares no geography, or no variable with few values."""
     columns = dataset.units.variables
     usable = {column: declared for column, declared in columns.items() if column.casefold() not in COLUMNS_OF_SWAPPED}
@@ -567,8 +567,8 @@ attributes:
 
 
 def propose_coarsening(dataset: DatasetDeclaration, name: str) -> Proposal:
-    """Propose a release by coarsening: the smallest geography with the larger ones that it lies in, and few-valued
-    variables. Raises DeclarationError if there is no geography, or no such variable."""
+    """Propose a release by coarsening: the smallest geography with the larger ones around it, and few-valued variables.
+    Raises DeclarationError if there is no geography, or no such variable."""
     found = _find_variables(dataset, RESERVED)
     if not found.places or not found.others:
         missing = (
@@ -649,13 +649,13 @@ attributes:
 
 @dataclass
 class _Variables:
-    """What a release counts, persons if there are any, and the columns that it could publish.
+    """The records that a release counts (persons, if there are any), and the columns that it could publish.
 
     Attributes:
         counted: persons or units.
         columns: all columns of units and persons.
         places: the geographic columns with few values, without those that others lie in.
-        others: the other columns with few values: those of persons first, then those with labels.
+        others: the other columns with few values: columns of persons first, then columns with labels.
     """
 
     counted: str
@@ -680,13 +680,13 @@ def _find_variables(dataset: DatasetDeclaration, reserved: Collection[str]) -> _
 
 
 def _leave_out_larger(columns: Mapping[str, Column], places: Sequence[str]) -> list[str]:
-    """The places without those that follow from another one: cells of both would be impossible but for a few."""
+    """The places without those that contain another one: only a few cells of both would be possible."""
     larger = {columns[place].within for place in places}
     return [place for place in places if place not in larger]
 
 
 def _is_category(name: str, column: Column) -> bool:
-    """Whether it has few values, and is no weight."""
+    """Whether the column has few values and is no weight."""
     try:
         return 1 < column.domain_size <= MOST_PROPOSED and (bool(column.labels) or not _is_weight(name, column.title))
     except ValueError:
@@ -694,13 +694,13 @@ def _is_category(name: str, column: Column) -> bool:
 
 
 def propose_title(text: str) -> str:
-    """A title like the name of a dataset or of a file."""
+    """A title that follows from the name of a dataset or of a file."""
     words = unicodedata.normalize("NFC", " ".join(text.replace("_", " ").split()))
     return words[:1].upper() + words[1:]
 
 
 def propose_name(text: str) -> str:
-    """A possible name of a dataset or product that is like a text."""
+    """A valid name of a dataset or product that resembles a text."""
     parts = re.findall(r"[a-z0-9]+", drop_accents(text))
     return "_".join(parts) if parts and parts[0][0].isalpha() else "_".join(["table", *parts])
 
@@ -715,7 +715,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _comment(text: str) -> str:
-    """A comment of YAML, which ends at more letters than a line feed: what follows them would be declared."""
+    """A YAML comment. Letters other than a line feed also end a comment, and the text after them would be declared."""
     return f"# {show_line(text)}"
 
 
@@ -725,5 +725,5 @@ def _write(text: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """A text in YAML, in quotes: a JSON string is a YAML string once it has no letter that YAML folds or refuses."""
+    """A text in YAML, in quotes: a JSON string is a YAML string without letters that YAML folds or refuses."""
     return _UNPRINTABLE.sub(lambda letter: f"\\u{ord(letter[0]):04x}", json.dumps(text, ensure_ascii=False))

@@ -1,11 +1,11 @@
-"""Jobs that a deployment's webserver is asked to put into the queue, and what it says of their runs.
+"""Jobs that a deployment's webserver puts into the queue on request, and its reports on their runs.
 
-`STIRRED_WEBSERVER` is its address. Whoever launches needs nothing else of the deployment: no database, no key, and no
-access to its folders. The daemon launches what is in the queue, and launches it again if its process dies; a run goes
-on if the command that follows it is ended.
+`STIRRED_WEBSERVER` is its address. A launch needs no other access to the deployment: no database, no key, and no
+folder. The daemon launches the queued runs, and launches a run again if its process dies; a run continues if the
+command that follows it is ended.
 
-The questions are those of Dagster's GraphQL (`dagster_graphql`), which its own pages ask too. Of errors, nothing is
-quoted that may contain a statement or a value.
+The questions use Dagster's GraphQL (`dagster_graphql`), as Dagster's own pages do. Quoted errors leave out any part
+that may contain a statement or a value.
 """
 
 import json
@@ -49,10 +49,10 @@ _LOST = {
     "DagsterCodeLocationLoadError",
     "DagsterCodeLocationNotFoundError",
 }
-"""Errors of Dagster that end by themselves: its database or the code location is starting, or cannot be reached."""
+"""Dagster's temporary errors: its database or the code location is starting, or cannot be reached."""
 
 _OVERLOADED = (500, 502, 503, 504)
-"""Statuses of a webserver, or of a server in front of it, that may answer later."""
+"""Statuses of a webserver, or of a proxy in front of it, that may answer later."""
 
 _SECONDS, _EVENTS_AT_ONCE = 300, 1000
 
@@ -131,7 +131,7 @@ query Located($name: String!) {
 
 
 class QueueError(RefusedError):
-    """The webserver refuses what it was asked for, or the address is none of a webserver of Dagster."""
+    """The webserver refuses a request, or the address is not a Dagster webserver's."""
 
 
 class UnknownJobError(QueueError):
@@ -141,7 +141,7 @@ class UnknownJobError(QueueError):
 def find_webserver() -> str:
     """The address in `STIRRED_WEBSERVER`, without a slash at its end; "" if it is not set.
 
-    Raises QueueError, which does not quote it, if it is no web address or has a name or password in it.
+    Raises QueueError, which does not quote it, if it is no web address or contains a name or password.
     """
     address = os.environ.get(WEBSERVER, "").rstrip("/")
     if not address:
@@ -167,13 +167,13 @@ class Queue:
         self, release: str, *, job: str = "", partition: str = "", config: Mapping[str, Any] = {}, name: str
     ) -> None:
         """Put a job into the queue under a name, unless the webserver knows a run of this name: the answer to an
-        earlier question may have been lost.
+        earlier request may have been lost.
 
         Raises:
             UnknownJobError: if there is no such job.
             QueueError: if the job or its configuration is refused.
         """
-        # A run that has not started was stored, and is not in the queue.
+        # A run that has not started was stored, but not put into the queue.
         if any(run.status != "NOT_STARTED" for run in self.find(name)):
             return
         tags = [{"key": key, "value": value} for key, value in tag(name, partition).items()]
@@ -184,7 +184,7 @@ class Queue:
         }
         answer = self._ask(LAUNCH, "launchRun", params=params)
         if answer["__typename"] != "LaunchRunSuccess":
-            # The configuration is refused: that of an authorization, if one was given.
+            # The configuration is refused: the authorization, if one was given.
             why = "it charges nothing, or several releases have this name, and each is authorized by its own name"
             raise QueueError(f"{release} cannot be {f'authorized: {why}' if config else 'put into the queue'}")
 
@@ -213,8 +213,8 @@ class Queue:
         return is_retried(run, most, self._errors.get(run.run_id, []))
 
     def list_following(self, release: str) -> list[tuple[str, str]]:
-        """How the names begin of the jobs that follow a release's own, in order: of each round of partitions, and of
-        the job after it. They are those of the sensor that launches them after other runs.
+        """The prefixes of the jobs that follow a release's own, in order: for each round of partitions, its own job and
+        the job after it. The sensor launches the same jobs after other runs.
 
         Dagster sorts them by name, so of up to two rounds, the second is the one with a job before it.
         """
@@ -227,7 +227,7 @@ class Queue:
         return []
 
     def list_keys(self, release: str, job: str) -> list[str]:
-        """The keys of the partitions of a job, whose name begins with `job`."""
+        """The keys of the partitions of a job whose name begins with `job`."""
         found = self._ask(KEYS, "pipelineOrError", job={**_HERE, "pipelineName": name_job(release, job)})
         return sorted(found["partitionKeysOrError"]["partitionKeys"])
 
@@ -240,18 +240,18 @@ class Queue:
         return f"{self._address}/assets/{path}"
 
     def _read_retries(self) -> Mapping[str, Any]:
-        # It is longer to import than what the command otherwise needs, and most launches need no retry.
+        # Its import takes longer than the rest of the command, and most launches need no retry.
         import yaml
 
         info = self._ask(RETRIES, "instance")["info"]
         return (yaml.safe_load(info or "") or {}).get("run_retries") or {}
 
     def _ask(self, question: str, key: str, **variables: Any) -> Any:
-        """What the webserver answers to a question.
+        """The webserver's answer to a question.
 
         Raises:
             WebserverLostError: if it cannot be reached, or cannot reach its database or the code location.
-            QueueError: if it refuses, or is no webserver of Dagster.
+            QueueError: if it refuses, or is not a Dagster webserver.
         """
         asked = urllib.request.Request(
             f"{self._address}/graphql",
@@ -267,7 +267,7 @@ class Queue:
                 text = error.read()
             status = error.code
         except (OSError, HTTPException) as error:
-            # Of an address that cannot be reached, the reason is the cause.
+            # If an address cannot be reached, the reason is the cause.
             cause = getattr(error, "reason", error)
             if isinstance(cause, ssl.SSLCertVerificationError):
                 raise QueueError(f"{WEBSERVER}: nobody whom this machine trusts signed the certificate there") from None
@@ -289,7 +289,7 @@ class Queue:
         try:
             return _require_answer(data[key])
         except UnknownJobError:
-            # Of a code location that is starting, no job is known.
+            # A code location that is starting has no known jobs.
             entry = self._ask(LOCATED, "workspaceLocationEntryOrError", name=LOCATION)
             if not entry or (entry["locationOrLoadError"] or {}).get("__typename") == "RepositoryLocation":
                 raise
@@ -328,7 +328,7 @@ def _read_step(event: Mapping[str, Any]) -> Step | None:
             return Step("waits", key, words=WAITS_FOR_WRITER)
         case "ExecutionStepFailureEvent":
             failed, error = event["failureMetadata"] or {}, event["error"] or {}
-            # Dagster's own error is around that of the step.
+            # Dagster's own error wraps the step's.
             words = failed.get("description") or (error.get("cause") or error).get("message", "it failed").strip()
             return Step("refused", key, words=words, metadata=_read_metadata(failed) if failed else None)
     return None

@@ -1,7 +1,7 @@
 """The definitions of a release, its assets, checks, jobs, schedule and sensor.
 
-What is declared is in `orchestration.components`. This module imports every stage, so a process that only shows what is
-declared does not import it.
+The declarations are in `orchestration.components`. This module imports every stage, so a process that only shows
+declarations does not import it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,10 +36,10 @@ skip_last_collection()
 
 
 def define_resources(home: Path) -> dg.Definitions:
-    """The resources and the executor of a deployment, which no run can configure: Dagster refuses a run that tries to,
-    because whoever deploys decides where keys and databases lie. Stages exchange no values through Dagster, so the
-    resource with which a run could have them stored in any folder is replaced too. On one machine, a run first ends
-    those whose process is gone, and shows that its own is there."""
+    """The resources and the executor of a deployment. Dagster refuses a run that configures them, because the operator
+    decides where keys and databases lie. Stages exchange no values through Dagster, so the resource with which a run
+    could have them stored in any folder is replaced too. On one machine, a run first ends the runs whose process is
+    gone, and then shows that its own process is there."""
 
     @dg.io_manager(config_schema=NO_CONFIG)  # type: ignore[arg-type]  # Generators are allowed, not in its types.
     def values(context: dg.InitResourceContext) -> Iterator[dg.IOManager]:
@@ -56,7 +56,7 @@ def define_resources(home: Path) -> dg.Definitions:
 
 
 def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.ResourceDefinition]:
-    """The same resources, which no run can configure, and one that stores values in memory."""
+    """The same resources without configuration by runs, and one that stores values in memory."""
     fixed = {
         name: dg.ResourceDefinition(lambda _, resource=resource: resource, config_schema=NO_CONFIG)
         for name, resource in resources.items()
@@ -74,9 +74,8 @@ def define_release(component: ReleaseComponent, context: dg.ComponentLoadContext
 
 
 def define_stages(component: ReleaseComponent, method: Method[Any, Any, Any]) -> dg.Definitions:
-    """The assets and checks of a release: those of its mechanism, and those that all releases share. Raises
-    DeclarationError if what it publishes could not be written, or its loss is infinite and the dataset does not allow
-    that."""
+    """The assets and checks of a release: its mechanism's, and those that all releases share. Raises DeclarationError
+    if its publication could not be written, or its loss is infinite and the dataset does not allow that."""
     charges = component.declaration.charges
     method.release.require_allowed()
     if charges:

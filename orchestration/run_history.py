@@ -12,18 +12,18 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 _MOST = 4
-"""The files that are held: the index, the list of runs, and the events of one run after the other."""
+"""The number of files that are held open: the index, the list of runs, and the events of the latest runs."""
 
 _held: OrderedDict[str, sqlite3.Connection] = OrderedDict()
 _lock = Lock()
 
 
 def hold_history() -> None:
-    """From now on, keep each file of the history open that this process opens, and let no event wait for the disk.
+    """From now on, keep each history file open that this process opens, and let no event wait for the disk.
 
-    Dagster opens and closes a file for each event. When nobody else has it open, SQLite then moves its log into it, and
-    waits for the disk several times, which took a quarter of the time of small releases. After a power failure, the
-    last events may be missing, but the files are intact, because they have logs.
+    Dagster opens and closes a file for each event. If no other connection has the file open, SQLite then moves its log
+    into it, and waits for the disk several times, which took a quarter of the time of small releases. After a power
+    failure, the last events may be missing, but the files are intact, because they have logs.
     """
     if not event.contains(Engine, "connect", _hold):
         event.listen(Engine, "connect", _hold)
@@ -32,7 +32,7 @@ def hold_history() -> None:
 
 def _hold(connection: Any, record: Any) -> None:
     if isinstance(connection, sqlite3.Connection):
-        # Whatever fails here may still work, or fails with Dagster's own words, when Dagster uses the file.
+        # If this fails, Dagster may still be able to use the file; otherwise it raises its own error.
         with suppress(sqlite3.Error):
             _hold_file(connection, record.info)
 
@@ -55,7 +55,7 @@ def _hold_file(connection: sqlite3.Connection, info: dict[Any, Any]) -> None:
 
 
 def _tell(connection: Any, record: Any) -> None:
-    """Dagster's UI shows new events when their file changes, which it does not while they are in its log alone."""
+    """Dagster's UI shows new events when their file changes; an event in the log alone does not change the file."""
     if _hold in record.info and connection.total_changes:
         with suppress(OSError):
             os.utime(record.info[_hold])

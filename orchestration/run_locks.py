@@ -1,7 +1,7 @@
 """Locks that show which runs of a deployment on one machine still have their process.
 
 Dagster cannot tell a killed process from a slow one, so a killed run would keep its slot in the queue of writers until
-somebody ends it. The kernel can: it frees a process's locks however the process ends. On a cluster, Dagster looks after
+a person ends it. The kernel can: it frees a process's locks however the process ends. On a cluster, Dagster looks after
 lost runs (`jobs.lost_runs`).
 """
 
@@ -16,18 +16,18 @@ import dagster as dg
 _FOLDER, _UNLOCKED = "runs", ".new"
 
 _HELD = set[str]()
-"""The runs of this process, whose locks it could take again."""
+"""The runs of this process, which could take their locks again."""
 
 
 @contextmanager
 def hold_lock(home: Path, run_id: str) -> Iterator[None]:
-    """Show that a run's process is there, until it ends or the run does.
+    """Show that a run's process is there, until the process or the run ends.
 
-    Processes that this one forks do not inherit the lock (POSIX), so they do not show the run as there after it.
+    Forked processes do not inherit the lock (POSIX), so they do not keep it after this process ends.
     """
     folder = home / _FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Under the run's name, it is locked from the start: otherwise another process could find it free.
+    # Under the run's name, the file is locked from the start: otherwise another process could find it free.
     unlocked = folder / f"{run_id}{_UNLOCKED}"
     descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
@@ -44,7 +44,7 @@ def hold_lock(home: Path, run_id: str) -> Iterator[None]:
 def end_lost_runs(instance: dg.DagsterInstance, home: Path) -> None:
     """End the runs whose process is gone, and free their slots in the queue of writers.
 
-    A run that has no file of a lock, such as one that has only begun, is left alone.
+    A run without a lock file, such as one that has only begun, is left alone.
     """
     for path in sorted((home / _FOLDER).glob("*")):
         if path.name in _HELD or path.suffix == _UNLOCKED or not _is_free(path):
@@ -64,7 +64,7 @@ def _is_free(path: Path) -> bool:
         return False
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # A run that ends removes the file before it gives the lock up.
+        # A run that ends removes the file before it gives up the lock.
         return os.fstat(descriptor).st_nlink > 0
     except OSError:
         return False

@@ -1,5 +1,5 @@
 """`make showcase`: publish the synthetic censuses by every mechanism, and open the explorer on them. It uses the
-deployment of `make demo`, and leaves a release that is published already as it is."""
+deployment of `make demo`, and leaves releases that are already published as they are."""
 
 import argparse
 import os
@@ -24,7 +24,7 @@ RELEASES = {
     "survey/tables": "the table builder, from a survey",
     "survey/incomes": "the table builder, with quantiles and correlations",
 }
-"""What is published, by which method."""
+"""The published releases, with their methods."""
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     _, options = parser.parse_known_args()
     home, published = deployment_folders()
     for release, method in RELEASES.items():
-        # Releases that are declared together are published under names that begin alike.
+        # The names of releases that are declared together begin alike.
         if any(published.glob(f"{release}*/{CERTIFICATE}")):
             print(f"{release}, by {method}: published already", flush=True)
             continue
@@ -41,7 +41,7 @@ def main() -> None:
             run = run_job(instance, release, home)
         if not run.success:
             sys.exit(f"The run failed; its log is {run.log}")
-    # In the place of this process, so that whoever ends it ends the explorer.
+    # This process is replaced, so that ending it ends the explorer.
     os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "orchestration.cli", "explore", *options])
 
 

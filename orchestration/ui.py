@@ -1,4 +1,4 @@
-"""Dagster's UI of this machine: `dg dev` with the webserver of `webserver`, in a checkout."""
+"""Dagster's UI on this machine: `dg dev` with the webserver of `webserver`, in a checkout."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ SETTINGS = "dagster.yaml"
 
 
 def main() -> None:
-    # The variable with the master key, if there is one, is in the memory of webserver and daemon too.
+    # The variable with the master key, if set, is also in the memory of webserver and daemon.
     forbid_core_files()
     _prevent_wrong_warnings()
     open_process = ipc.open_ipc_subprocess
@@ -28,7 +28,7 @@ def main() -> None:
         return open_process(own, **options)
 
     ipc.open_ipc_subprocess = open_own  # type: ignore[assignment]
-    # Only now: Dagster's command takes that function by its name.
+    # Imported only now, because Dagster's command imports that function by name.
     from dagster_dg_cli.cli import main as dg
 
     sys.argv = ["dg", "dev", *sys.argv[1:]]
@@ -36,8 +36,8 @@ def main() -> None:
 
 
 def _prevent_wrong_warnings() -> None:
-    """Dagster's command warns of an environment that is not activated, although it runs in it, and that the settings in
-    the current folder are not used, although the instance's are a copy of them."""
+    """Prevent two wrong warnings of Dagster's command: that the environment is not activated, although the command runs
+    in it, and that the settings in the current folder are not used, although the instance's are a copy of them."""
     if sys.prefix != sys.base_prefix:
         os.environ["VIRTUAL_ENV"] = sys.prefix
     own, used = Path(SETTINGS), Path(os.environ.get("DAGSTER_HOME", ""), SETTINGS)

@@ -1,8 +1,8 @@
-"""Dagster's webserver for the browsers of this machine, which serves no pages but its own; `ui` runs it.
+"""Dagster's webserver for the browsers of this machine, restricted to requests from its own pages; `ui` runs it.
 
-Dagster's own executes whatever a request asks, also one that a page of another site sends: the address of a picture can
-launch a job. If another site's name is made to lead to this machine, its page can also read the answers, such as the
-price and the draw of a charge, and authorize it.
+Dagster's own webserver executes any request, even one from a page of another site: the address of a picture can launch
+a job. If another site's name is made to lead to this machine, that site's page can also read the answers, such as the
+price and the draw of a charge, and authorize the charge.
 """
 
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ HOSTS = ("127.0.0.1", "localhost")
 
 
 class OwnPagesMiddleware:
-    """Refuses what pages of other sites ask, but for links to a page. Requests without a browser are answered."""
+    """Refuses requests from pages of other sites, except links to a page. Requests without a browser are answered."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -41,7 +41,7 @@ def _is_own(scope: Scope) -> bool:
         return False
     if site in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
         return False
-    # Not every browser says what a request is for, and Dagster executes these too, but for its pages.
+    # Some browsers do not state the purpose of a request, and Dagster executes such requests too, except for its pages.
     asks = scope["type"] == "http" and scope["method"] == "GET" and scope["path"].endswith("/graphql")
     return not asks or "text/html" in headers.get("accept", "")
 

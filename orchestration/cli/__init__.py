@@ -1,9 +1,9 @@
-"""The command `stirred`: people's work with a deployment, thin over its jobs and functions.
+"""The command `stirred`, with which people work on a deployment: a thin layer over its jobs and functions.
 
-Exit codes: 0 done; 1 refused, failed, or something does not hold; 2 wrong usage; 3 a charge needs an authorization.
+Exit codes: 0 done; 1 refused, failed, or a claim does not hold; 2 wrong usage; 3 a charge needs an authorization.
 """
 
-# A module here declares commands and prints results. It imports Dagster, DuckDB and the project's layers only in the
+# The modules here declare commands and print results. They import Dagster, DuckDB and the project's layers only in the
 # function of a command that runs, so that help and completion need none of them. The work is in `orchestration` and
 # below, or in the modules `runs` and `plan_report`, which no command's declaration needs.
 
@@ -27,18 +27,18 @@ from orchestration.cli.storage import backup, ledger, restore, unblock
 from resources.machine import skip_last_collection
 
 skip_last_collection()
-# Nor does Python look again and again while it loads, or makes a small release: half a million objects are 50 MB.
+# Garbage collection also stays rare while Python loads, or makes a small release: half a million objects are 50 MB.
 gc.set_threshold(500_000)
 
 __all__ = ["REFUSED", "UNAUTHORIZED", "main"]
 
 
 class PlainGroup(click.Group):
-    """A group that ends with one sentence where something is refused."""
+    """A group that ends with one sentence if a command refuses."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Print in UTF-8 in every locale, as Python 3.15 does, and nothing where there is no output. What a path has
-        that is no text is still printed as before."""
+        """Print in UTF-8 in every locale, as Python 3.15 does, and discard output without a stream. Bytes of a path
+        that are not text are still printed as before."""
         for name in ("stdout", "stderr"):
             match getattr(sys, name):
                 case None:
@@ -53,7 +53,7 @@ class PlainGroup(click.Group):
         try:
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
-            # click ends quietly if whoever reads its output, such as `head`, has read enough.
+            # click ends quietly if the reader of its output, such as `head`, has read enough.
             raise
         except click.ClickException as error:
             error.message = show_lines(error.message)  # type: ignore[misc]
@@ -72,11 +72,11 @@ _UNWRITABLE = {
     "database or disk is full",
     "disk I/O error",
 }
-"""What SQLite says, without values, of files that it cannot write."""
+"""SQLite's messages, without values, about files that it cannot write."""
 
 
 def explain_error(error: Exception) -> str | None:
-    """The message of an expected error, which names the mistake and the remedy; None for a fault in the code."""
+    """The message of an expected error, with the mistake and the remedy; None for a fault in the code."""
     import dagster as dg
     from pydantic import ValidationError
     from sqlalchemy.exc import OperationalError
@@ -109,7 +109,7 @@ def explain_error(error: Exception) -> str | None:
     if isinstance(cause, DeclarationError | ValidationError):
         return f"{explain_cause(cause)}\nstirred check names every problem with file and line."
     if isinstance(cause, YAMLError):
-        # It may be a file of settings with a password, and the message of the parser quotes it.
+        # It may be a settings file with a password, and the message of the parser quotes it.
         mark = getattr(cause, "problem_mark", None)
         return f"{f'{mark.name}, line {mark.line + 1}' if mark else 'a file'}: it cannot be read as YAML"
     return None

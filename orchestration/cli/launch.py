@@ -42,7 +42,7 @@ def launch(
     and --draw as the refusal states them, and your name after --by.
     """
     if not as_json:
-        # What this command needs takes seconds to load, unless a webserver has it already.
+        # The imports of this command take seconds, unless a webserver has loaded them already.
         doing = "asking the webserver" if find_webserver() else "loading its declaration"
         echo(f"Launching {release}: {doing} …")
     from orchestration.cli.runs import launch_release

@@ -22,10 +22,10 @@ _EXAMPLES = {
     "safetab-p": ("SafeTabP", "persons"),
     "safetab-h": ("SafeTabH", "households"),
 }
-"""By kind, the component whose example is proposed, and the usual name of its release."""
+"""By kind: the component whose example is proposed, and the usual name of its release."""
 
 _USUAL_NAMES = {"swapping": "swapped", "tables": "tables", "coarsening": "coarsened", "suppression": "suppressed"}
-"""By kind whose declaration follows from the dataset's columns, the usual name of its release."""
+"""The usual names of releases whose declarations follow from the dataset's columns, by kind."""
 
 
 @click.group()
@@ -74,7 +74,7 @@ def dataset(
     from resources.project import PROJECT
 
     def declare(path: Path) -> Path:
-        """A path below the project's folder is declared from there."""
+        """A path below the project's folder is declared relative to that folder."""
         absolute = path.absolute()
         return absolute.relative_to(PROJECT) if absolute.is_relative_to(PROJECT) else absolute
 
@@ -190,7 +190,7 @@ def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
 
 
 def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", next_command: str) -> None:
-    """Write a proposal to its place. If it is refused there, nothing is left behind."""
+    """Write a proposal to its place. If it is refused there, remove it again."""
     from orchestration.checking import declaration_problems
     from orchestration.declarations import component_tree
     from resources.project import DECLARATIONS

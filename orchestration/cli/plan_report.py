@@ -51,7 +51,7 @@ def print_plans(release: str, request: PlanRequest, *, as_yaml: bool, as_json: b
 
 
 def parse_fields(texts: Sequence[str]) -> dict[str, Any]:
-    """The fields to try, from YAML. Raises `click.UsageError` if a text is no mapping."""
+    """The fields to try, from YAML. Raises `click.UsageError` if a text is not a mapping."""
     fields: dict[str, Any] = {}
     for text in texts:
         try:
@@ -95,7 +95,7 @@ def _plan_record(deployment: Deployment, planned: PlannedDeclaration, records: i
 
 
 def _assess(deployment: Deployment, planned: PlannedDeclaration) -> tuple[str, str]:
-    """What remains of the cap, and why a charge would be refused."""
+    """The remainder of the cap, and the reason why a charge would be refused."""
     try:
         return predict_charge(planned.method, planned.plan.specification, deployment.ledger.read())
     except LedgerError as error:
@@ -135,16 +135,16 @@ def _print_stages(record: dict[str, Any]) -> None:
 
 
 def _summarize(description: str) -> str:
-    """The first paragraph, with a period instead of a colon before a list that follows."""
+    """The first paragraph, with a period instead of the colon before a list."""
     text = unescape_markdown(description.strip().partition("\n\n")[0].replace("\n", " "))
     return f"{text[:-1]}." if text.endswith(":") else text
 
 
 def _list_stages(planned: PlannedDeclaration) -> dict[str, Any]:
-    """What launching a release will do, from its declaration alone: stages, gates and tables."""
+    """The effects of launching a release, from its declaration alone: stages, gates and tables."""
     component, method = planned.component, planned.method
     order = {stage: position for position, stage in enumerate(method.stages)}
-    # Neither is made by a launch.
+    # A launch makes neither of them.
     apart = {PREFLIGHT, *({PLAN} - set(method.stages))}
     specs = [
         spec

@@ -1,4 +1,4 @@
-"""How results are printed: as tables for people, as JSON for scripts; and the exit codes of what was refused."""
+"""The output of results, as tables for people and as JSON for scripts, and the exit codes of refusals."""
 
 import json
 import re
@@ -17,14 +17,14 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a text, without the codes of a terminal and other characters that cannot be seen."""
+    """Print a text, without terminal codes and other invisible characters."""
     from assets.texts import show_lines
 
     click.echo(show_lines(str(text)), err=err, nl=nl)
 
 
 def print_json(value: Any) -> None:
-    """Print a value, with what JSON does not know as text, and what cannot be seen by its number."""
+    """Print a value, with types unknown to JSON as text, and invisible characters by their numbers."""
     from assets.texts import find_unseen
 
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
@@ -50,7 +50,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]
             no_wrap=position in (0, 2) and len(columns) > 5,
         )
     for row in listed:
-        # Names are shown as they are: neither as markup nor as codes of the terminal.
+        # Names are shown literally, neither as markup nor as terminal codes.
         table.add_row(*(Text(show_line(cell)) for cell in row))
     console = make_console()
     # A table's own title is not wider than the table.
@@ -59,7 +59,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]
 
 
 def make_console(*, quiet: bool = False) -> "Console":
-    """The terminal; what is piped or redirected is as wide as it needs to be."""
+    """The terminal; piped or redirected output is as wide as it needs to be."""
     from rich.console import Console
 
     return Console(highlight=False, quiet=quiet, width=None if sys.stdout.isatty() else 160)

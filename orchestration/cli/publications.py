@@ -108,7 +108,7 @@ def table(
 
 
 def _format_figure(cell: Any) -> str:
-    """A number with two decimals, or four digits if it is small; a text as it is."""
+    """A number with two decimals, or four digits if it is small; a text unchanged."""
     if cell is None:
         return "too uncertain"
     if isinstance(cell, str):
@@ -119,7 +119,7 @@ def _format_figure(cell: Any) -> str:
 def _parse_statistic(
     median: str | None, quantile: str | None, summary: bool, correlate: str | None, regress: str | None, on: str | None
 ) -> "tuple[str, Sequence[Any]] | None":
-    """The question of `PublishedStatistic` that the options ask, and its arguments; None if they ask none."""
+    """The question of `PublishedStatistic` in the options, and its arguments; None if the options have none."""
     from fractions import Fraction
 
     given = [question for question in (median, quantile, summary or None, correlate, regress) if question is not None]
@@ -182,14 +182,14 @@ def _print_sum_of_places(
 
 _WHERE = re.compile(r"\s*(\S.*?)\s*(?:=(.*)|\s(?i:in)\b\s*(?:\((.*)\)\s*|(.*)))", re.DOTALL)
 _CATEGORY = re.compile(r"""\s*(?:(["'])((?:(?!\1).|\1\1)*)\1|([^"',\s][^,]*?)?)\s*(?:,|$)""", re.DOTALL)
-"""A category or name in quotes of either kind, doubled within it, or without quotes; and the comma after it."""
+"""A category or name in quotes of either kind (doubled within it), or without quotes; and the comma after it."""
 
 
 def _parse_categories(text: str) -> tuple[str, list[str | None]]:
     """A variable and its categories, from `age in (a, b)`, `age in a, b` or `age=a`.
 
-    A category in quotes is taken as it is written. Without quotes, blanks around it do not belong to it, and `null` is
-    None: records without a value.
+    A category in quotes is taken literally. Without quotes, blanks around it are dropped, and `null` is None: records
+    without a value.
     """
     parts = _WHERE.fullmatch(text)
     if not parts:
@@ -200,14 +200,14 @@ def _parse_categories(text: str) -> tuple[str, list[str | None]]:
 
 
 def _parse_names(option: str, text: str) -> list[str]:
-    """The names of variables. One in quotes is taken as it is written."""
+    """The names of variables. A name in quotes is taken literally."""
     listed = _split(text, f"{option}: {text}: quotes enclose a whole name, and are doubled within it")
     return [name for name, _ in listed if name]
 
 
 def _split(text: str, rule: str) -> "Iterator[tuple[str, bool]]":
     """The parts of a text between commas, without blanks around them, and whether each is in quotes. The rule is the
-    error about others."""
+    error for any other text."""
     while text.strip():
         found = _CATEGORY.match(text)
         if not found:
@@ -220,7 +220,7 @@ def _split(text: str, rule: str) -> "Iterator[tuple[str, bool]]":
 def _find_tables(
     deployment: "Deployment", release: str, *, with_statistics: bool = False
 ) -> "dict[str, PublishedTables]":
-    """The tables of the publications of `_find_published`."""
+    """The tables of the publications that `_find_published` finds."""
     from assets.publication.tables import PublishedTables
 
     published = _find_published(deployment, release, with_statistics=with_statistics)
@@ -230,8 +230,8 @@ def _find_tables(
 def _find_published(
     deployment: "Deployment", release: str, *, with_statistics: bool = False
 ) -> "dict[str, SignedFolder]":
-    """By name, those releases that are declared together and published, none of which was altered; with the quantiles
-    and moments of a hypercube, if they are asked for."""
+    """The published releases among those declared together, by name, each one unaltered; on request, with the quantiles
+    and moments of a hypercube."""
     names = [component.named for component in deployment.releases(release)]
     if with_statistics:
         others = deployment.declared[1].items()
@@ -240,7 +240,7 @@ def _find_published(
 
 
 def _open_published(deployment: "Deployment", names: "Sequence[str]", asked: str) -> "dict[str, SignedFolder]":
-    """By name, what is published of these names, of what was asked for; it was not altered or withdrawn."""
+    """The publications of these names, unaltered and not withdrawn, by name. Errors refer to `asked`."""
     from assets.publication.asset import edition_problem
     from assets.release.signature import SignedFolder, altered_files
 
@@ -251,12 +251,12 @@ def _open_published(deployment: "Deployment", names: "Sequence[str]", asked: str
     for name, folder in folders.items():
         if problems := altered_files(folder, deployment.public_key):
             raise click.ClickException(f"{name}: the publication is not intact: {problems[0]}")
-        # What somebody exchanges from here on is not read.
+        # Files that are exchanged from here on are not read.
         signed = SignedFolder.open(folder, deployment.public_key)
         identity = signed.identity()
         if (other := f"{identity.dataset}/{identity.release}") != name:
             raise click.ClickException(f"{name}: the publication in its folder is that of {other}")
-        # Somebody may have put it back.
+        # It may be an old edition that was put back.
         if problem := edition_problem(identity, identity.dataset, identity.release, entries):
             raise click.ClickException(f"{name}: {problem}")
         published[name] = signed
@@ -338,7 +338,7 @@ def regenerate(release: str, histogram: str, level: str, query: str, places: tup
     if not isinstance(component, DHC):
         raise click.UsageError(f"{release} is no DHC; its noisy measurements are complete")
     method = deployment.find_method(component)
-    # The file is new, and the one that is written, whatever has its name meanwhile.
+    # The file must be new, so that the output cannot go to another file that has its name meanwhile.
     new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     opened = os.fdopen(os.open(to, new, 0o600), "wb") if to else nullcontext(io.BytesIO())
     try:
@@ -511,7 +511,7 @@ def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[s
         echo(f"The explorer is at {address}; end it with Ctrl+C.")
 
     known, custody = "", deployment.ledger.custody
-    # Without its custody, or before there is one, nothing is known of the deployment's key.
+    # Without a custody, or before there is one, the deployment's key is unknown.
     with suppress(CustodyError):
         known = fingerprint(deployment.public_key) if custody.anchor() else ""
     with suppress(KeyboardInterrupt):
@@ -548,7 +548,7 @@ def withdraw(name: str, by: str) -> None:
         done = withdrawal.withdraw(deployment.ledger, deployment.published, dataset, release if slash else None, by)
     except withdrawal.WithdrawalError as error:
         members: list[str] = []
-        # What is withdrawn need not be declared any more, and other declarations may be wrong.
+        # A withdrawn release need not be declared any more, and other declarations may be wrong.
         with suppress(Exception):
             members = [member.named for member in deployment.groups.get(name, ())]
         if members in ([], [name]):

@@ -1,6 +1,7 @@
-"""The names that arguments of commands take, their completion from the files of declarations alone, and its command.
+"""The names that commands take as arguments, their completion from the files of declarations alone, and the command
+`completion`.
 
-A name is checked where it is used: only the loaded declarations know which releases there are.
+A name is checked where it is used, because only the loaded declarations tell which releases exist.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ RELEASE, DATASET = DeclaredName(of_release=True), DeclaredName(of_release=False)
 
 def list_declared_names() -> Iterator[str]:
     """The names in the files of declarations, without the further names of releases that are declared together. A file
-    that is not YAML is passed over: `stirred check` names it."""
+    that is not YAML is skipped: `stirred check` reports it."""
     import yaml
 
     for path in list_files(DECLARATIONS):

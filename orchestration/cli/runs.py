@@ -1,7 +1,7 @@
 """The work of `launch` and `preflight`: run the jobs of a release, print their progress, and report their outcome.
 
-Jobs run in this process, or in a deployment whose webserver puts them into its queue. Then nothing is imported but what
-asks it and prints: Dagster alone takes several times as long.
+Jobs run in this process, or in a deployment whose webserver puts them into its queue. For a queued job, this module
+imports only the code that asks the webserver and prints, because importing Dagster alone takes several times as long.
 """
 
 import sys
@@ -66,15 +66,15 @@ Report = Callable[[Step], None]
 
 @dataclass(frozen=True)
 class _Launched:
-    """What a launch did.
+    """The results of a launch.
 
     Attributes:
-        steps: of all runs, in order.
-        outcome: of the last run.
-        charges: the losses that were charged, in words, by release.
-        charged: lines with the charges and their total; empty if nothing was charged.
-        drew: whether something was drawn, from public data for example.
-        uncharged: what to say of a launch that failed, and of which no charge is known.
+        steps: the steps of all runs, in order.
+        outcome: the outcome of the last run.
+        charges: the charged losses, in words, by release.
+        charged: lines with the charges and their total; empty without charges.
+        drew: whether there was a draw, from public data for example.
+        uncharged: the message for a failed launch without a known charge.
         places: the folders of the publications, or the addresses of their pages.
         files: the names of the published files, if there are folders.
     """
@@ -90,7 +90,7 @@ class _Launched:
 
 
 def launch_release(release: str, authorization: Mapping[str, str], *, verbose: bool, as_json: bool) -> None:
-    """Launch a release, or several that are declared together, report what was charged and published, and exit. The
+    """Launch a release, or several that are declared together, report charges and publications, and exit. The
     authorization is the configuration of the charge, empty if none was given; `verbose` prints Dagster's log."""
     load = cache(partial(load_launched, release))
     launched = (_launch_queued if find_webserver() else _launch_here)(release, authorization, load, quiet=as_json)
@@ -139,7 +139,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
 
 
 def print_preflights(release: str, *, as_json: bool) -> None:
-    """Print the price of each release that is declared under a name, and why it is charged."""
+    """Print the price of each release that is declared under a name, and the reason for the charge."""
     from assets.conventions import DRAW_ID, join_digits
 
     found = _run_preflight(release, quiet=as_json)
@@ -160,14 +160,14 @@ def print_preflights(release: str, *, as_json: bool) -> None:
 
 
 def load_releases(name: str) -> "Sequence[ReleaseComponent]":
-    """The releases that are declared under a name, from all declarations, whose import takes a second."""
+    """The releases that are declared under a name, from all declarations. Importing these takes a second."""
     from orchestration.deployment import Deployment
 
     return Deployment().releases(name)
 
 
 def load_launched(name: str) -> "Sequence[ReleaseComponent]":
-    """The releases that a launch of a name makes: none, if it is the name of what draws nothing."""
+    """The releases that a launch of a name makes; none for a name without draws."""
     from orchestration.deployment import Deployment
 
     try:
@@ -179,16 +179,16 @@ def load_launched(name: str) -> "Sequence[ReleaseComponent]":
 
 
 def load_partitions(component: "ReleaseComponent") -> "Partitions":
-    """The partitions of a release that has some; its stages are imported for that."""
+    """The partitions of a partitioned release, whose stages must be imported for this."""
     from orchestration.deployment import Deployment
 
     return Deployment().find_method(component).partitions
 
 
 def list_charges(charges: Mapping[str, Loss]) -> str:
-    """A line for each charge, and one for their total if there are several; empty if there is none.
+    """A line for each charge, and one for their total if there are several; empty if there are none.
 
-    Losses in (ε, δ) have no total of their own: the cap of their population says how they compose.
+    Losses in (ε, δ) have no total of their own: the cap of their population determines their composition.
     """
     losses = list(charges.values())
     lines = {name: format_loss(loss) for name, loss in charges.items()}
@@ -206,15 +206,16 @@ def _print_charges(lines: Mapping[str, str]) -> str:
 
 
 def describe_charges(charged: str, failure: str, uncharged: str = "Nothing was charged.") -> str:
-    """What a failed launch charged. Most refusals say that nothing was, which is true of one release of several."""
+    """The charge of a failed launch. Most refusals say that nothing was charged, which is true of only one release of
+    several."""
     if "othing was charged" in failure:
         return charged.replace("Charged", "But this launch charged", 1)
     return charged or uncharged
 
 
 def _configure(release: str, authorization: Mapping[str, str], load: Load) -> dict[str, Any]:
-    """The configuration of a run here. Raises `click.UsageError` if there is no such release, or it cannot be
-    authorized. Declarations are loaded only for an authorization and for a name that no file declares as it is."""
+    """The configuration of a run in this process. Raises `click.UsageError` if there is no such release, or it cannot
+    be authorized. Declarations are loaded only for an authorization, or for a name that no file declares literally."""
     if not authorization and release in list_declared_names():
         return {}
     components = load()
@@ -223,7 +224,7 @@ def _configure(release: str, authorization: Mapping[str, str], load: Load) -> di
     from orchestration.deployment import require_single
 
     if not components:
-        # It is the name of what is no release, such as a retabulation.
+        # The name belongs to another kind of object, such as a retabulation.
         raise click.UsageError(f"{release} charges nothing")
     return _authorize(_require_charging(require_single(release, components)).named, authorization)
 
@@ -234,19 +235,19 @@ def _authorize(release: str, authorization: Mapping[str, str]) -> dict[str, Any]
 
 
 def _list_planned(steps: Sequence[Step]) -> list[list[str]]:
-    """The paths of the assets that runs were to make, in the order of their names."""
+    """The paths of the assets that runs planned to make, in the order of their names."""
     return [asset.split("/") for asset in sorted({step.asset for step in steps if step.kind == "planned"})]
 
 
 def _require_charging(component: "ReleaseComponent") -> "ReleaseComponent":
-    """A release, refused if it charges nothing, as a withheld swap does."""
+    """The release. Raises an error if it charges nothing, as a withheld swap does."""
     if not component.charges:
         raise click.UsageError(f"{component.named} charges nothing")
     return component
 
 
 def _run_preflight(release: str, *, quiet: bool) -> Mapping[str, Mapping[str, Any]]:
-    """What the preflight of each release of a name shows, by release."""
+    """The metadata from the preflight of each release of a name, by release."""
     progress = _Progress(quiet=quiet)
     if address := find_webserver():
         try:
@@ -278,7 +279,7 @@ def _print_log(outcome: RunOutcome) -> None:
 
 
 def _launch_here(release: str, authorization: Mapping[str, str], load: Load, *, quiet: bool) -> _Launched:
-    """Launch a release in this process, and read from the ledger what was charged."""
+    """Launch a release in this process, and read its charges from the ledger."""
     from orchestration.environment import deployment_resources
     from resources.ledger import Ledger
 
@@ -290,7 +291,7 @@ def _launch_here(release: str, authorization: Mapping[str, str], load: Load, *, 
     with _open_here() as instance:
         _run_jobs_here(progress, instance, release, config, load)
     if not progress.outcome.run_id:
-        # The process could not load the deployment, or knows no such release: the same error is raised here.
+        # The process could not load the deployment, or knows no such release: loading here raises the same error.
         load()
     drawn = [
         entry
@@ -316,14 +317,14 @@ def _launch_here(release: str, authorization: Mapping[str, str], load: Load, *, 
 
 
 def _launch_queued(release: str, authorization: Mapping[str, str], load: Load, *, quiet: bool) -> _Launched:
-    """Have a release launched by the queue. Its charges say themselves what was charged, and by which run."""
+    """Have the queue launch a release. The metadata of its charges contain each loss and the run that charged it."""
     queue, progress = Queue(find_webserver()), _Progress(quiet=quiet)
     try:
         _run_jobs_queued(progress, queue, release, _authorize(release, authorization))
     except RefusedError as error:
         drawn = _find_drawn(progress)
         if isinstance(error, UnknownJobError) and not drawn:
-            # A name that is not declared either raises an error that lists those that are.
+            # For a name that is not declared either, loading raises an error that lists the declared names.
             load()
         if drawn or isinstance(error, WebserverLostError):
             echo(_print_charges(_find_charges(drawn)) or _UNKNOWN, err=True)
@@ -343,18 +344,19 @@ def _launch_queued(release: str, authorization: Mapping[str, str], load: Load, *
 
 
 def _find_drawn(progress: "_Progress") -> dict[str, Mapping[str, Any]]:
-    """The metadata of the charges that runs of this launch made, by release."""
+    """The metadata of the charges that the runs of this launch made, by release."""
     made = progress.find_made(CHARGE)
     return {name: metadata for name, metadata in made.items() if metadata.get(CHARGED_BY) in progress.runs}
 
 
 def _find_charges(drawn: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The losses in words, without what is not charged because the data are public."""
+    """The losses in words, without losses that are not charged because the data are public."""
     return {name: metadata[LOSS] for name, metadata in drawn.items() if CHARGED not in metadata}
 
 
 def _open_here() -> "dg.DagsterInstance":
-    """The instance in which this process runs jobs. Raises QueueError in a cluster: no other process would know."""
+    """The instance in which this process runs jobs. Raises QueueError in a cluster, whose other processes would not
+    know of the run."""
     from orchestration.environment import is_cluster
     from orchestration.launch import open_instance
 
@@ -372,7 +374,7 @@ def _run_here(instance: "dg.DagsterInstance", release: str, report: Report, **op
 def _run_jobs_here(
     progress: "_Progress", instance: "dg.DagsterInstance", release: str, config: Mapping[str, Any], load: Load
 ) -> None:
-    """Run a release's job, and if it has partitions, the jobs after it, until one fails."""
+    """Run a release's job and, with partitions, the jobs after it, until one fails."""
     run = partial(_run_here, instance, release)
     if not progress.show(partial(run, config=config)) or progress.published:
         return
@@ -384,14 +386,14 @@ def _run_jobs_here(
 
 
 def _run_jobs_queued(progress: "_Progress", queue: Queue, release: str, config: Mapping[str, Any]) -> None:
-    """Put a release's job into the queue, with the partitions of its dataset before it, and its own partitions and the
-    jobs after them behind it; follow each until it ends.
+    """Put a release's job into the queue, after the partitions of its dataset, and before its own partitions and the
+    jobs after them; follow each until it ends.
 
-    All partitions are in the queue at the same time, so those after one that fails are made too.
+    All partitions are in the queue at the same time, so partitions after a failed one are made too.
     """
     for job, of in ((COUNTING, release), (CEF, release.partition("/")[0])):
         with suppress(UnknownJobError):
-            # Only a source in parts has these jobs, of which the first one reads too.
+            # Only a source in parts has these jobs, and the first job reads the parts too.
             if not _follow_queued(progress, queue, of, job=job, keys=progress.ask(queue.list_keys, of, job)):
                 return
             break
@@ -430,7 +432,7 @@ def _follow_queued(
 
 
 class _Progress:
-    """What happened in runs, and a line for each asset that they made, unless it is to be quiet."""
+    """The events of runs, with a printed line for each asset that they make, unless `quiet`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -459,11 +461,11 @@ class _Progress:
         return [path for path in paths if path[-1] == PUBLICATION]
 
     def ask(self, question: Callable[..., T], *given: Any, **options: Any) -> T:
-        """What the queue answers, after it was reported if that takes long."""
+        """The queue's answer; a long wait for it is reported."""
         return ask(lambda wait: None if self._quiet else echo(f"  {wait.words}"), question, *given, **options)
 
     def show(self, run: Callable[[Report], RunOutcome], partition: str = "") -> bool:
-        """Show what happens in a run until it ends; whether it succeeded."""
+        """Show the events of a run until it ends; returns whether it succeeded."""
         steps, outcome = _show(run, partition, quiet=self._quiet)
         self.steps += steps
         self._outcomes.append(outcome)
@@ -471,7 +473,7 @@ class _Progress:
 
 
 def _show(run: Callable[[Report], RunOutcome], partition: str, *, quiet: bool) -> tuple[list[Step], RunOutcome]:
-    """Print a line for each asset that a run makes. Returns all that happened, and the outcome."""
+    """Print a line for each asset that a run makes. Returns all events, and the outcome."""
     steps: list[Step] = []
     console = make_console(quiet=quiet)
     columns = (
@@ -481,14 +483,14 @@ def _show(run: Callable[[Report], RunOutcome], partition: str, *, quiet: bool) -
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    # What libraries print goes to the log.
+    # The output of libraries goes to the log.
     options: Any = {"console": console, "transient": True, "redirect_stdout": False, "redirect_stderr": False}
     with Progress(*columns, disable=not console.is_terminal, **options) as progress:
         bar = progress.add_task("loading", total=None)
         running = ""
 
         def show(line: str, of: str = "") -> None:
-            """Print a line, or the rest of the line of an asset; without its end while the asset is being made."""
+            """Print a line, or the rest of an asset's line; without a line end while the asset is being made."""
             nonlocal running
             name = f"  {f'{of} {partition}'.strip():60}" if of and of != running else ""
             start = "\n" if running and running != of else ""
@@ -502,11 +504,11 @@ def _show(run: Callable[[Report], RunOutcome], partition: str, *, quiet: bool) -
             elif step.kind == "begun":
                 asset = step.asset.replace("__", "/")
                 progress.update(bar, description=escape(show_line(asset)))
-                # A terminal has the bar.
+                # A terminal shows the bar instead.
                 if not console.is_terminal and any(asset == other.asset for other in steps if other.kind == "planned"):
                     show("", asset)
             elif step.kind == "made" and sum(step.asset == other.asset for other in steps if other.kind == "made") == 1:
-                # Of an asset in partitions, all are made by one step.
+                # One step makes all partitions of an asset.
                 progress.advance(bar)
                 show(f" {step.seconds:>7.1f} s", step.asset)
             elif step.kind == "failed":

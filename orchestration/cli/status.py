@@ -87,7 +87,7 @@ def budget(as_json: bool) -> None:
 
 
 def _write_state(status: dict[str, Any]) -> tuple[str, str]:
-    """The edition that is published, if any, and the last run."""
+    """The published edition, if any, and the last run."""
     unpublished = "withdrawn" if status.get("withdrawn") else "no"
     published = {True: f"edition {status['edition']}", False: unpublished, None: "unknown"}[status["published"]]
     run, at = status["last_run"], status["last_run_at"]
@@ -96,7 +96,8 @@ def _write_state(status: dict[str, Any]) -> tuple[str, str]:
 
 
 def _is_latest_published(release: dict[str, Any]) -> bool:
-    """Whether every charge is drawn, and the last draw published: so it is after a run that was killed at its end."""
+    """Whether every charge is drawn and the last draw is published, which also holds after a run that was killed at its
+    end."""
     draws = release["draws"]
     return release["published"] and len(release["charges"]) == draws == int(release["edition"].partition(".")[0])
 
