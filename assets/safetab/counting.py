@@ -1,12 +1,12 @@
-"""The exact counts of SafeTab's population groups, and the asset `regions`: where there is a unit, as is published.
+"""The exact counts of SafeTab's population groups, and the asset `regions`: the published list of regions with a unit.
 
 Records are aggregated step by step, so that no step handles a record once for each of its groups. Each distinct
 combination of codes is mapped to iterations once, and combinations with the same iterations are one set. Records are
-counted by area, set and finest cell. Only these counts are added up to regions and iterations. Numbers stand for codes
-and regions until the end.
+counted by area, set and finest cell. Only these counts are added up to regions and iterations. Numbers represent codes
+and regions until the last step.
 
-Every group of every region is measured, whether anyone lives there or not. So a release of SafeTab-P declares its list
-of regions exact and public.
+Every group of every region is measured, inhabited or not, so a release of SafeTab-P declares its list of regions exact
+and public.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ REGION_COLUMNS = {
 
 
 class RecordsError(RefusedError, ValueError):
-    """Records that cannot be counted. The message states rules and numbers of records, and no value."""
+    """Records that cannot be counted. The message states rules and numbers of records, without values."""
 
 
 _MEMBERS = pa.schema(
@@ -69,9 +69,9 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     Columns: `COUNT_COLUMNS`. `level` and `cell` are UTINYINT, `count` is BIGINT, and the others are VARCHAR. A record
     counts once in each of its groups. The cell of a person is 23 (QSEX - 1) plus the number of the finest age group,
     from 0; that of a household is 4 (HOUSEHOLD_TYPE - 1) + TEN - 1. Rows are in the order of the draw: region type,
-    level, region, iteration and cell. So some regions are read quickly, and counts made again compare quickly.
+    level, region, iteration and cell. This order makes it fast to read a few regions, and to compare counts made again.
 
-    The groups to count are all, or those of a table, by `region_type`, `region_id` and `iteration_code`.
+    All groups are counted, or only those in the table `groups`, by `region_type`, `region_id` and `iteration_code`.
     """
     levels, dataset = _levels(release), release.dataset
     read = identify_records(dataset, release.counted, release.design.max_race_codes)
@@ -106,18 +106,18 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
 def added_recipe(
     session: Session, release: SafeTabRelease, counted: Mapping[str, Any], groups: Table | None = None
 ) -> Recipe:
-    """The recipe of the same from those of all partitions, named as in `assets.measurement.parts`.
+    """The recipe of the exact counts from the counts of all partitions, named as in `assets.measurement.parts`.
 
     A record counts by its own codes, in the regions of its unit; a household of the production layout by its housing
-    unit and the codes of its householder. All of these are in one partition. Partitions count all groups, because which
-    ones SafeTab-H counts may be published after they were counted.
+    unit and the codes of its householder. All of these are in one partition. Partitions count all groups, because the
+    list of groups that SafeTab-H counts may be published later.
     """
     region_types = [str(region_type) for region_type in _levels(release)]
     return "safetab/added_up", {"region_types": region_types}, {**counted, "groups": groups}
 
 
 def regions_recipe(session: Session, release: SafeTabRelease) -> Recipe:
-    """The recipe of the regions in which there is a unit, whether anyone lives there or not.
+    """The recipe of the regions with at least one unit, inhabited or not.
 
     Columns: `REGION_COLUMNS`. `number` is INTEGER and counts from 0 within the region type, in the order of
     `region_id`; the others are VARCHAR. Rows are in the order of the draw.
@@ -164,7 +164,7 @@ def read_regions(session: Session, release: SafeTabPRelease) -> dict[RegionType,
 
 
 def require_regions(session: Session, release: SafeTabPRelease) -> None:
-    """Refuse (`RecordsError`) a run without any region, such as one of Puerto Rico with files of a state."""
+    """Refuse (`RecordsError`) a run without any region, such as a run for Puerto Rico with the files of a state."""
     region_types = [region_type for region_type, regions in read_regions(session, release).items() if regions]
     if run := find_empty_run(release, region_types):
         raise RecordsError(
@@ -174,13 +174,14 @@ def require_regions(session: Session, release: SafeTabPRelease) -> None:
 
 
 def require_countable_records(session: Session, release: SafeTabRelease) -> None:
-    """Refuse records that SafeTab cannot count (`RecordsError`), before a charge; rules and numbers are all it reports.
+    """Refuse records that SafeTab cannot count (`RecordsError`), before a charge. The error reports only rules and
+    numbers.
 
     Codes must be in the list, in all eight columns of all records of the dataset. States are treated as follows.
-    SafeTab's two runs are separate, and each leaves the blocks of the other alone: a dataset with blocks of Puerto Rico
-    may have a release for the US only, and the other way round. Within the run for the US, the production layout is
-    the whole country's, from which a release takes its states; but SafeTab's own files must be those of the declared
-    states, as its validation says. So a state that was forgotten is an error, instead of people missing in the nation.
+    SafeTab's two runs are separate, and each ignores the blocks of the other: a dataset with blocks of Puerto Rico may
+    have a release for the US only, and vice versa. Within the run for the US, the production layout covers the whole
+    country, and a release selects its states from it. SafeTab's own files must cover exactly the declared states, as
+    its validation requires, so a forgotten state is an error instead of an undercount of the nation.
     """
     dataset, counted = release.dataset, release.counted
     codes = session.register("known_codes", pa.table({"code": pa.array(sorted(release.lists.names), pa.string())}))
@@ -201,9 +202,9 @@ def require_countable_records(session: Session, release: SafeTabRelease) -> None
 
 
 def require_households_in_groups(session: Session, release: SafeTabRelease, counts: Table) -> None:
-    """Refuse a run of SafeTab-H without any household in a group that it measures, such as one with another run's file.
+    """Refuse a run of SafeTab-H without any household in a measured group, such as a run with another run's file.
 
-    This looks at confidential records before a charge, so the RecordsError reports nothing but the violated rule.
+    The check reads confidential records before a charge, so the RecordsError reports only the violated rule.
     """
     region_types = {RegionType(region_type) for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
     if run := find_empty_run(release, region_types):
@@ -214,7 +215,7 @@ def require_households_in_groups(session: Session, release: SafeTabRelease, coun
 
 
 def find_empty_run(release: SafeTabRelease, region_types: Collection[RegionType]) -> str | None:
-    """The first run that measures anything and has none of some region types; None if there is none."""
+    """The first measured run to which none of some region types belongs; None if there is no such run."""
     runs = {region_type.run for region_type in region_types}
     return next((region_type.run for region_type in _levels(release) if region_type.run not in runs), None)
 
@@ -239,7 +240,8 @@ def stage_regions(session: Session, release: SafeTabRelease) -> tuple[Fragment, 
 def _register_members(
     session: Session, lists: CodeLists, levels: Mapping[RegionType, Collection[int]]
 ) -> tuple[list[str], Fragment, Fragment]:
-    """Register the members, iterations in a universe (detailed or not, and level), and which codes map to them.
+    """Register the members, which are iterations in a universe (detailed or not, and level), and the codes that map to
+    them.
 
     Returns the iterations of the members, which are numbered from 0, and the two tables.
     """

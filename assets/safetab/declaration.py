@@ -86,7 +86,7 @@ class SafeTabPDeclaration(SafeTabDeclaration):
     max_race_codes: int = Field(8, ge=1, le=8, strict=True, description=_RACE_CODES)
 
     def design(self, dataset: DatasetDeclaration, **sources: Any) -> SafeTabPDesign:
-        """What is measured of the groups in the lists, for the states in ascending order."""
+        """The measurements of the groups in the lists, for the states in ascending order."""
         lists: CodeLists = sources["lists"]
         states, share = tuple(sorted(self.states)), self.stage_1_share
         stabilities = {pair: lists.stability(*pair, self.max_race_codes) for pair in find_pairs(lists, states)}
@@ -154,7 +154,7 @@ class SafeTabHDeclaration(SafeTabDeclaration):
         return self
 
     def design(self, dataset: DatasetDeclaration, **sources: Any) -> SafeTabHDesign:
-        """What is measured of the groups of the release by SafeTab-P, or of those with published totals."""
+        """The measurements of the groups of the release by SafeTab-P, or of the groups with published totals."""
         lists, detail = sources["lists"], sources["detail"]
         if detail is None:
             states, max_race_codes = tuple(sorted(self.states or ())), self.max_race_codes or MOST_RACE_CODES
@@ -187,11 +187,12 @@ def _choose_budgets(
     without: str,
     stage_1_share: Fraction = Fraction(0),
 ) -> dict[Key, Fraction]:
-    """By line, the declared budgets, those that declared margins need, or those of production.
+    """By line, the declared budgets, the budgets that declared margins need, or the budgets of production.
 
-    In pure DP, the budgets of production are those that its margins of error need. Its lines that have no groups are
-    left out. Raises DesignError if a line does not exist or has a budget and a margin, no budget within bounds meets a
-    margin, or there are regions of a declared line but no groups (`without` says why): it would be charged for nothing.
+    In pure DP, the budgets of production are the budgets that its margins of error need. Lines of production without
+    groups are left out. Raises DesignError if a line does not exist or has a budget and a margin, no budget within
+    bounds meets a margin, or a declared line has regions but no groups (`without` gives the reason), because its charge
+    would have no use.
     """
     margins, declared = _read_lines(declaration, "moe"), _read_lines(declaration, "budgets")
     for field, by_line in (("budgets", declared), ("moe", margins)):
@@ -209,7 +210,7 @@ def _choose_budgets(
 
 
 def _read_lines(declaration: SafeTabPDeclaration | SafeTabHDeclaration, field: str) -> dict[Key, Any]:
-    """The values of a field by line; none if they are those of production."""
+    """The values of a field by line; empty if the field selects the values of production."""
     given = getattr(declaration, field)
     with_tables = isinstance(declaration, SafeTabHDeclaration)
     return read_lines(field, given if isinstance(given, Mapping) else {}, with_tables=with_tables)

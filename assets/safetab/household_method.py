@@ -1,10 +1,10 @@
-"""SafeTab-H as a method: how it fills in the hooks of charge, draw, gates and publication; and the groups it measures.
+"""SafeTab-H as a method: its hooks for charge, draw, gates and publication, and the groups that it measures.
 
-A group has tables of households if SafeTab-P published a total of persons for it, and the total says in what detail.
-The totals are read from the publication, as everyone reads them, after its signature was verified. Nothing is spent on
-them.
+A group has tables of households if SafeTab-P published a total of persons for it, and the total determines their
+detail. SafeTab-H reads the totals from the publication, like any reader, after verifying its signature, and spends no
+budget on them.
 
-Which cells there are follows from the published groups alone. They are measured line by line, household types before
+The list of cells follows from the published groups alone. Cells are measured line by line, household types before
 tenures, group by group.
 """
 
@@ -88,7 +88,7 @@ _UNIVERSES = pa.schema(
 
 
 class DetailError(RefusedError, ValueError):
-    """The publication that says which groups there are is missing, or is not of the current records."""
+    """The publication that lists the groups is missing, or is not of the current records."""
 
 
 class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
@@ -128,7 +128,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
         return counts_recipe(session, self.release, self.release.public(GROUPS))
 
     def require_countable(self, session: Session, custody: Custody) -> None:
-        # Counts of other groups would be charged before a gate found them.
+        # Without this check, counts of other groups could be charged before a gate found them.
         self.release.require_sealed(session, custody, GROUPS, [self.release.public(GROUPS)])
         super().require_countable(session, custody)
         require_households_in_groups(session, self.release, self.counts_table)
@@ -190,7 +190,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
             yield batch if self.release.design.negative_counts else replace(batch, values=np.maximum(batch.values, 0))
 
     def unlikely(self, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:
-        """Clipped numbers say less about their noise, so that only cells far above 0 are tested then."""
+        """Clipping hides a part of the noise, so if numbers are clipped, only cells far above 0 are tested."""
         if self.release.design.negative_counts:
             return super().unlikely(pairs)
         farthest = {query: find_farthest(noise) for query, noise in self.distributions().items()}
@@ -239,7 +239,7 @@ def _check_completeness(session: Session, context: ReleaseContext[SafeTabHReleas
 
 
 def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
-    # Of a file's totals, those of regions with a unit count, and which regions have one is an invariant.
+    # Of a file's totals, only those of regions with a unit count, and the list of these regions is an invariant.
     kind, read = (StageKind.POSTPROCESSING, []) if release.detail else (StageKind.INVARIANTS, [Zone.CONFIDENTIAL])
 
     @release_stage(
@@ -277,7 +277,7 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
 
 
 def read_published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
-    """T1 as the release by SafeTab-P published it, from the current records, or the declared file of totals.
+    """T1 as the release by SafeTab-P published it from the current records, or the declared file of totals.
 
     Raises DetailError if the publication is missing or was altered, or is of other records or of another declaration;
     ListsFileError if the file is missing or breaks a rule."""
@@ -301,7 +301,7 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
             "region_type": region_type.value,
             "level": level,
             "iteration_code": iteration.code,
-            # A family that is not measured has no thresholds, whatever is declared: the groups would be others.
+            # A family that is not measured has no thresholds, even if they are declared: they would change the groups.
             **{family.lower(): thresholds.get((region_type, level, family), []) for family in HOUSEHOLD_TABLES},
         }
         for place, (region_type, level) in enumerate(release.pairs)

@@ -1,5 +1,5 @@
-"""SafeTab-P in the laboratory: totals, or sex by age, of regional groups of race of each block, in place of a
-tract's, in the detail that a first noisy total chooses."""
+"""SafeTab-P in the laboratory: totals, or sex by age, of regional groups of race, of each block instead of each tract,
+in the detail that a first noisy total chooses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,8 +27,8 @@ _PAIR = (RegionType.TRACT, 1)
 
 @dataclass(frozen=True)
 class SafeTab(Point):
-    """Groups that somebody is in alone, with the budget of the 2020 Census for regional groups of tracts, times a
-    number. The thresholds are the tier's."""
+    """The "alone" groups, with a multiple of the 2020 Census's budget for regional groups of tracts. The thresholds are
+    the tier's."""
 
     factor: Fraction
 
@@ -85,12 +85,12 @@ def _read_production() -> CodeLists:
 
 
 def list_groups() -> list[Iteration]:
-    """The regional groups that somebody is in alone, in the order of their codes."""
+    """The regional groups of persons who belong to no other group ("alone"), in the order of their codes."""
     return [iteration for iteration in _read_production().universe(*_PAIR) if iteration.alone]
 
 
 def list_codes() -> dict[str, int]:
-    """By code of race, the number of the group that it is in alone."""
+    """By code of race, the number of its "alone" group."""
     numbers = {iteration.code: number for number, iteration in enumerate(list_groups())}
     return {code: numbers[iteration] for iteration, code in _read_production().pairs if iteration in numbers}
 

@@ -1,8 +1,8 @@
 """Reading the lists of codes and iterations from a folder with four files, and published totals of population groups
-from one, in the layout of SafeTab's input.
+from one file, in the layout of SafeTab's input.
 
-The files are pipe-separated text with a header. Their rows end in LF or CR LF, every value is text, and `Null` is that
-literal word. There is no quoting. `mechanisms.safetab.lists` has the rules that hold between rows and files.
+The files are pipe-separated text with a header. Their rows end in LF or CR LF, every value is text, and `Null` is a
+literal word. There is no quoting. `mechanisms.safetab.lists` has the rules between rows and files.
 
 The lists of the 2020 Census are in `PRODUCTION`. `NOTICE.txt` beside them names their source.
 """
@@ -49,7 +49,7 @@ FIELDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     CODES_FILE: {"RACE_ETH_CODE": _CODE, "RACE_ETH_NAME": _NAME},
     MAP_FILE: {"ITERATION_CODE": _ITERATION_CODE, "RACE_ETH_CODE": _CODE},
 }
-"""By file, its fields in order, each with the regular expression of its values and the rule in words."""
+"""By file, its fields in order, each with the regular expression for its values and the rule in words."""
 
 TOTALS: Mapping[str, tuple[str, str]] = {
     "REGION_ID": ("1|([0-9]{2}|[0-9]{4}|[0-9]{5}|[0-9]{7}|[0-9]{11})", "a region is 1, or has 2, 4, 5, 7 or 11 digits"),
@@ -57,7 +57,7 @@ TOTALS: Mapping[str, tuple[str, str]] = {
     "ITERATION_CODE": _ITERATION_CODE,
     "COUNT": ("-?[0-9]{1,15}", "a total is an integer"),
 }
-"""The same of pop-group-totals.txt."""
+"""The fields of pop-group-totals.txt, in the same form."""
 
 _TRUTH = {"True": True, "False": False, "Null": None}
 
@@ -89,8 +89,8 @@ def read_lists(folder: Path = PRODUCTION) -> CodeLists:
 
 
 def read_totals(path: Path) -> pa.Table:
-    """Published totals of groups, in the layout of SafeTab-P's T1. Raises ListsFileError as `read_lists`, or if a group
-    is there twice."""
+    """Published totals of groups, in the layout of SafeTab-P's T1. Raises ListsFileError as `read_lists` does, or if a
+    group occurs twice."""
     try:
         rows = _read_rows(path, TOTALS)
         if repeated := len(rows) - len({tuple(row[:3]) for row in rows}):
@@ -116,7 +116,7 @@ def _read_rows(path: Path, fields: Mapping[str, tuple[str, str]]) -> list[list[s
         raise ListsError(f"{file}: the file is not UTF-8 text") from None
     if not text.strip():
         raise ListsError(f"{file}: the file is empty")
-    # Only these two end a line; a name may contain any other separator of Unicode.
+    # Only these two end a line; names may contain other Unicode line separators.
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     if lines[0] != "|".join(fields):
         raise ListsError(f"{file}: the first line must be {'|'.join(fields)}")

@@ -1,12 +1,12 @@
-"""The draw of SafeTab-P: exact counts in blocks of regions, and the measurements that are kept.
+"""The draw of SafeTab-P: exact counts in blocks of regions, and the measurements kept.
 
-Most groups of a tract or place are empty, and suppression leaves hardly any of those. So groups are measured in blocks
-of whole regions, and only what is kept is stored: a table of all groups, or of the noisy totals that decide on their
-detail, exists nowhere.
+Most groups of a tract or place are empty, and suppression removes almost all of these. So groups are measured in blocks
+of whole regions, and only the kept cells are stored: no table holds all groups, or the noisy totals that determine
+their detail.
 
 The rows of a batch are the kept cells in the order of region, iteration and cell, with the columns region and iteration
-(their codes as numbers), detail, cell and count. So the version of the measurements covers which groups are kept, and
-in which detail.
+(their codes as numbers), detail, cell and count. So the version of the measurements covers the list of kept groups and
+their details.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,11 +31,11 @@ from resources.statements import Fragment
 from resources.warehouse import Session
 
 GROUPS_AT_A_TIME = 2_000_000
-"""How many groups are measured at a time: about 100 megabytes. If empty groups are published in detail, it is so many
-numbers instead."""
+"""The number of groups measured at a time: about 100 megabytes. If empty groups are published in detail, it is the
+number of their numbers instead."""
 
 MOST_NUMBERS = 10**9
-"""The largest number of published numbers of empty groups that is expected. More could hardly be stored."""
+"""The most published numbers of empty groups that a release may expect. More would be hard to store."""
 
 COLUMNS = {
     **COLUMNS_OF_GROUPS,
@@ -54,13 +54,13 @@ class KeptCells(Batch):
     measured: Measured
 
     def of_totals_only(self, release: SafeTabPRelease) -> NDArray[np.bool_]:
-        """Whether each cell is of a group that is measured as a total only, shape (cells,)."""
+        """Whether each cell belongs to a group measured as a total only, shape (cells,)."""
         codes = [int(iteration.code) for iteration in release.lists.iteration.values() if iteration.detailed_only]
         return np.isin(self.values[:, 1], codes) & self.measured.region_type.detailed
 
 
 def measure_batches(session: Session, release: SafeTabPRelease, noise: GroupNoise) -> Iterator[KeptCells]:
-    """Measure every group, region type by region type and level by level, and give what is kept."""
+    """Measure every group, region type by region type and level by level, and yield the kept cells."""
     regions = read_regions(session, release)
     for measured in release.design.measured:
         universe, values = release.universe_of(measured), measured.region_and_level
@@ -86,7 +86,7 @@ def measure_batches(session: Session, release: SafeTabPRelease, noise: GroupNois
 def require_storable(session: Session, release: SafeTabPRelease) -> None:
     """Refuse thresholds so low, or noise of the first stage so large, that empty groups alone make too many numbers.
 
-    It depends on nothing confidential.
+    The check depends on public values only.
     """
     regions = read_regions(session, release)
     numbers = sum(
@@ -107,7 +107,7 @@ def _register_iterations(session: Session, universe: Sequence[Iteration]) -> Fra
 
 
 def _fill(array: NDArray[np.int64], counts: pa.Table) -> None:
-    """Put counts, the last column, at their places in an array, the first two."""
+    """Write counts, the last column, to the positions in an array that the first two columns give."""
     row, column, count = (numbers.to_numpy() for numbers in counts.columns)
     array[row, column] = count
 
@@ -153,7 +153,8 @@ def write_measurements(session: Session, release: SafeTabPRelease, batches: Iter
 
 def read_stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
     """The stored measurements, a batch for each region type and level. Raises GridError unless they are cells of
-    declared groups, each with all cells of one detail and only once, and of the nation and the states every group."""
+    declared groups, each group with all cells of one detail exactly once, and include every group of the nation and the
+    states."""
     table, total = release.public(MEASUREMENTS), 0
     require_columns(session, release, households=False)
     regions = read_regions(session, release)
@@ -177,8 +178,8 @@ def read_stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[
 
 
 def require_columns(session: Session, release: Release, *, households: bool) -> None:
-    """Refuse stored measurements with other columns, or types of columns, than they are stored with, even if their
-    values are equal. Raises GridError."""
+    """Raise GridError if stored measurements have other columns or column types than Stirred stores, even if their
+    values are equal."""
     expected = session.columns(session.stage("no_measurements", "safetab/no_measurements", households=households))
     if list(session.columns(release.public(MEASUREMENTS)).items()) != list(expected.items()):
         listed = ", ".join(f"{name} {kind}" for name, kind in expected.items())
@@ -186,7 +187,7 @@ def require_columns(session: Session, release: Release, *, households: bool) -> 
 
 
 def _require_whole(release: SafeTabPRelease, batch: KeptCells, groups: int) -> None:
-    """Refuse stored measurements that cannot be what a draw keeps of some groups, whatever it was drawn from."""
+    """Refuse stored measurements that no draw of this number of groups could keep, whatever the exact counts."""
     measured, name = batch.measured, f"{release.schema}: {batch.measured.label}"
     region, iteration, detail, cell, count = batch.values.T
     starts = np.flatnonzero((np.diff(region, prepend=-1) != 0) | (np.diff(iteration, prepend=-1) != 0))

@@ -1,4 +1,4 @@
-"""SafeTab-P as a method, and what it shares with SafeTab-H: how they fill in the hooks of a release."""
+"""SafeTab-P as a method, and the parts that it shares with SafeTab-H: their hooks of a release."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -44,10 +44,10 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session
 
 _REGION_COLUMNS = dict(zip(("STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"), AREA_COLUMNS, strict=True))
-"""By type of regions, the column that identifies them. The nation is one region."""
+"""By type of region, the column that identifies regions. The nation is one region."""
 
 IMPOSSIBLE = Fraction(1, 10**31)
-"""A probability that counts as none."""
+"""A probability that counts as 0."""
 
 Context = ReleaseContext[SafeTabPRelease]
 
@@ -61,7 +61,7 @@ class SafeTabMethod(BatchedCounts[R, B]):
     version = VERSION
     keeps_verdicts = True
     counted_in: ClassVar[str]
-    """The stage, and its public table, that says where records are counted."""
+    """The stage, and its public table, that lists the regions or groups in which records are counted."""
     plan = release_hook(safetab_plan)
     plan_tables = release_hook(parameter_tables)
     counts_recipe = session_hook(counts_recipe)
@@ -138,7 +138,7 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         return [line.label for line in self.release.design.measured]
 
     def distributions(self) -> Mapping[str, Distribution]:
-        """None: which noise a cell has depends on the detail of its group, so the hooks that need it are defined."""
+        """None: a cell's noise depends on the detail of its group, so this class defines the hooks that need it."""
         return {}
 
     def store(self, session: Session, batches: Iterator[KeptCells]) -> None:
@@ -150,8 +150,8 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
     def unlikely(self, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:
         """The region types and levels whose noise does not fit the declared distributions, by chi-square tests.
 
-        A total that suppression might have left out, and a number that clipping might have changed, says less about its
-        noise than its distribution does. Only cells whose counts are far above both take part.
+        Where suppression might have left out a total, or clipping might have changed a number, the noise does not
+        follow its declared distribution. So the tests use only cells whose counts are far above both limits.
         """
         draws: dict[str, BinCounts] = {}
         for exact, noisy in pairs:
@@ -167,10 +167,10 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         return find_misfits(draws)
 
     def further_gates(self) -> Sequence[Gate[SafeTabPRelease]]:
-        """The gates of SafeTab-P, which hold whether a draw can be replayed or not.
+        """The gates of SafeTab-P, which do not depend on whether a draw can be replayed.
 
-        Its stage-1 totals are stored nowhere. So these gates compare what is stored with the exact counts, and notice a
-        draw that chose details or left out totals by another rule than the declared one.
+        Its stage-1 totals are not stored. So these gates compare the stored measurements with the exact counts, and
+        detect a draw that chose details or left out totals by a rule other than the declared one.
         """
         release = self.release
         words, table = "The stored regions are those of the current CEF.", release.public(REGIONS)
@@ -256,8 +256,8 @@ def _find_least_tested(release: SafeTabPRelease, measured: Measured, noise: Unca
 def find_farthest(noise: Uncapped) -> int:
     """The least value that the noise reaches with a probability of at most `IMPOSSIBLE`.
 
-    It follows from the distribution and not from σ: the discrete Laplace is beyond 12σ with 4 · 10^-8, and of many
-    groups some are.
+    It follows from the distribution, not from σ: the discrete Laplace exceeds 12σ with probability 4 · 10^-8, which
+    occurs among many groups.
     """
     return quantile(noise, 1 - IMPOSSIBLE) + 1
 
@@ -271,7 +271,8 @@ def _chances_of_empty(measured: Measured) -> tuple[float, float]:
 
 
 def _is_binomial(successes: int, trials: int, probabilities: tuple[float, float], false_alarm: float) -> bool:
-    """Whether a binomial number is no further from its mean than happens with some probability (Chernoff's bound).
+    """Whether a binomial number is as close to its mean as expected, up to a false-alarm probability (Chernoff's
+    bound).
 
     The probabilities of a success and of a failure are both given, because either may be tiny.
     """

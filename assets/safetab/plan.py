@@ -1,4 +1,4 @@
-"""The plan of both mechanisms: what a declaration measures, how exactly, and with which chances of each detail.
+"""The plan of both mechanisms: the measurements of a declaration, their accuracy, and the chances of each detail.
 
 The stage `plan` stores a row for each line of the declared release in the table `parameters`, which is published.
 """
@@ -25,7 +25,7 @@ from mechanisms.sampling.quantiles import QUANTILE, Uncapped
 from resources.statements import Table
 
 TOTALS_ONLY, ADAPTIVE = "totals only", "totals and details"
-"""The parts of SafeTab-P: groups that have a total only, and all others."""
+"""The parts of SafeTab-P: groups with a total only, and all other groups."""
 
 _PLACES = 6
 _DECIMAL = pa.decimal128(38, _PLACES)
@@ -52,7 +52,7 @@ _OF_DETAILS = " or ".join(str(cells(detail)) for detail in DETAILS if detail)
 
 
 def safetab_plan(release: SafeTabRelease) -> Plan:
-    """What the release would charge, how exact its numbers would be, and in what detail groups would be published."""
+    """The charge of the release, the accuracy of its numbers, and the detail of the published groups."""
     design = release.design
     tables: dict[str, Cells] = {"95% margins, as declared by moe": _tabulate_margins(release)}
     if isinstance(design, SafeTabPDesign):
@@ -72,7 +72,7 @@ def safetab_plan(release: SafeTabRelease) -> Plan:
 
 
 def planned_lines(release: SafeTabRelease) -> Iterator[Line]:
-    """A line for everything that is measured, in the order of the draw."""
+    """The plan's line for each line of the design, in the order of the draw."""
     for measured in release.design.measured:
         most: int | None = None
         if isinstance(measured, MeasuredTable):
@@ -86,9 +86,10 @@ def planned_lines(release: SafeTabRelease) -> Iterator[Line]:
 
 
 def _noise_at(release: SafeTabRelease, measured: Measured | MeasuredTable, budget: Fraction) -> Uncapped:
-    """The noise of one published number of a line, if the line had another budget.
+    """The noise of one published number of a line at a given budget.
 
-    Where some groups are measured as totals only, whose noise is less, it is that of all others.
+    If some groups of the line are measured as totals only, with less noise, the result is the noise of the other
+    groups.
     """
     design = release.design
     if isinstance(design, SafeTabPDesign) and _is_adaptive(release, measured):
@@ -138,7 +139,7 @@ def _curve(release: SafeTabRelease) -> Curve:
         first.setdefault(f"Δ = {measured.stability}{parts}", measured)
 
     def drawn_margin(measured: Measured | MeasuredTable, budget: Fraction) -> float:
-        """1.645σ, which has no steps, unlike the exact margin."""
+        """1.645σ, which is continuous, unlike the exact margin."""
         noise = _noise_at(release, measured, budget)
         return QUANTILE * sqrt(noise.variance if isinstance(noise, DiscreteGaussian) else noise.exact_variance)
 
@@ -175,7 +176,7 @@ def parameters(release: SafeTabRelease) -> Iterator[dict[str, Any]]:
 
 
 def noises(measured: Measured | MeasuredTable) -> dict[str, Uncapped]:
-    """The noise of what is published of a line, by part."""
+    """The noise of a line's published numbers, by part."""
     if isinstance(measured, MeasuredTable):
         return {measured.family: measured.noise}
     adaptive = {ADAPTIVE: measured.stage_2}

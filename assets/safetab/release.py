@@ -1,9 +1,9 @@
-"""Releases by SafeTab-P and SafeTab-H as values, which all their stages receive, and the rules of their declarations.
+"""Releases by SafeTab-P and SafeTab-H as values, which all their stages receive, with the rules of their declarations.
 
 Records are counted in either layout of a dataset: persons, or households by their householders' codes. A *unit* of the
-production layout is a housing unit or group quarters, and one of SafeTab's own files is a block. Either way, `units`
-has the geography, and a record lies in the regions of its unit. Households are a file of their own, or the occupied
-housing units of the production layout with the person who is their householder.
+production layout is a housing unit or group quarters; a unit of SafeTab's own files is a block. In both, `units` has
+the geography, and a record lies in the regions of its unit. Households are records of a separate file, or the occupied
+housing units of the production layout, joined with their householders.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ from mechanisms.safetab.lists import MOST_RACE_CODES, CodeLists, Iteration
 from resources.chain import canonicalize
 
 COUNTS, REGIONS, GROUPS, PARAMETERS = "counts", "regions", "population_groups", "parameters"
-"""The tables, and the stages that make them: exact counts, the regions of SafeTab-P, the groups of SafeTab-H, and what
-follows from the declaration."""
+"""The tables, and the stages that make them: exact counts, the regions of SafeTab-P, the groups of SafeTab-H, and the
+parameters that follow from the declaration."""
 
 COLUMNS_OF_GROUPS = {
     "region_type": "Type of the region, such as TRACT",
@@ -52,7 +52,7 @@ _READ: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "households": {"units": AREA_COLUMNS, "households": (*_CODES, "HOUSEHOLD_TYPE", "TEN")},
     "householders": {"units": (*AREA_COLUMNS, "RTYPE", "HHT", "TEN"), "persons": ("RELSHIP", *_CODES)},
 }
-"""By what is counted in `sql/safetab/records.sql`, the columns that it reads by the table of the CEF."""
+"""By kind of counted record in `sql/safetab/records.sql`, the columns that the statement reads, by table of the CEF."""
 
 
 def _counted_records(dataset: DatasetDeclaration, counted: Counted) -> str:
@@ -62,7 +62,7 @@ def _counted_records(dataset: DatasetDeclaration, counted: Counted) -> str:
 
 
 def columns_read(dataset: DatasetDeclaration, counted: Counted) -> Mapping[str, tuple[str, ...]]:
-    """The columns that counting reads, by the table of the CEF. A dataset without them cannot be counted."""
+    """The columns that counting reads, by table of the CEF. A dataset without them cannot be counted."""
     return _READ[_counted_records(dataset, counted)]
 
 
@@ -83,7 +83,7 @@ def identify_records(
 
 @dataclass(frozen=True)
 class SafeTabRelease(Release):
-    """What releases by both mechanisms have in common."""
+    """The common parts of releases by both mechanisms."""
 
     declaration: SafeTabDeclaration
     design: SafeTabPDesign | SafeTabHDesign
@@ -128,13 +128,13 @@ class SafeTabRelease(Release):
 
     @cached_property
     def counted_with(self) -> Mapping[str, Any]:
-        """What the exact counts, the regions and the groups follow from, besides the records."""
+        """The values, besides the records, that determine the exact counts, the regions and the groups."""
         lines = {line.label: list(line.thresholds) for line in self.design.measured}
         return {
             "states": sorted(self.design.states),
             "max_race_codes": self.design.max_race_codes,
             "lists": _version(self.lists),
-            # Only in SafeTab-H, thresholds say in what detail the groups are.
+            # Only in SafeTab-H do thresholds determine the detail of the groups.
             "measured": lines if self.counted is Counted.HOUSEHOLDS else list(lines),
         }
 
@@ -144,7 +144,7 @@ class SafeTabRelease(Release):
 
 
 def _version(lists: CodeLists) -> str:
-    """A hash of everything in the lists but names: lists that count the same have the same."""
+    """A hash of the lists without their names, so lists that count alike have the same hash."""
     iterations = sorted(
         [listed.code, listed.level, listed.alone, listed.detailed_only, listed.coarse_only]
         for listed in lists.iteration.values()
@@ -162,8 +162,8 @@ class SafeTabPRelease(SafeTabRelease):
 
 @dataclass(frozen=True)
 class SafeTabHRelease(SafeTabRelease):
-    """A release by SafeTab-H. The totals that `detail` published, or those of the declared file if there is none, say
-    which groups there are, and in what detail."""
+    """A release by SafeTab-H. The totals that `detail` published, or the totals of the declared file if it is None,
+    determine the groups and their detail."""
 
     declaration: SafeTabHDeclaration
     design: SafeTabHDesign
@@ -173,7 +173,7 @@ class SafeTabHRelease(SafeTabRelease):
 
     @property
     def totals_in_words(self) -> str:
-        """Where the totals come from."""
+        """The origin of the totals."""
         if self.detail is not None:
             return f"published by {self.dataset.name}/{self.detail.name}"
         assert self.declaration.totals is not None

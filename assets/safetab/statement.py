@@ -109,7 +109,7 @@ _LEVEL_WORDS = dict(zip(LEVELS, ("regional", "detailed"), strict=True))
 
 
 def _iterations(release: SafeTabRelease) -> tuple[str, ...]:
-    """How many iterations of which level are measured, with the region types that have as many."""
+    """The numbers of measured iterations by level, each with the region types to which it applies."""
     levels: dict[str, list[str]] = {}
     for region_type, level in release.pairs:
         count = len(release.lists.universe(region_type, level))

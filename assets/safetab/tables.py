@@ -1,7 +1,8 @@
 """The published tables: T1 and T2 of SafeTab-P, T3 and T4 of SafeTab-H, and the stages that make them.
 
 All are post-processing of the measurements: in the production layout, and in words, with standard errors and 90%
-intervals. A published number is the sum of one or more measured cells. The data dictionary describes them as here.
+intervals. A published number is the sum of one or more measured cells. The data dictionary takes its descriptions from
+here.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -36,7 +37,7 @@ IN_WORDS = {"T3": "household_type", "T4": "tenure"}
 
 NATION = "United States"
 FIRST_ROWS = 12
-"""How many groups the asset's page shows."""
+"""The number of groups that the asset's page shows."""
 
 PLACES = 4
 """The decimals of a stored standard error."""
@@ -99,7 +100,7 @@ def person_table_recipes(session: Session, release: SafeTabPRelease) -> dict[Tab
 
 
 def _list_cells() -> Iterator[dict[str, Any]]:
-    """The cells of T2 that each measured cell of a detail counts for: itself, and its sex of all ages."""
+    """The cells of T2 to which each measured cell of a detail contributes: itself, and all ages of its sex."""
     for detail, ages in AGES.items():
         for place in range(cells(detail)):
             sex, age = divmod(place, len(ages))
@@ -130,7 +131,7 @@ def register_words(
 
 
 def _list_names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
-    """The names of regions that are known: of the nation, of the states, and of the places that the dataset names."""
+    """The known names of regions: the nation, the states, and the places that the dataset names."""
     known = find_place_names(dataset)
     yield {"region_type": RegionType.USA.value, "region_id": "1", "name": NATION}
     for region_type in RegionType:
@@ -143,9 +144,10 @@ def _list_names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
 def list_errors(
     line: MeasuredLine, noise: Uncapped, sums: Collection[int], *, total_only: bool = False
 ) -> list[dict[str, Any]]:
-    """The standard errors and the half widths of the 90% intervals of sums of so many cells of a line.
+    """The standard errors and the half widths of the 90% intervals of sums of cells of a line, by number of cells
+    (`sums`).
 
-    If `total_only`, the noise is that of groups with an iteration that is measured as a total only.
+    With `total_only`, the rows are for groups whose iteration is measured as a total only.
     """
     rows = []
     for added in sorted(sums):
@@ -307,7 +309,7 @@ def household_products(release: SafeTabHRelease) -> tuple[PublishedTable, ...]:
 def _in_words(
     release: SafeTabRelease, name: str, title: str, description: str, columns: Sequence[PublishedColumn] = ()
 ) -> PublishedTable:
-    """A table in words, with the columns that tell the rows of a group apart, and labels of them."""
+    """A table in words, with the columns that distinguish the rows of a group, and their labels."""
     keys = [column.name for column in columns if column.name != "label"]
     return PublishedTable(
         name,
@@ -338,7 +340,7 @@ def _in_words(
 def _in_layout(
     release: SafeTabRelease, name: str, title: str, description: str, columns: Sequence[PublishedColumn] = ()
 ) -> PublishedTable:
-    """A table in the production layout, with the columns that tell the rows of a group apart."""
+    """A table in the production layout, with the columns that distinguish the rows of a group."""
     return PublishedTable(
         name,
         title,
