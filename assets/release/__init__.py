@@ -1,6 +1,6 @@
-"""What every release has: the values that stages exchange, and the interface that a mechanism implements.
+"""The parts common to all releases: the values that stages exchange, and the interface that a mechanism implements.
 
-Nothing here imports a shared stage. `method` is the interface, and `stage` makes the assets. `release`, `dataset`,
+This package imports no shared stage. `method` is the interface, and `stage` makes the assets. `release`, `dataset`,
 `columns` and `numbers` define declarations. `draw`, `gate`, `published` and `statement` define the values that stages
 exchange. `seal` and `contents` prove what is stored.
 """

@@ -1,9 +1,8 @@
-"""Sealed accounts: what stored tables are, or what they were made of, in a row beside them.
+"""Sealed accounts: a row beside stored tables that describes them, or their inputs.
 
-A stage that makes its tables in parts stores an account of each part, in the transaction that writes it. Whoever puts
-the parts together compares the accounts with what is due, and so finds parts that are missing or stale. That an account
-is as it was stored says nothing about the tables: an account that has their hash says that too, to those who compare
-it.
+A stage that makes its tables in parts stores an account of each part, in the transaction that writes it. The code that
+unites the parts compares the accounts with the expected ones, and so finds missing and stale parts. An intact account
+does not prove that the tables are intact, unless it has their hash and the reader compares it.
 """
 
 from dataclasses import fields
@@ -20,7 +19,7 @@ A = TypeVar("A")  # a dataclass of plain values
 
 
 def account_of(table: Table) -> Table:
-    """The table with the account of a table, or of all tables of a part, which is named like one."""
+    """The table with the account of a table, or of all tables of a part, whose name then stands for a table's."""
     return Table(table.zone, table.schema, f"{table.name}_made")
 
 
@@ -33,8 +32,8 @@ def store_account(session: Session, custody: Custody, table: Table, account: Any
 
 
 def read_account(session: Session, custody: Custody, table: Table, kind: type[A]) -> A | None:
-    """The stored account of a kind; None if there is none, it was altered, or other code made it, whose accounts lack a
-    field."""
+    """The stored account of a kind; None if it is missing, was altered, or was made by other code, whose accounts lack
+    a field."""
     of_table = account_of(table)
     columns, due = list(session.columns(of_table)), [field.name for field in fields(kind)]  # type: ignore[arg-type]
     if not set(due) <= set(columns) or not is_sealed(session, custody, table.schema, table.name, [of_table]):

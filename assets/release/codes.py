@@ -1,5 +1,5 @@
-"""Codes of places: files of them that people give beside a dataset, with the blocks of a district or the place of every
-block, and codes that are joined from columns."""
+"""Codes of places: codes joined from columns, and files of codes that users give beside a dataset, with the blocks of a
+district or the place of every block."""
 
 import csv
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
 HEADERS = ("geoid", "code", "block", "blockid", "place", "tabblk", "tract", "county", "state", "district")
-"""Columns of codes, as they are called in files; digits may follow, as in `GEOID20`."""
+"""The names of columns of codes in files; digits may follow, as in `GEOID20`."""
 
 LARGEST = 2**28
-"""The largest file that is read, in bytes. The blocks of the nation and their places take 200 MB."""
+"""The size of the largest file that is read, in bytes. The blocks of the nation and their places take 200 MB."""
 
 _FORMS = {1: "one code", 2: "two codes, of a block and of its place"}
 _OTHER_SEPARATORS = {";": SEPARATORS[";"], "\t": SEPARATORS["tab"], "|": SEPARATORS["|"]}
@@ -32,8 +32,9 @@ class CodesError(RefusedError, ValueError):
 def require_own_codes(
     session: Session, units: Fragment | Table, columns: Sequence[str], dataset: DatasetDeclaration
 ) -> None:
-    """Refuse columns whose joined values give several places the same code: 1 and 11, and 11 and 1. The layout's own
-    columns have codes of equal length each, so only two recoded ones can. Raises CodesError."""
+    """Refuse columns whose joined values give several places the same code, as 1 and 11 do with 11 and 1. Each of the
+    layout's own columns has codes of equal length, so at least two recoded columns must be involved. Raises
+    CodesError."""
     if len(recoded := dataset.recodes(columns)) > 1:
         alike, codes = session.row("topdown/joined_alike", units=units, columns=list(columns))
         if alike:
@@ -44,11 +45,11 @@ def require_own_codes(
 
 
 def read_codes(path: Path, width: int) -> list[list[str]]:
-    """The lines of a CSV file in UTF-8 with so many codes each, 1 or 2, below a header or without one; as they are
-    written, so that zeros at the beginning count. Raises CodesError.
+    """The lines of a CSV file in UTF-8 with `width` codes (1 or 2) each, with or without a header. Codes stay as
+    written, so leading zeros count. Raises CodesError.
 
     A first line is a header if it begins with one of `HEADERS`. If it could be another header, the file is refused: a
-    code that was taken for a header would silently be left out.
+    code taken for a header would be left out silently.
     """
     try:
         lines = StringIO(read_regular(path, LARGEST).decode("utf-8-sig"), newline="")
@@ -84,7 +85,7 @@ def read_codes(path: Path, width: int) -> list[list[str]]:
 
 
 def _resembles_header(first: str, others: list[str]) -> bool:
-    """Whether a text has no digit, or it alone has a letter and no other is as long."""
+    """Whether a text has no digit, or is the only one with a letter and has a length of its own."""
     if not any(map(str.isdigit, first)):
         return True
     if not others or len(first) in map(len, others):

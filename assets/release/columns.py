@@ -1,7 +1,7 @@
 """The declaration of a dataset's columns and tables of records: types, roles, domains and recodes.
 
 `assets.cef.readers` reads a source, and `assets.cef.validation` checks its rows against the declaration. A declared
-column says how the source is read. `Column.in_cef` is the column that it becomes, which differs for a recoded one.
+column describes the source. `Column.in_cef` is the resulting column of the CEF, which differs if the column is recoded.
 """
 
 import re
@@ -36,7 +36,8 @@ from assets.texts import drop_accents
 LONGEST_PATTERN = 1000
 
 _LONGEST_INTEGER = 64
-"""The bits of an integer that is longer than any column holds, and that Python might refuse to write as text."""
+"""The most bits of an integer that is written as text: no column holds a longer one, and Python might refuse to write
+it."""
 
 _NO_VALUE = re.compile(
     r"(?:^|[;,/] ?)n\.?a\.?(?=$| ?[;,/(:-])|\b(?:"
@@ -57,11 +58,11 @@ _NO_VALUE = re.compile(
     r"|brak (?:danych|odpowiedzi)|nie (?:wiem|dotyczy)|odmowa|nieznan[aey]|nezjisteno|neuvedeno"
     r")(?!\w)"
 )
-"""Words of labels of codes that stand for no value, without accents, in the languages of most files."""
+"""Words in the labels of codes for missing values, without accents, in the languages of most files."""
 
 
 def means_no_value(label: str) -> bool:
-    """Whether a code stands for no value, by its label."""
+    """Whether a code with this label stands for a missing value."""
     return bool(_NO_VALUE.search(drop_accents(label)))
 
 
@@ -107,7 +108,7 @@ class Role(StrEnum):
     KEY = "key"
     """Identifies the record. It is not a variable, and no mechanism sees it."""
     UNIT = "unit"
-    """In `persons`: identifies the unit of the person."""
+    """Identifies the unit of a person, in `persons`."""
     DONOR = "donor"
     """The key of the record whose answers were copied into this one; empty if none were. No mechanism sees it."""
     GEOGRAPHY = "geography"
@@ -119,7 +120,7 @@ IDENTIFIERS = (Role.KEY, Role.UNIT, Role.DONOR)
 
 @contextmanager
 def name_error(field: str) -> Iterator[None]:
-    """A ValueError of the block begins with the name of the field."""
+    """Prefix a ValueError raised in the block with the name of the field."""
     try:
         yield
     except ValueError as error:
@@ -185,7 +186,7 @@ _Written = Annotated[
 
 
 def _allow_unquoted_null(schema: dict[str, Any]) -> None:
-    """YAML reads the unquoted name `null` as no text, which no list of properties can have."""
+    """Allow the unquoted name `null`, which YAML does not read as text, so that it cannot be listed as a property."""
     schema["propertyNames"] = {"enum": [*schema["properties"], None]}
     del schema["additionalProperties"]
 
@@ -198,16 +199,16 @@ class Column(Part):
     - `integer`: `values`, or both `minimum` and `maximum`;
     - `string`: `values`, or a `pattern` that the whole text must match;
     - `decimal` and `date`: optionally `minimum` and `maximum`;
-    - `boolean`: nothing; its domain is its two values.
+    - `boolean`: no further field; the domain is its two values.
 
-    Or it is recoded: `bands` or `merge` are the whole domain, and the CEF has the names of bands or categories.
+    In a recoded column, `bands` or `merge` are the whole domain, and the CEF has the names of bands or categories.
     `top_coded` and `bottom_coded` apply to the declared `maximum` and `minimum`. Several columns may have one `source`.
 
-    `null` and `zero` list codes of the source. They are compared with its text before anything else is done with it, so
-    that they are neither in the domain nor recoded.
+    `null` and `zero` list codes of the source. They are compared with its text before all other steps, so they are
+    neither in the domain nor recoded.
 
-    Key and unit columns are integers or strings, never null, and need no domain. Donor columns may be empty, and need
-    none either.
+    Key and unit columns are integers or strings, never null, and need no domain. Donor columns need no domain either,
+    and may be empty.
     """
 
     model_config = ConfigDict(json_schema_extra=_allow_unquoted_null)
@@ -280,7 +281,7 @@ class Column(Part):
     @model_validator(mode="before")
     @classmethod
     def _read_null(cls, fields: Any) -> Any:
-        """YAML reads the unquoted key `null` as no text at all."""
+        """Accept the unquoted key `null`, which YAML does not read as text."""
         if not isinstance(fields, Mapping):
             return fields
         fields = {"null" if field is None else field: value for field, value in fields.items()}
@@ -328,7 +329,7 @@ class Column(Part):
         # A pattern that is valid by itself has balanced parentheses, so it cannot end the group around it.
         for expression in (pattern, whole(pattern)):
             try:
-                # Of Arrow's own making: from a list of Python, Arrow would import pandas.
+                # An array made by Arrow: to convert a Python list, Arrow would import pandas.
                 pc.match_substring_regex(pa.nulls(1, pa.string()), expression)
             except pa.ArrowInvalid:
                 raise ValueError(f"{shown(pattern)} is not a regular expression of RE2") from None
@@ -425,12 +426,12 @@ class Column(Part):
 
     @property
     def written(self) -> dict[str, tuple[str, ...]]:
-        """The codes of `null` and of `zero`; neither stands there without codes."""
+        """The codes of `null` and of `zero`; a field without codes is left out."""
         return {field: codes for field, codes in (("null", self.null), ("zero", self.zero)) if codes}
 
     @property
     def reading_in_words(self) -> str:
-        """How the texts of the source are read, if not as they are written, in sentences; "" otherwise."""
+        """In sentences, how the texts of the source are read; "" if they are read as written."""
         codes = [
             f"{'no value' if field == 'null' else '0'} is also written as {list_codes([shown(code) for code in codes])}"
             for field, codes in self.written.items()
@@ -450,8 +451,8 @@ class Column(Part):
     def recode(self) -> Recode | None:
         """How a value of the source becomes one of the CEF; None if it stays as it is.
 
-        Raises ValueError if an end or a code is not of the column's type, or bands or categories contradict each other;
-        a declaration that was accepted does not raise it.
+        Raises ValueError if an end or a code is not of the column's type, or bands or categories contradict each other.
+        An accepted declaration never raises it.
         """
         if self.bands is not None:
             with name_error("bands"):
@@ -488,9 +489,10 @@ class Column(Part):
         return dict(pairs)
 
     def in_cef(self, name: str) -> "Column":
-        """The column as the CEF has it, under the name `name`: an ordinary column, whose domain follows from a recode.
+        """The column as the CEF has it, under the name `name`: an ordinary column, whose domain follows from the
+        recode.
 
-        The names of bands are in ascending order of the bands, those of categories in declared order.
+        The names of bands are in ascending order of the bands, the names of categories in declared order.
         """
         recode, description = self.recode, self.description
         if not self.conversion:
@@ -509,8 +511,8 @@ class Column(Part):
 
     @property
     def follows_persons(self) -> bool:
-        """Of a column of units: whether a change of one person can change the value that the other persons' records
-        show for their unit."""
+        """For a column of units: whether a change of one person can change the value of the unit in the other persons'
+        records."""
         return self.role is not Role.GEOGRAPHY if self.depends_on_persons is None else self.depends_on_persons
 
     @property
@@ -593,7 +595,7 @@ def whole(pattern: str) -> str:
 
 
 def require_distinct_columns(columns: dict[str, Column]) -> dict[str, Column]:
-    """The columns, unless the case of letters, which DuckDB ignores, is all that two names differ in (ValueError)."""
+    """The columns. Raises ValueError if two names differ only in the case of letters, which DuckDB ignores."""
     seen: dict[str, str] = {}
     for name in columns:
         other = seen.setdefault(name.casefold(), name)
@@ -603,7 +605,8 @@ def require_distinct_columns(columns: dict[str, Column]) -> dict[str, Column]:
 
 
 def require_recodes(layout: Mapping[str, Column], columns: dict[str, Column]) -> dict[str, Column]:
-    """The columns, unless one is not recoded or has the name of another one or of one of a layout (ValueError)."""
+    """The columns. Raises ValueError if one is not recoded, or has the name of another one or of a column of the
+    layout."""
     taken = {name.casefold(): name for name in layout}
     for name, column in columns.items():
         if name.casefold() in taken:
@@ -677,7 +680,7 @@ class RecordTable(Part):
 
     @property
     def paths(self) -> dict[str, str]:
-        """The source files that are declared, by field."""
+        """The declared source files, by field."""
         fields = {"path": self.path, "geography_path": self.geography_path, "codebook": self.codebook}
         return {field: path for field, path in fields.items() if path is not None}
 

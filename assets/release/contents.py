@@ -2,16 +2,16 @@
 
 The charge records them in the ledger, which thereby recognizes records that are charged again as another dataset, under
 a cap of its own. The versions cover the CEF and every source file of records, so that another selection of columns from
-the same file is recognized too. Nobody can test them against guessed records without the key. Two more versions are
-kept: of the whole source, so that an unchanged source is not read again; and of the CEF in the order of its rows, which
-takes less time to compute than its content version. Beside them is by which code the CEF was found to satisfy its rules
-when it was read, so that the same code need not check the same records again.
+the same file is recognized too. Testing them against guessed records takes the key. Two more versions are kept: one of
+the whole source, so that an unchanged source is not read again, and one of the CEF in the order of its rows, which
+takes less time to compute than its content version. A further entry identifies the code that checked the rules of the
+CEF when it was read, so that the same code need not check the same records again.
 
-Of a partition, all this is beside its records in the confidential zone, with its sketch: readers of the public zone
-learn that a dataset has changed, but not in which partition.
+The versions and the sketch of a partition are beside its records in the confidential zone, so that readers of the
+public zone learn that a dataset has changed, but not in which partition.
 
-A file that was written anew has other versions. For it, a sketch of the records is kept in the custody under a name
-that is published here (`mechanisms.people`).
+A rewritten file has other versions. To recognize its records, the custody keeps a sketch of them under a name that is
+published here (`mechanisms.people`).
 """
 
 import hmac
@@ -40,21 +40,21 @@ from resources.warehouse import Session, Warehouse
 CONTENTS = "cef_contents"
 _CEF, _SOURCE, _ORDERED, _SKETCH, _CHECKED = "cef", "source", "ordered", "sketch", "checked"
 _HEADERS, _SUMS = "headers", "sums"
-"""Of partitions: the version of their files' headers, and by table, the sums that the content version is made of."""
+"""For partitions: the version of the files' headers, and by table, the sums from which the content version is made."""
 
 _UNPUBLISHED = timedelta(days=1)
-"""The age from which a sketch whose name is not published is no longer one that a process is about to publish."""
+"""The age from which an unpublished sketch no longer counts as one that a process is about to publish."""
 
 
 @dataclass(frozen=True)
 class CefVersions:
-    """The keyed versions of one CEF: of its tables as multisets of rows, its data version, and in their order.
+    """The keyed versions of one CEF: of its tables as multisets of rows (the data version), and of the rows in order.
 
     Attributes:
         sketch: of the records in its source files (`mechanisms.people`); empty if they are built in.
         is_checked: whether these tables were found to satisfy every rule of `assets.cef.validation`.
         headers: of the source files of a partition; otherwise empty.
-        sums: by table, those that the content version is made of (`Session.content_sums`).
+        sums: by table, the sums from which the content version is made (`Session.content_sums`).
     """
 
     content: str
@@ -76,9 +76,8 @@ def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str,
 
 
 def hash_source(dataset: DatasetDeclaration, code_version: str, files: Mapping[str, str], key: bytes) -> str:
-    """The keyed version of everything that a CEF follows from: its source files, by name, and the declaration.
-
-    Of the places of the files, only whether they are given matters.
+    """The keyed version of all inputs of a CEF: its source files, by name, and the declaration. The paths of the files
+    do not matter, except whether they are given.
     """
     parts = {
         "code": code_version,
@@ -105,11 +104,11 @@ def publish_contents(
     files: Mapping[str, str],
     source: str = "",
 ) -> None:
-    """Write the keyed versions of the CEF and of its source to the public zone, sealed; those of a partition to the
+    """Write the keyed versions of the CEF and of its source, sealed, to the public zone, or for a partition to the
     confidential zone.
 
-    The stored CEF is not read for it, because it may be another one by now: its versions were computed when no other
-    process could have written it (`ingest`). If `source` (`hash_source`) is empty, the source is read again.
+    The stored CEF is not read, because another one may have replaced it by now: its versions were computed when no
+    other process could have written it (`ingest`). If `source` (`hash_source`) is empty, the source is read again.
     """
     table = contents_table(dataset)
     published = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
@@ -154,7 +153,7 @@ def describe_records(
     made_of: Mapping[str, Any] = MappingProxyType({}),
     sketch: str = "",
 ) -> Details:
-    """What the ledger keeps with a charge: of a dataset's records, and of what the draw is made of."""
+    """The details that the ledger keeps with a charge: on a dataset's records, and on the inputs of the draw."""
     public = dataset.source if dataset.public else ""
     return Details(dataset.population, contents, made_of, sketch=sketch, public=public, synthetic=dataset.synthetic)
 
@@ -162,13 +161,13 @@ def describe_records(
 def forget_sketches(ledger: Ledger) -> None:
     """Delete the sketches of records that were never charged and are in no stored CEF any more.
 
-    Those of the last day stay: another process may be about to publish their names.
+    Sketches of the last day stay: another process may be about to publish their names.
 
-    Raises LedgerError if there are older ones and the ledger is not intact, WarehouseError if the public zone cannot be
-    read, and CustodyError if a file cannot be deleted.
+    Raises LedgerError if there are older sketches and the ledger is not intact, WarehouseError if the public zone
+    cannot be read, and CustodyError if a file cannot be deleted.
     """
     left = ledger.custody.list_sketches(_UNPUBLISHED)
-    # Before the ledger: what is charged meanwhile is published now, or no longer.
+    # Read before the ledger: the name of a sketch charged meanwhile is published already, or no longer.
     if left and ledger.warehouse.holds(Zone.PUBLIC):
         with ledger.warehouse.session(reads=[Zone.PUBLIC]) as session:
             for table in (Table(Zone.PUBLIC, schema, CONTENTS) for schema in session.schemas(Zone.PUBLIC)):
@@ -202,7 +201,7 @@ def find_unchanged_version(
 def compute_basis(
     session: Session, custody: Custody, dataset: DatasetDeclaration, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the seal of counts says that they follow from: the CEF as it is stored now, and `Release.counted_with`.
+    """The inputs of counts, as their seal records them: the CEF as it is stored now, and `Release.counted_with`.
 
     The session is the one that counts, in the confidential zone. Raises SealError if there is no CEF.
     """
@@ -212,7 +211,7 @@ def compute_basis(
 def read_basis(
     session: Session, custody: Custody, dataset: DatasetDeclaration, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The same of current counts: the CEF as it was published. Raises SealError as `read_contents`."""
+    """`compute_basis` of current counts, with the CEF as it was published. Raises SealError as `read_contents`."""
     return {"cef": read_cef_version(session, custody, dataset), "parameters": dict(parameters)}
 
 
@@ -244,7 +243,7 @@ def is_checked(session: Session, custody: Custody, dataset: DatasetDeclaration) 
 
 
 def _identify_check(custody: Custody, dataset: DatasetDeclaration) -> str | None:
-    """The keyed version of all that a check of a CEF follows from besides its content; None if it cannot be told."""
+    """The keyed version of all inputs of a check of a CEF except its content; None if the code cannot be identified."""
     code = hash_code(type(dataset).__module__)
     if code is None:
         return None
@@ -262,10 +261,10 @@ def hash_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVe
         return {table: session.content_sums(table, keyed) for table in tables}
 
     if session.shared:
-        # Inside a transaction, which another connection does not see; it sees what others have committed meanwhile.
+        # This is inside a transaction. Another connection would miss its writes, and see commits of others.
         ordered, sums = session.ordered_version(tables, keyed), add_up()
     else:
-        # The sibling ends first, and with it what the thread still runs if the block raises.
+        # If the block raises, the sibling ends first, and with it the thread's running statement.
         with ThreadPoolExecutor(1) as thread, session.open_sibling() as beside:
             hashing = thread.submit(beside.ordered_version, tables, keyed)
             sums, ordered = add_up(), hashing.result()
@@ -276,8 +275,8 @@ def hash_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVe
 def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
     """The key of versions of confidential data that were made with these recodes; the key itself if there are none.
 
-    The data alone are not enough. If another end of a band left a version as it was, every reader of both versions, in
-    two certificates or in the event log, would know that no record lies between the two ends.
+    The version must not depend on the data alone. If it stayed the same when the end of a band moved, every reader of
+    both versions, in two certificates or in the event log, would know that no record lies between the two ends.
     """
     return hmac.new(key, canonicalize(dict(recodes)), sha256).digest() if recodes else key
 
@@ -309,8 +308,8 @@ def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclarat
 
 
 def _read_united(session: Session, custody: Custody, dataset: DatasetDeclaration) -> list["PartContents"]:
-    """What is kept of each partition; nothing if the tables of the CEF are not the views that put the partitions
-    together, or the records of one are not those that were read from its source."""
+    """The contents of each partition; empty if the tables of the CEF are not the views that unite the partitions, or
+    the records of a partition are not the ones read from its source."""
     if not is_united(session, dataset):
         return []
     try:
@@ -320,7 +319,7 @@ def _read_united(session: Session, custody: Custody, dataset: DatasetDeclaration
 
 
 def is_united(session: Session, dataset: DatasetDeclaration) -> bool:
-    """Whether the tables of the CEF are the views that put the partitions together."""
+    """Whether the tables of the CEF are the views that unite the partitions."""
     tables = dataset.cef_tables()
     return all(session.is_view_of(table, "warehouse/united", **list_united(dataset, table)) for table in tables)
 
@@ -328,7 +327,7 @@ def is_united(session: Session, dataset: DatasetDeclaration) -> bool:
 def hash_cef_of_parts(
     session: Session, dataset: DatasetDeclaration, parts: Sequence["PartContents"], key: bytes
 ) -> str:
-    """The content version of a CEF that puts these partitions together, under a key of `with_recodes`."""
+    """The content version of a CEF that unites these partitions, under a key of `with_recodes`."""
     added = [
         (table, [sum(own) for own in zip(*(part.sums[table.name] for part in parts), strict=True)])
         for table in dataset.cef_tables()
@@ -338,11 +337,11 @@ def hash_cef_of_parts(
 
 @dataclass(frozen=True)
 class PartContents:
-    """What is kept beside the records of a partition: the versions of its source (`hash_source`), of its files and of
-    their headers, and its sketch.
+    """The contents kept beside the records of a partition: the versions of its source (`hash_source`), of its files and
+    of their headers, and its sketch.
 
     Attributes:
-        sums: by table, those that its content version is made of.
+        sums: by table, the sums from which its content version is made.
         is_checked: whether this code has found that it satisfies every rule of the declaration.
     """
 
@@ -355,8 +354,8 @@ class PartContents:
 
 
 def read_part(session: Session, custody: Custody, part: DatasetDeclaration) -> PartContents:
-    """What is kept beside the records of a partition. Raises SealError if it is missing or altered, or if the records
-    are not those that were read from its source."""
+    """The contents kept beside the records of a partition. Raises SealError if they are missing or altered, or if the
+    records are not the ones read from its source."""
     if problems := find_content_problems(session, custody, part):
         raise SealError(problems[0])
     kept = _published(session, custody, part)
@@ -376,7 +375,7 @@ def read_source_version(session: Session, custody: Custody, dataset: DatasetDecl
 
 
 def list_united(dataset: DatasetDeclaration, table: Table) -> dict[str, Any]:
-    """The identifiers of the view that puts together a table of all partitions."""
+    """The identifiers of the view that unites a table of all partitions."""
     (name,) = (name for name, own in zip(dataset.tables, dataset.cef_tables(), strict=True) if own == table)
     tables = [Table(table.zone, part.name, name) for part in dataset.parts.values()]
     return {"tables": tables, "columns": list(dataset.tables[name].stored)}

@@ -1,7 +1,7 @@
 """The declaration of a dataset: its source, its tables, its columns and their domains.
 
-This module defines the typed declaration and the rules that it must satisfy independently of the source.
-`assets.cef.readers` reads the source, and `assets.cef.validation` checks its rows.
+This module defines the typed declaration and the rules that hold for it whatever the source. `assets.cef.readers` reads
+the source, and `assets.cef.validation` checks its rows.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -103,17 +103,17 @@ Cap = Annotated[
 
 
 CEF_OF_PARTS = "cef_of_parts"
-"""With partitions, the stage before the CEF that reads the records of each, in a run of its own."""
+"""The stage before the CEF that reads the records of each partition, in a run of its own."""
 
 OF_PART = "__parts__"
-"""What stands between the names of a dataset and of one of its partitions, in the schema that has its records. No name
-of a dataset or a release contains two underscores."""
+"""The separator between the names of a dataset and of a partition, in the schema of the partition's records. Names of
+datasets and releases never contain two underscores in a row."""
 
 PART = "{part}"
-"""What the key of a partition stands for in the paths of its files."""
+"""The placeholder for the key of a partition in the paths of its files."""
 
 DROPPED = "dropped"
-"""The confidential table with the number of records that were left out, by table, if the dataset leaves any out."""
+"""The confidential table with the number of records left out, by table, if the dataset leaves any out."""
 
 CEF_TABLES = ("units", "persons", "households")
 """The names of all tables that the CEF of a dataset can have. Only SafeTab's files have a table of households."""
@@ -125,7 +125,7 @@ Charging = Literal["ask", "automatic"]
 Partitions = Annotated[tuple[str, ...], Field(min_length=1)]
 
 Copies = Annotated[int, Field(strict=True, ge=1, le=1000)]
-"""The most records that the answers of one person are in."""
+"""The most records that have the answers of one person."""
 
 UnboundedReleases = Literal["refused", "allowed"]
 """Whether releases without a finite loss (ε = ∞) may be charged."""
@@ -149,7 +149,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Structure:
-    """The rules of a layout, which `assets.cef.validation` counts the violations of.
+    """The rules of a layout. `assets.cef.validation` counts their violations.
 
     Attributes:
         statement: the SQL statement over the dataset's tables that returns one row, with the number of violations of
@@ -165,9 +165,9 @@ class Structure:
 
 @dataclass(frozen=True)
 class Size:
-    """The expected size of a dataset. It follows from what is public, never from the records.
+    """The expected size of a dataset. It follows from public facts, never from the records.
 
-    `places` is, by geographic column of the census layout, how many places it tells apart.
+    `places` is, by geographic column of the census layout, the number of places that the column distinguishes.
     """
 
     units: int
@@ -179,7 +179,8 @@ class Size:
         return self.units + self.persons
 
     def places_of(self, columns: Collection[str]) -> int:
-        """How many places a code of these columns has; no more than there are units. A code of none has one."""
+        """The number of places that the codes of these columns distinguish; 1 without columns. A column that `places`
+        lacks counts as many as there are units."""
         return max((self.places.get(column, self.units) for column in columns), default=1)
 
 
@@ -187,13 +188,13 @@ _NAME = TypeAdapter[str](DatasetName)
 
 
 def require_cap(schema: dict[str, Any]) -> None:
-    """Only public records have no cap."""
+    """Require a cap, except for public records."""
     schema["if"] = {"properties": {"public": {"const": True}}, "required": ["public"]}
     schema["else"] = {"required": ["cap"]}
 
 
 def _complete_schema(schema: dict[str, Any]) -> None:
-    """Of a rectangular file, units are made."""
+    """Do not require units if a rectangular file is declared, because units are made from it."""
     schema["required"] = [field for field in schema["required"] if field != "units"]
     require_cap(schema)
 
@@ -293,13 +294,13 @@ class DatasetDeclaration(Declaration):
     @model_validator(mode="before")
     @classmethod
     def _name_population(cls, fields: Any) -> Any:
-        """A dataset that names no population is the only one about its own."""
+        """Without a named population, a dataset is the only one about its population."""
         if not isinstance(fields, Mapping) or fields.get("population") is not None:
             return fields
         try:
             return {**fields, "population": _NAME.validate_python(fields.get("name"))}
         except ValidationError:
-            # The field `name` is refused itself, once.
+            # The field `name` is refused by itself, once.
             return {field: value for field, value in fields.items() if field != "population"}
 
     @model_validator(mode="after")
@@ -368,7 +369,7 @@ class DatasetDeclaration(Declaration):
             raise ValueError(f"persons: column {shared[0]} has the name of a column of units; rename one of them")
 
     def _check_records_of_persons(self) -> None:
-        """Without households, Stirred cannot know whose records a change of a person reaches."""
+        """Without households, Stirred cannot know which other persons' records change with a person."""
         for name, column in self.units.columns.items():
             if column.depends_on_persons:
                 raise ValueError(
@@ -465,7 +466,7 @@ class DatasetDeclaration(Declaration):
 
     @property
     def parts(self) -> dict[str, Self]:
-        """By key, the dataset that each partition is by itself, with files and tables of its own; none by default."""
+        """By key, each partition as a dataset of its own, with its files and tables; empty by default."""
         return {key: self._describe_part(key) for key in self.partitions or ()}
 
     def _describe_part(self, key: str) -> Self:
@@ -476,7 +477,7 @@ class DatasetDeclaration(Declaration):
         return self.model_copy(update={**tables, "name": f"{self.name}{OF_PART}{key}", "partitions": None})
 
     def list_files(self) -> list[str]:
-        """The paths of all source files, those of all partitions."""
+        """The paths of all source files, including all partitions."""
         return [
             path
             for each in (self.parts.values() or [self])
@@ -485,7 +486,7 @@ class DatasetDeclaration(Declaration):
         ]
 
     def list_dependent(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Of variables of a person's record, which has those of the unit too: those that a change of another person of
+        """The variables of a person's record, including the variables of the unit, that a change of another person of
         the unit can change."""
         persons = self.persons.variables if self.persons else {}
         return tuple(
@@ -495,7 +496,7 @@ class DatasetDeclaration(Declaration):
         )
 
     def recodes(self, names: Collection[str] | None = None) -> dict[str, Any]:
-        """The conversions of variables, by default of all, as plain values that are equal if and only if they mean the
+        """The conversions of variables (by default all), as plain values that are equal if and only if they mean the
         same."""
         return {
             name: {"source": column.source or name, "type": column.type.value, **conversion}
@@ -505,7 +506,7 @@ class DatasetDeclaration(Declaration):
         }
 
     def describe_reading(self, names: Collection[str]) -> tuple[str, ...]:
-        """A text for each of these variables whose source has codes for no value or 0, or is rounded."""
+        """A text for each of these variables whose source has codes for missing values or 0, or is rounded."""
         columns = {name: column for records in self.tables.values() for name, column in records.columns.items()}
         words = title_columns(columns)
         reading = {name: column.reading_in_words for name, column in columns.items() if name in names}
