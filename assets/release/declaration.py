@@ -1,4 +1,4 @@
-"""What all declarations have in common: every error begins with what is declared, and every text can be shown.
+"""The base of all declarations: every error begins with the name of the declaration, and every text can be shown.
 
 `numbers` and `names` define the types of fields. A declaration is made from the attributes of a component in YAML.
 """
@@ -16,10 +16,10 @@ from assets.release.numbers import shown
 from assets.texts import LONGEST_TEXT, find_unseen, show_line, suggest
 
 MOST_VALUES = 1_000_000
-"""The most values, lists and mappings in a declaration; an alias in YAML can repeat its list without end."""
+"""The most values, lists and mappings in a declaration; an alias in YAML can repeat a list endlessly."""
 
 _TITLE, _OF_SEVERAL_LINES = "title", "description"
-"""Only a description may have line breaks and tabs, because YAML leaves them in a long one."""
+"""Only descriptions may have line breaks and tabs, because YAML leaves them in long texts."""
 
 
 class Part(dg.Model):
@@ -29,13 +29,13 @@ class Part(dg.Model):
 
 
 class Declaration(Part):
-    """A declaration whose errors begin with what is declared: `dataset town`, or `release town/tenure`."""
+    """A declaration whose errors begin with its kind and name: `dataset town`, or `release town/tenure`."""
 
     declares: ClassVar[str]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        # A validator of the model would run inside those of subclasses, and would not see their errors.
+        # A model validator would run inside the validators of subclasses, and would not see their errors.
         return no_info_wrap_validator_function(cls._name_errors, handler(source))
 
     @classmethod
@@ -52,7 +52,7 @@ class Declaration(Part):
             return validate(given)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            # A field that may be left out accepts None, so that pydantic adds to any other error that it is not None.
+            # An optional field accepts None, so pydantic adds to each of its errors that the value is not None.
             errors = [detail for detail in errors if detail["type"] != "none_required"] or errors
             raise ValidationError.from_exception_data(
                 error.title, [_named_error(named, given, detail, cls.model_fields) for detail in errors]
@@ -60,12 +60,12 @@ class Declaration(Part):
 
     @classmethod
     def prepare(cls, given: Any) -> Any:
-        """The attributes as the fields have them, if they are given in another form. Raises ValueError."""
+        """The attributes in the form of the fields, if they are given in another one. Raises ValueError."""
         return given
 
     @classmethod
     def named(cls, given: Any) -> str:
-        """The name of what is declared, as far as it is given; a question mark otherwise."""
+        """The name of the declaration as far as it is given, or a question mark."""
         return describe_field(given, "name")
 
 
@@ -110,7 +110,8 @@ def _field_text(field: object) -> str:
 
 
 def _end_titles(given: Any) -> Any:
-    """A declaration whose titles do not end in the line break of a YAML block (`>` or `|`). Names and codes keep it."""
+    """A declaration without the line break that a YAML block (`>` or `|`) leaves at the end of titles. Names and codes
+    keep it."""
     if isinstance(given, Mapping):
         return {
             field: value.removesuffix("\n") if field == _TITLE and isinstance(value, str) else _end_titles(value)
@@ -120,7 +121,7 @@ def _end_titles(given: Any) -> Any:
 
 
 def _unwritable(given: Any) -> str | None:
-    """Why the texts of a declaration cannot be shown or written: the field and the rule; None if they can."""
+    """The field and the rule if a text of a declaration cannot be shown or written; None if all can."""
     for number, (fields, value) in enumerate(_values(given, ())):
         if number >= MOST_VALUES:
             return f"{fields[0]}: a declaration has at most {MOST_VALUES:,} values"

@@ -1,5 +1,5 @@
-"""The declaration of how a CSV file is written. `assets.cef.text_files` reads such a file, and `assets.cef.recognition`
-finds out how one is written."""
+"""The declared dialect of a CSV file. `assets.cef.text_files` reads files by it, and `assets.cef.recognition` detects
+the dialect of a file."""
 
 import codecs
 import re
@@ -20,13 +20,13 @@ _OF_BYTES = (
     *("koi8-r", "koi8-u", "mac-roman", "cp437", "cp850", "cp852", "cp866"),
 )
 ENCODINGS = {codecs.lookup(name).name: name for name in (UTF_8, *UTF_16, *_OF_BYTES)}
-"""The encodings by the names that Python gives them: UTF-8, UTF-16, and those of one byte a character around ASCII."""
+"""The encodings by their names in Python: UTF-8, UTF-16, and encodings of one byte per character that extend ASCII."""
 
 SEPARATORS = {
     **{",": "commas", ";": "semicolons", "tab": "tabs", "|": "|"},
     **{":": "colons", "^": "^", "~": "~"},
 }
-"""The separators as they are declared, in words."""
+"""The separators in words, as declared."""
 
 Separator = Literal[",", ";", "tab", "|", ":", "^", "~"]
 Compression = Literal["none", "gzip", "zstd"]
@@ -83,7 +83,7 @@ class Dialect(Part):
 
     @property
     def quote_character(self) -> str:
-        """Empty if nothing is quoted."""
+        """Empty if fields are never quoted."""
         return "" if self.quote == "none" else self.quote
 
     @property
@@ -102,7 +102,7 @@ class Dialect(Part):
         return self.dates.replace("YYYY", "%Y").replace("DD", "%d").replace("MM", "%m")
 
     def as_usual(self, text: str, kind: str) -> str:
-        """A text of a column of a type as all files write it, if it is a decimal or a date (see `cef/as_usual.sql`)."""
+        """A text of a column of this type, in the usual form if it is a decimal or a date (see `cef/as_usual.sql`)."""
         if kind == "decimal" and self.decimal == "," and _NUMBER.fullmatch(text):
             return text.translate(str.maketrans(",.", ".,"))
         if kind == "date" and self.date_pattern and re.fullmatch(self.date_pattern, text, re.ASCII):
@@ -111,7 +111,7 @@ class Dialect(Part):
         return text
 
     def as_written(self, text: str, kind: str) -> str:
-        """The text that becomes this one by `as_usual`."""
+        """The text in this dialect that `as_usual` converts to this one."""
         if kind == "date" and self.date_pattern:
             with suppress(ValueError):
                 return date.fromisoformat(text).strftime(self.date_format)
@@ -125,12 +125,12 @@ class Dialect(Part):
 
     @property
     def unusual(self) -> dict[str, str]:
-        """The fields that are not as by default."""
+        """The fields that differ from their defaults."""
         return {name: value for name, value in dict(self).items() if value != type(self).model_fields[name].default}
 
 
 def parse_dialect(given: Mapping[str, str]) -> Dialect:
-    """The dialect with these fields. Raises ValueError, beginning with the field, if it is none."""
+    """The dialect with these fields. Raises ValueError, beginning with the field, if a field is invalid."""
     try:
         return Dialect.model_validate(dict(given))
     except ValidationError as error:

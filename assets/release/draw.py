@@ -25,7 +25,7 @@ class StaleInputError(RefusedError):
 
 @dataclass(frozen=True)
 class Inputs:
-    """The public description of what a draw is made from. A mechanism may add public fields that its loss depends on.
+    """The public description of a draw's inputs. A mechanism may add public fields that its loss depends on.
 
     The versions, by name, are part of the draw id, and keyed under the custody if the input is confidential.
     """
@@ -69,7 +69,7 @@ def version_table(release: Release, stage: str) -> Table:
 def publish_version(
     warehouse: Warehouse, custody: Custody, release: Release, stage: str, version: str, counted: Mapping[str, Any]
 ) -> None:
-    """Write the keyed version of a stage's confidential output to the public zone, sealed with what it was counted from
+    """Write the keyed version of a stage's confidential output to the public zone, sealed with the inputs of the counts
     (`assets.release.contents.compute_basis`), for the charge to read."""
     table = version_table(release, stage)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Release)
 
 SHORTEST_KEPT = 0.2
-"""The seconds from which a gate takes so long that its verdict is kept, because hashing what it read takes less."""
+"""The least seconds that a gate takes for its verdict to be kept: hashing the tables that it read takes less."""
 
 _DERIVED = frozenset({"derive", "version_key", "seal_key", "seal", "draw_id"})
-"""What of the custody follows from its master key alone."""
+"""The methods of the custody whose results follow from its master key alone."""
 
 _LEDGER, _OTHER = ("ledger",), ("something else",)
 
 
 @dataclass(frozen=True)
 class ReleaseContext(Generic[R]):
-    """The context in which a release's gates are evaluated: with the asset graph, and the kept verdicts. Without any,
-    every gate is asked."""
+    """The context in which a release's gates are evaluated, with the asset graph and the kept verdicts. Without
+    verdicts, every gate is evaluated."""
 
     method: "Method[R, Any, Any]"
     warehouse: Warehouse
@@ -57,20 +57,20 @@ class ReleaseContext(Generic[R]):
     def reading(self) -> Reading:
         """The ledger as it is when the first gate of this context reads it, so that all gates see one state.
 
-        A context that is made of this one (`snapshot`) reads it anew. No key is opened because of it.
+        A context made from this one (`snapshot`) reads the ledger anew. This opens no key.
         """
         return self.ledger.read()
 
     @contextmanager
     def snapshot(self, folder: Path | None = None) -> Iterator[Self]:
-        """This context with tables whose content stays the same until the block ends. Raises WarehouseError if a zone
-        cannot be read. `folder` is the only one whose files statements can read and write."""
+        """This context with tables whose content stays the same until the block ends. Statements can read and write
+        files in `folder` only. Raises WarehouseError if a zone cannot be read."""
         with self.warehouse.snapshot(self.release.zones, folder) as warehouse:
             yield replace(self, warehouse=warehouse)
 
 
 def find_verdicts(method: "Method[Any, Any, Any]", custody: Custody) -> Verdicts:
-    """The kept verdicts of a release; of one whose declaration has no exact text, none are kept."""
+    """The kept verdicts of a release. If its declaration has no exact text, none are kept."""
     release, modules = method.release, {type(method).__module__}
     declared = [type(method).__qualname__, canonicalize(method.describe_declared()).decode()]
     try:
@@ -82,7 +82,7 @@ def find_verdicts(method: "Method[Any, Any, Any]", custody: Custody) -> Verdicts
 
 
 class _NotedCustody:
-    """A custody that notes if something of it is used that does not follow from its master key."""
+    """A custody that notes each use of a method whose result does not follow from the master key."""
 
     def __init__(self, custody: Custody, reads: set[Read]) -> None:
         self._custody, self._reads = custody, reads
@@ -95,8 +95,8 @@ class _NotedCustody:
 
 @dataclass(frozen=True)
 class _NotedContext(ReleaseContext[R]):
-    """A context that notes what a gate reads: tables, the ledger as all gates see it, or something else. A gate that
-    keeps a verdict itself needs no other."""
+    """A context that notes the reads of a gate: tables, the ledger as all gates see it, or another source. A gate that
+    keeps verdicts itself needs no second one."""
 
     outer: ReleaseContext[R] = field(kw_only=True)
     reads: set[Read] = field(kw_only=True)
@@ -114,7 +114,7 @@ class _NotedContext(ReleaseContext[R]):
 
 @dataclass(frozen=True)
 class ByPart(Generic[R]):
-    """How a rule is found to hold part by part, where parts of a release are made in runs of their own.
+    """The evaluation of a rule part by part, for releases whose parts are made in runs of their own.
 
     Attributes:
         list_parts: the parts.
@@ -134,8 +134,8 @@ class Gate(Generic[R]):
     Attributes:
         words: the rule as a sentence, for the check's page and the certificate.
         problems: returns its violations, in words with counts and without values.
-        by_part: how the rule is found to hold with the verdicts that the runs of parts keep, if they keep any. It may
-            only hold where there are no problems, and need not hold there.
+        by_part: the evaluation by the verdicts that the runs of parts keep, if they keep any. It may find that the rule
+            holds only if there are no problems, and need not find it then.
     """
 
     name: str
@@ -145,13 +145,13 @@ class Gate(Generic[R]):
     by_part: ByPart[R] | None = None
 
     def evaluate(self, context: ReleaseContext[R]) -> list[str]:
-        """The violations of the rule; that it cannot be evaluated on the stored tables is one too. With a kept verdict
-        on the same content, it is not asked.
+        """The violations of the rule. A rule that cannot be evaluated on the stored tables is violated too. A kept
+        verdict on the same content replaces the evaluation.
 
-        Raises TransientError if a server cannot be reached, which says nothing about the stored tables.
+        Raises TransientError if a server cannot be reached, because this is no evidence against the stored tables.
         """
         try:
-            # Without a snapshot, what was read could be other content than what is hashed.
+            # Without a snapshot, the content read could differ from the content hashed.
             is_held = context.warehouse.is_held and not isinstance(context, _NotedContext)
             if context.verdicts and context.method.keeps_verdicts and is_held:
                 return self._evaluate_once(context, context.verdicts)
@@ -172,8 +172,8 @@ class Gate(Generic[R]):
         return problems
 
     def _holds_by_part(self, context: ReleaseContext[R], verdicts: Verdicts, reads: set[Read]) -> bool:
-        """Whether the rule holds, as far as its parts tell. What is read is noted, and what was read for kept verdicts
-        on parts."""
+        """Whether the rule holds, judging by its parts. `reads` gets all reads, including the reads behind kept
+        verdicts on parts."""
         if self.by_part is None:
             return False
         noted = _note(context, reads)
@@ -183,12 +183,12 @@ class Gate(Generic[R]):
                     return False
             return self.by_part.joins(noted)
         except RefusedError:
-            # Whoever asks for the problems is told.
+            # The evaluation of `problems` then reports the error.
             return False
 
     def holds_in(self, context: ReleaseContext[R], verdicts: Verdicts, part: str, reads: set[Read]) -> bool:
-        """Whether the rule holds in a part. With a kept verdict on the same content, it is not asked; a new verdict is
-        kept. What is read, or was read for the kept one, is noted."""
+        """Whether the rule holds in a part. A kept verdict on the same content replaces the evaluation; a new verdict
+        is kept. `reads` gets the reads of the evaluation or of the kept verdict."""
         if self.by_part is None:
             return False
         name, of_part, own = f"{self.stage}: {self.name}", verdicts.of_part(part), set[Read]()
@@ -204,7 +204,7 @@ class Gate(Generic[R]):
 
 
 def _note(context: ReleaseContext[R], reads: set[Read]) -> ReleaseContext[R]:
-    """A context that notes what is read."""
+    """A context that notes its reads."""
     return _NotedContext(
         context.method,
         context.warehouse.noting(reads),
@@ -218,11 +218,11 @@ def _note(context: ReleaseContext[R], reads: set[Read]) -> ReleaseContext[R]:
 
 
 def _identify(context: ReleaseContext[Any], reads: Sequence[Read]) -> str:
-    """A digest of the content of what a gate read; "" if something of it cannot be read, or would take longer to hash
-    than most gates take."""
+    """A digest of the content that a gate read; "" if a part of it cannot be read, or would take longer to hash than
+    most gates take."""
     content: list[Any] = []
     try:
-        # Of a part, the first run may be before anything is public.
+        # The first run of a part may come before the public zone exists.
         zones = {Zone(zone) for _, zone, *_ in (read for read in reads if read != _LEDGER)}
         with context.warehouse.session(reads=zones) as session:
             if any(map(session.has_lists, reads)):
@@ -231,7 +231,7 @@ def _identify(context: ReleaseContext[Any], reads: Sequence[Read]) -> str:
             if read == _LEDGER:
                 content.append([context.reading.problems, [astuple(entry) for entry in context.reading.entries]])
                 continue
-            # A session for each, so that what is computed of a table does not seem to follow from another one.
+            # Each read has a session of its own, so that values computed from one table are not attributed to another.
             with context.warehouse.session(reads=zones) as session:
                 content.append(session.identify(read))
     except (RefusedError, ValueError):
@@ -246,7 +246,8 @@ def session_gate(
     reads: Sequence[Zone] = (Zone.PUBLIC,),
     by_part: ByPart[R] | None = None,
 ) -> Gate[R]:
-    """A gate whose check, in a session that reads some zones, claims its rule (`read_claim`)."""
+    """A gate whose check runs in a session that reads some zones, and states the rule in its docstring
+    (`read_claim`)."""
 
     def find_problems(context: ReleaseContext[R]) -> list[str]:
         with context.warehouse.session(reads=reads) as session:

@@ -5,15 +5,15 @@ noise to exact counts subclass `BatchedCounts` or `GridCounts` in `assets.measur
 
 The shared stages call the hooks in this order:
 
-0. The plan calls `plan_request`, `numbers` and `plan_tables`, before there are any data. If a total or margins are
-   wanted, it asks for the fields of the declaration that have them.
+0. The plan calls `plan_request`, `numbers` and `plan_tables`, before there are any data. For a wanted total or wanted
+   margins, it calls `fields_for_total` or `fields_for_margins`.
 1. The charge calls `require_chargeable` and `describe`, and reserves the loss.
 2. The draw calls `describe` and `stored_version`. If the output is not stored yet, it calls `make` and `write`, and
    `in_parts` between them if the method draws in parts.
 3. The gates are the shared ones and those of `own_gates`. The replay gate calls `make` and `version_of`.
 4. The publication evaluates all gates again, and then calls `tables` and `statement`.
 
-All other stages are assets of the mechanism (`own_assets`).
+All other stages are the mechanism's own assets (`own_assets`).
 """
 
 from abc import ABC, abstractmethod
@@ -52,10 +52,10 @@ from resources.statements import Table
 from resources.warehouse import Session, Warehouse
 
 DRAW = "draw"
-"""The metadata of a stage that shows which draw it is made from."""
+"""The metadata with the draw that a stage is made from."""
 
 Fact = tuple[str | int | float, str]
-"""A value that the charge's row shows, and the description of its column."""
+"""A value in the charge's row, and the description of its column."""
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Release)
@@ -65,12 +65,12 @@ O = TypeVar("O")  # noqa: E741 - the draw's output
 
 @dataclass(frozen=True)
 class Round:
-    """Stages that each partition has in one run, by the job `<name>__<dataset>__<release>`. They are launched after the
-    stage that the round follows, which has no partitions.
+    """Stages that run together for each partition, in the job `<name>__<dataset>__<release>`. The runs are launched
+    after the stage that the round follows, which has no partitions.
 
     Attributes:
-        shows: the metadata of the stage that the round follows, and of each partition of the round's stages, that shows
-            what they are made from: by default, the draw.
+        shows: the metadata that identifies the input (by default the draw) of the stage that the round follows, and of
+            each partition of the round's stages.
     """
 
     name: str
@@ -81,8 +81,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Partitions:
-    """The partitions of a release some of whose stages are made in parts, each in a run of its own, in one round or in
-    several.
+    """The partitions of a release with stages made in parts, each part in a run of its own, in one or several rounds.
 
     Attributes:
         name: the name of the set of keys, and of the sensor that launches the runs.
@@ -113,7 +112,7 @@ class Partitions:
         return sorted(self.declared or instance.get_dynamic_partitions(self.name))
 
     def keep_keys(self, instance: dg.DagsterInstance, keys: Sequence[str]) -> None:
-        """Make these the keys of the partitions, and no others."""
+        """Replace the keys of the partitions with these."""
         for key in set(self.list_keys(instance)).difference(keys):
             instance.delete_dynamic_partition(self.name, key)
         instance.add_dynamic_partitions(self.name, keys)
@@ -152,24 +151,24 @@ class Method(ABC, Generic[R, I, O]):
     """Whether the output is made in parts (`in_parts`), in files, before the session that stores it is opened."""
 
     keeps_verdicts: ClassVar[bool] = False
-    """Whether no gate is asked again that passed on the same content (`Gate.evaluate`), which pays for the largest
-    releases. What gates follow from must be in the release with all that it holds (`describe`), the code, the tables
-    and the ledger. The content of a file that a declaration names is in the release if it was read when the release was
-    made. A gate that reads a file itself must ask its context for the ledger, a key or the asset graph too, so that it
-    is asked every time."""
+    """Whether a gate that passed is not evaluated again on the same content (`Gate.evaluate`), which pays for the
+    largest releases. All inputs of gates must be in the release and the values that it holds (`describe`), the code,
+    the tables or the ledger. The content of a file that a declaration names is in the release if it was read when the
+    release was made. A gate that reads a file itself must also use the ledger, a key or the asset graph of its context,
+    so that it is evaluated every time."""
 
     estimation: ClassVar[tuple[str, ...]] = ()
-    """The labels of the certificate's parameters by which figures are estimated from the draw. With other values of
-    them, the same draw is published as a further edition."""
+    """The labels of the certificate's parameters by which figures are estimated from the draw. When their values
+    change, the same draw is published as a further edition."""
 
     draw_follows: Sequence[str] = ()
     """The stages that the draw reads besides the charge; `cef` if it reads the records."""
 
     closing_stage: ClassVar[str] = "tables"
-    """The last stage before the publication, whose asset has the gate on paths from confidential data."""
+    """The last stage before the publication. Its asset has the gate on paths from confidential data."""
 
     publishes_also_from: Sequence[str] = ()
-    """The stages that a publication reads besides charge, draw and closing stage."""
+    """The further stages that the publication reads, besides charge, draw and closing stage."""
 
     def __init__(self, release: R) -> None:
         self.release = release
@@ -181,20 +180,21 @@ class Method(ABC, Generic[R, I, O]):
 
     @property
     def charge_follows(self) -> Sequence[str]:
-        """The stages that the charge depends on besides the CEF: by default, all before it."""
+        """The stages that the charge depends on besides the CEF; by default, all stages before it."""
         return self.stages[: self.stages.index(CHARGE)]
 
     @property
     def partitions(self) -> Partitions | None:
-        """The partitions of those stages that are made in parts, each in a run of its own; None if none are."""
+        """The partitions of the stages made in parts, each part in a run of its own; None without such stages."""
         return None
 
     def keep_partitions(self, instance: dg.DagsterInstance, warehouse: Warehouse, custody: Custody) -> None:
-        """Keep the keys of the partitions, and what they need of the draw that was charged; nothing by default."""
+        """Keep the keys of the partitions, and the parts of the charged draw that they need. By default, do nothing."""
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:
-        """Other releases whose publications this one reads; none by default. Its jobs do not make them."""
+        """Other releases whose publications this one reads; none by default. The jobs of this release do not make
+        them."""
         return ()
 
     @abstractmethod
@@ -202,8 +202,8 @@ class Method(ABC, Generic[R, I, O]):
         """The assets of all stages except charge, draw and publication, which shared packages build."""
 
     def assets_of_parts(self) -> Sequence[dg.AssetsDefinition]:
-        """The assets that each partition of the dataset has in a run of its own, after it was read; none by default.
-        The stages that follow them make what no run has made."""
+        """The assets made for each partition of the dataset in a run of its own, after it was read; none by default.
+        The stages after them make the parts that no run has made."""
         return ()
 
     @abstractmethod
@@ -219,7 +219,7 @@ class Method(ABC, Generic[R, I, O]):
 
     @abstractmethod
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
-        """By stage, the public tables from which `inputs` reads. Their stages seal them (`assets.release.seal`)."""
+        """The public tables that `inputs` reads, by the stage that makes and seals them (`assets.release.seal`)."""
 
     @abstractmethod
     def inputs(self, session: Session, custody: Custody) -> I:
@@ -231,7 +231,7 @@ class Method(ABC, Generic[R, I, O]):
 
     @final
     def describe_declared(self) -> dict[str, Any]:
-        """What of a draw follows from the declaration alone, as plain exact values."""
+        """The part of a draw's description that follows from the declaration alone, as plain exact values."""
         release = self.release
         recodes = release.dataset.recodes(release.columns_read)
         parameters = {
@@ -250,8 +250,8 @@ class Method(ABC, Generic[R, I, O]):
     @final
     def hold_charged(self, session: Session) -> None:
         """Read the `charged_tables` and the version of the CEF once if they are in a lake, when a session that draws
-        begins: the same tables are then compared with their seals and drawn by. By others, with the same noise, a
-        difference would be exact."""
+        begins. The draw then uses the same tables that are compared with their seals. A draw from other tables with the
+        same noise would disclose exact differences."""
         session.hold([contents_table(self.release.dataset), *chain.from_iterable(self.charged_tables().values())])
 
     def _derive_draw(self, session: Session, custody: Custody) -> Draw[I]:
@@ -266,21 +266,22 @@ class Method(ABC, Generic[R, I, O]):
 
     @abstractmethod
     def plan(self) -> Plan:
-        """What a draw would charge, and how exact it would be, from the declaration alone. No record is read."""
+        """The charge and accuracy that a draw would have, from the declaration alone. No record is read."""
 
     def plan_request(self, request: PlanRequest) -> Plan:
-        """The plan of what is asked, of which the fields of the declaration are in place already. Raises ValueError if
-        something is asked that there is not for this mechanism."""
+        """The plan for a request whose changes of the declaration are already made. Raises ValueError if this mechanism
+        does not support a part of the request."""
         if request.largest_stratum is not None:
             raise ValueError("largest_stratum: only the loss of swapping depends on it")
         return self.plan()
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
-        """The fields with which lines have at most these 90% margins of error. Raises ValueError if there are none."""
+        """The fields of the declaration that give lines at most these 90% margins of error. Raises ValueError if none
+        do."""
         raise ValueError("margins: this kind of release has no budget for each line")
 
     def fields_for_total(self, total: Fraction, request: PlanRequest) -> Mapping[str, Any]:
-        """The fields of the declaration with which its charge is a total. Raises ValueError if there are none."""
+        """The fields of the declaration that make the charge equal a total. Raises ValueError if none do."""
         loss = self.plan().loss
         charged = loss.epsilon if isinstance(loss, ApproximateLoss) else loss
         if isinstance(charged, PureLoss) and charged.argument == 1 and charged.rational:
@@ -294,17 +295,17 @@ class Method(ABC, Generic[R, I, O]):
         raise ValueError("total: this kind of release has no budgets that could be scaled")
 
     def numbers(self, size: Size) -> int:
-        """How many numbers a draw measures with noise, in a dataset of this size; 0 by default."""
+        """The number of values that a draw measures with noise, in a dataset of this size; 0 by default."""
         return 0
 
     @property
     def replicates(self) -> int:
-        """How often noise and estimation run again for errors; never by default."""
+        """The number of repetitions of noise and estimation for errors; 0 by default."""
         return 0
 
     @property
     def in_pieces(self) -> bool:
-        """Whether its job handles records in pieces of bounded size, if jobs of its kind do."""
+        """Whether the job handles records in pieces of bounded size, if jobs of its kind do."""
         return True
 
     def plan_tables(self) -> Mapping[Table, pa.Table]:
@@ -312,10 +313,11 @@ class Method(ABC, Generic[R, I, O]):
         return {}
 
     def require_chargeable(self, session: Session, /) -> None:
-        """Raise an error if a later stage could not be carried out, before anything is charged; nothing by default."""
+        """Raise an error before the charge if a later stage could not be carried out. By default, do nothing."""
 
     def charge_facts(self, inputs: I) -> Mapping[str, Fact]:
-        """Public facts that the charge's row has besides draw id, commitment and ledger entry; by default, its loss."""
+        """Further public facts for the charge's row, besides draw id, commitment and ledger entry; by default, the
+        loss."""
         return {"exact_loss": (str(self.specification(inputs).charge), "The loss that is charged, exact")}
 
     @abstractmethod
@@ -324,10 +326,10 @@ class Method(ABC, Generic[R, I, O]):
 
     @abstractmethod
     def draw_description(self) -> str:
-        """What is drawn, in Markdown, for the draw's page."""
+        """The description of the draw, in Markdown, for its page."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
-        """Public metadata that the draw's page shows besides draw id, ledger entry and columns."""
+        """Further public metadata for the draw's page, besides draw id, ledger entry and columns."""
         return {}
 
     @abstractmethod
@@ -339,9 +341,10 @@ class Method(ABC, Generic[R, I, O]):
         """
 
     def in_parts(self, draw: Draw[I], output: O, folder: Path, custody: Custody) -> O:
-        """An output of `make`, whose session is still open, made in files of a private folder, which `write` can read.
+        """Write an output of `make`, whose session is still open, to files of a private folder, and return an output
+        that `write` can read.
 
-        Only methods that draw in parts define it. The files are not encrypted: they may hold nothing but the output.
+        Only methods that draw in parts define it. The files are not encrypted, so they may hold only the output.
         """
         raise NotImplementedError(f"{self.mechanism} does not draw in parts")
 
@@ -352,8 +355,8 @@ class Method(ABC, Generic[R, I, O]):
     def repeat(
         self, session: Session, draw: Draw[I], key: bytes, custody: Custody, verdicts: Verdicts | None, commitment: str
     ) -> str:
-        """The content hash of the output that the draw gives again. Parts of which verdicts are kept that they were
-        repeated, with the key of this commitment, need not be made."""
+        """The content hash of the output that a repetition of the draw gives. Parts with a kept verdict that they were
+        repeated with the key of this commitment need not be made."""
         return self.version_of(draw, self.make(session, draw, key, custody))
 
     @abstractmethod
@@ -366,19 +369,19 @@ class Method(ABC, Generic[R, I, O]):
 
     @final
     def stored_version(self, session: Session, draw: Draw[I]) -> str | None:
-        """The content hash of the stored output; None unless it is labelled as that of this draw."""
+        """The content hash of the stored output; None unless it is labelled as the output of this draw."""
         if not is_drawn(session, self.release, draw):
             return None
         return session.compute_once(self._version_name(draw), lambda: self.read_version(session, draw))
 
     def read_earlier_version(self, session: Session, draw: Draw[I]) -> str | None:
-        """The content hash of the stored output as an earlier version of Stirred settled it, if that was another one.
-        It may be weaker: the gate that repeats the draw compares `read_version`, unless the draw's key is gone."""
+        """The content hash of the stored output by the method of an earlier version of Stirred, if that differed. It
+        may be weaker: the gate that repeats the draw compares `read_version`, unless the draw's key is gone."""
         return None
 
     @final
     def is_settled_as(self, session: Session, draw: Draw[I], settled: str | None) -> bool:
-        """Whether the stored output, labelled as that of this draw, is what was settled with this content hash."""
+        """Whether the stored output, labelled as the output of this draw, was settled with this content hash."""
         stored = settled and self.stored_version(session, draw)
         return bool(stored) and (stored == settled or self.read_earlier_version(session, draw) == settled)
 
@@ -392,7 +395,7 @@ class Method(ABC, Generic[R, I, O]):
 
     @property
     def microdata(self) -> Microdata | None:
-        """The published records, for a retabulation to count; None if no table follows from published records."""
+        """The published records that a retabulation can count; None if no table follows from published records."""
         return None
 
     @property
@@ -410,7 +413,7 @@ class Method(ABC, Generic[R, I, O]):
         """The tables to publish."""
 
     def find_unmade(self, session: Session) -> Sequence[str]:
-        """What is missing of a release that is not wholly made, in words with counts: tables to publish."""
+        """The tables to publish that are missing from an incomplete release, in words with counts."""
         tables = [published.table for published in self.tables()]
         missing = [table.name for table in tables if not session.columns(table)]
         words = f"Of {len(tables):,} tables to publish, {len(missing):,} are missing: {list_some(missing)}."
@@ -421,25 +424,25 @@ class Method(ABC, Generic[R, I, O]):
         return None
 
     def models(self, session: Session, custody: Custody) -> Sequence[Parameter]:
-        """What figures follow from besides the draw, for certificate and README, from stored public tables: models with
-        their estimated parameters, and what an estimation gains; none by default."""
+        """The inputs of figures besides the draw, for certificate and README, from stored public tables: models with
+        their estimated parameters, and the gains of an estimation; none by default."""
         return ()
 
     @abstractmethod
     def statement(self, draw: Draw[I], output_version: str, /) -> Statement:
-        """The statement of the certificate about the mechanism. `output_version` is the version that was settled."""
+        """The certificate's statement on the mechanism. `output_version` is the settled version."""
 
 
 def release_hook(function: Callable[[Any], T]) -> Callable[[Any], T]:
-    """A hook without arguments that calls a function of the release."""
+    """A hook without arguments, from a function of the release."""
     return lambda method: function(method.release)
 
 
 def statement_hook(function: Callable[[Any, Any, str], Statement]) -> Callable[[Any, Draw[Any], str], Statement]:
-    """The hook `statement`, from a function of the release, the draw's inputs, and the version that was settled."""
+    """The hook `statement`, from a function of the release, the draw's inputs and the settled version."""
     return lambda method, draw, output_version: function(method.release, draw.inputs, output_version)
 
 
 def session_hook(function: Callable[[Session, Any], T]) -> Callable[[Any, Session], T]:
-    """A hook whose argument is a session that calls a function of the session and the release."""
+    """A hook with a session as its argument, from a function of the session and the release."""
     return lambda method, session: function(session, method.release)

@@ -1,6 +1,6 @@
-"""The published records of a release, as another publication counts them again for other places.
+"""The published records of a release, for another publication to count for other places.
 
-`Method.microdata` describes those of a release whose records name a block. `assets.retabulation` counts them.
+`Method.microdata` describes the records of a release if they name a block. `assets.retabulation` counts them.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Counting:
-    """How the cells of a table, or some of them, follow from published records.
+    """The rule by which some or all cells of a table follow from published records.
 
     Attributes:
         records: the name of the published table of records.
         block: the columns of the records that a block's code is joined from.
-        attributes: the columns of the records that it counts by.
+        attributes: the columns of the records by which cells are counted.
         count: given the records as counts, with the columns `number` (of a place), the attributes and `count`, and the
             number of places, the figures of each cell, by its column, shape (places,).
     """
@@ -36,8 +36,8 @@ class CountedTable:
     """A table that follows from published records.
 
     Attributes:
-        published: its description at the places of the release itself; columns with figures are its cells.
-        parts: how these are counted, in their order.
+        published: the description of the table at the places of the release itself; columns with figures are its cells.
+        parts: the rules that count the cells, in the order of the cells.
     """
 
     published: PublishedTable
@@ -51,7 +51,7 @@ class Microdata:
     Attributes:
         block: the columns of the dataset's units that a block's code is joined from.
         level: the level of blocks in the release's published table `spine`.
-        tables: what can be counted, by name, such as P1.
+        tables: the tables that can be counted, by name, such as P1.
     """
 
     block: tuple[str, ...]

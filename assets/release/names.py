@@ -1,7 +1,7 @@
 """The names that a deployment gives to datasets, releases, products, columns and source files.
 
-Names become parts of asset keys, of schemas in the databases, and of files and folders. What one of these could not
-hold, or what Stirred uses itself, is refused when the declaration is loaded.
+Names become parts of asset keys, of schemas in the databases, and of files and folders. A name that one of these could
+not hold, or that Stirred uses itself, is refused when the declaration is loaded.
 """
 
 import os
@@ -15,7 +15,7 @@ from assets.release.numbers import shown
 from resources.project import PROJECT, leads_to_secrets
 
 LONGEST_NAME = 60
-"""The most letters of a name. File systems allow 255 for a file, and our suffixes and DuckDB's take some of them."""
+"""The most letters of a name. File systems allow 255 in a file name, and suffixes of Stirred and DuckDB take some."""
 
 LONGEST_COLUMN = 120
 """The most letters of the name of a column, which comes from a file of the user."""
@@ -27,7 +27,7 @@ LONGEST_FILE = 255
 NO_SOURCE = (
     "the path leads to keys, databases or settings of the deployment or the system, or to hidden files of the user"
 )
-"""Why a path may not be declared (`leads_to_secrets`)."""
+"""The reason for refusing a path (`leads_to_secrets`)."""
 
 OURS = frozenset({"certificate", "datapackage", "sha256sums", "editions", "readme"})
 """The stems of the files and folders of a publication that are not products, in lowercase."""
@@ -43,9 +43,8 @@ COLUMNS_OF_COUNTS = frozenset({"draw_order", "table_name", "cell", "count"})
 COLUMNS_OF_HYPERCUBES = COLUMNS_OF_COUNTS | {
     *("measured", "estimate", "standard_error", "lower", "upper", "suppressed")
 }
-"""The names of Stirred's own columns, in lowercase because DuckDB ignores case: in the tables of swapped records, in
-tables of counts, and in those of hypercubes. A release whose tables have them refuses a column of the dataset with such
-a name."""
+"""The names of Stirred's own columns, in lowercase because DuckDB ignores case: in the tables of swapped records, of
+counts, and of hypercubes. A release with such tables refuses a dataset's column with one of these names."""
 
 _RESERVED_SCHEMAS = frozenset(
     {
@@ -64,8 +63,8 @@ def find_repeated(names: Sequence[str]) -> list[str]:
 
 
 def can_end_names(keys: Sequence[str]) -> bool:
-    """Whether keys of partitions can end the names of tables: ASCII letters and digits, which differ in more than upper
-    and lower case, which DuckDB ignores."""
+    """Whether keys of partitions can end the names of tables: ASCII letters and digits that differ in more than case,
+    which DuckDB ignores."""
     return all(_KEY.fullmatch(key) for key in keys) and len({key.lower() for key in keys}) == len(keys)
 
 
@@ -132,9 +131,9 @@ ProductName = Annotated[
 ]
 
 Noun = Annotated[str, Field(pattern=r"^\w[\w '’.-]*$", max_length=LONGEST_NAME)]
-"""What records are called, in the middle of sentences: letters and digits, with spaces, hyphens and the like."""
+"""The word for records in the middle of sentences: letters and digits, with spaces, hyphens and the like."""
 
 ColumnName = Annotated[str, AfterValidator(_possible_column)]
 
 SourcePath = Annotated[str, Field(min_length=1), AfterValidator(_possible_path)]
-"""The path of a source file. Template variables in it are filled in afterwards."""
+"""The path of a source file, before its template variables are filled in."""

@@ -1,7 +1,6 @@
 """Exact numbers in YAML: their conversion to fractions, and their JSON schema for `dg check yaml`.
 
-Every budget, share, rate and probability is declared as a number or a text, and becomes exactly the fraction that was
-written.
+Every budget, share, rate and probability is declared as a number or a text, and becomes exactly the written fraction.
 """
 
 import math
@@ -38,10 +37,11 @@ def shown(value: object) -> str:
 
 
 def exact_fraction(value: object) -> Fraction:
-    """Convert a number from YAML, or a text such as `1/2`, `0.5` or `40`, to the fraction that was written.
+    """Convert a number from YAML, or a text such as `1/2`, `0.5` or `40`, to the written fraction.
 
-    A float stands for the shortest decimal number that is read as it, so 0.1 becomes one tenth. Raises ValueError for
-    what is no number, not finite or a negative text, beyond `LARGEST_NUMBER`, or finer than `LARGEST_DENOMINATOR`.
+    A float stands for the shortest decimal number that Python reads as this float, so 0.1 becomes one tenth. Raises
+    ValueError if the value is not a number, not finite, a negative text, beyond `LARGEST_NUMBER`, or finer than
+    `LARGEST_DENOMINATOR`.
     """
     number = _fraction(value)
     if abs(number) > LARGEST_NUMBER:
@@ -64,7 +64,7 @@ def _fraction(value: object) -> Fraction:
     if isinstance(value, str) and not (len(value) <= _LONGEST_TEXT and re.fullmatch(FRACTION, value, re.ASCII)):
         raise wrong
     try:
-        # `repr` of a float of NumPy has more than the number. Its shorter floats are numbers, but no floats.
+        # The `repr` of a NumPy float has more than the number. NumPy's shorter floats are numbers, but not floats.
         text = float.__repr__(value) if isinstance(value, float) else str(value)
         return Fraction(text)
     except (ValueError, OverflowError, ZeroDivisionError):
@@ -72,7 +72,7 @@ def _fraction(value: object) -> Fraction:
 
 
 def exact_delta(value: object) -> Fraction:
-    """Convert a δ from YAML to the fraction that was written, including `1e-10`, which YAML reads as text.
+    """Convert a δ from YAML to the written fraction, including `1e-10`, which YAML reads as text.
 
     Raises ValueError if it is not a number strictly between 0 and 1, or is below or finer than `LEAST_DELTA`.
     """
@@ -86,7 +86,7 @@ def exact_delta(value: object) -> Fraction:
 
 
 def positive_fraction(value: object) -> Fraction:
-    """As `exact_fraction`; raises ValueError if the number is not greater than 0, too."""
+    """As `exact_fraction`; also raises ValueError if the number is not greater than 0."""
     number = exact_fraction(value)
     if number <= 0:
         raise ValueError(f"{shown(value)} is not greater than 0")
@@ -94,8 +94,7 @@ def positive_fraction(value: object) -> Fraction:
 
 
 def limited_fraction(fits: Callable[[Fraction], bool], words: str) -> Callable[[object], Fraction]:
-    """A conversion as `exact_fraction`. It raises ValueError if the number does not fit, too: it is not what the words
-    say."""
+    """A conversion as `exact_fraction` that also raises ValueError, with these words, if the number does not fit."""
 
     def convert(value: object) -> Fraction:
         number = exact_fraction(value)
@@ -127,7 +126,7 @@ def _margin(value: object) -> Fraction:
 
 
 def exact_swap_rate(value: object) -> Fraction:
-    """As `exact_fraction`; raises ValueError if it is not strictly between 0 and 1, or finer than a billionth, too."""
+    """As `exact_fraction`; also raises ValueError if it is not strictly between 0 and 1, or finer than a billionth."""
     rate = exact_fraction(value)
     if not 0 < rate < 1:
         raise ValueError(f"the swap rate must be strictly between 0 and 1 (at 0 and 1, ε is infinite), not {rate}")
@@ -210,11 +209,11 @@ Delta = Annotated[
 _RATE_WORDS = "strictly between 0 and 1, as a fraction such as 1/2 or a decimal such as 0.05"
 
 SwapRate = Annotated[Fraction, BeforeValidator(exact_swap_rate), _schema(_BETWEEN_0_AND_1, _RATE_TEXT, _RATE_WORDS)]
-"""The probability with which a record is selected."""
+"""The probability of selecting a record."""
 
 DesignRate = Annotated[
     Fraction,
     BeforeValidator(_design_rate),
     _schema({"exclusiveMinimum": 0, "maximum": 1}, _POSITIVE_TEXT, "above 0, at most 1: a fraction such as 1/1500"),
 ]
-"""A rate at which a survey takes, reaches or keeps households."""
+"""The rate at which a survey samples, reaches or keeps households."""

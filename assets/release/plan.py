@@ -1,4 +1,4 @@
-"""The values that plans exchange: what is tried, planned lines, charts, and the plan of a draft declaration.
+"""The values that plans exchange: requests, planned lines, charts, and the plan of a draft declaration.
 
 A plan reads no record. `Method.plan` makes one from a declaration, `orchestration.planning` from a declaration with
 other fields. `assets.planning` derives budgets and charts from lines, and shows plans.
@@ -20,7 +20,7 @@ Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
 class PlanRequest(dg.Config):
-    """What to try in place of what is declared. Neither the release nor its tables change."""
+    """Values to try instead of the declared ones. Neither the release nor its tables change."""
 
     fields: dict[str, Any] = Field(
         default_factory=dict,
@@ -59,7 +59,7 @@ class PlanRequest(dg.Config):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the plan is that of the declaration itself."""
+        """Whether the plan follows the declaration unchanged."""
         return self.model_copy(update={"records": None}) == PlanRequest()
 
 
@@ -68,12 +68,12 @@ class Line:
     """Numbers that are measured with the same noise.
 
     Attributes:
-        name: the name by which a wanted margin is given, such as `PH3 state_A-G`.
-        budget: ρ or ε as it is declared, exact: for one record added or removed, and in TopDown for one changed.
-        standard_error: of one number, in what the numbers count.
+        name: the name under which a wanted margin is given, such as `PH3 state_A-G`.
+        budget: ρ or ε as declared, exact: for one record added or removed, and in TopDown for one changed.
+        standard_error: of one number, in the unit of the numbers.
         margin: the noise of one number is within this margin in at least 90% of draws.
-        margin_at: that margin if the line had another budget; it does not grow with it.
-        numbers: how many are measured in one place or group; None if that is not known.
+        margin_at: the margin at another budget; it does not grow with the budget.
+        numbers: the count of numbers measured in one place or group; None if unknown.
         level: the geographic level in words, for charts; "" if there is none.
         title: the line in words, for charts; "" if its name is in words.
     """
@@ -94,7 +94,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Curve:
-    """A chart with a line for each series of points, which ascend by x, and marks for what is planned: name, x and y.
+    """A chart with a line for each series of points, which ascend by x, and marks for the planned values: name, x and
+    y.
 
     The axes are given in words. If one is logarithmic, its numbers are greater than 0.
     """
@@ -110,12 +111,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a release would charge, and how exact it would be.
+    """The charge and accuracy that a release would have.
 
     Attributes:
         specification: the DP specification that a charge states; None if the release charges nothing, or if its loss
-            depends on something that is not known. If `is_bound`, its loss is an upper bound of that of the charge.
-        lines: what is measured with noise.
+            depends on unknown values. If `is_bound`, its loss is an upper bound of the charged loss.
+        lines: the numbers measured with noise.
         facts, tables: further facts in words, by label, and further small tables, by title.
         problem: why a charge would be refused whatever else is charged, as a sentence; or "".
         fewest: the fewest units in which two data sets differ that agree on the invariants and differ at all.
@@ -132,5 +133,5 @@ class Plan:
 
     @property
     def loss(self) -> Loss | None:
-        """What is charged; None as for `specification`."""
+        """The loss to charge; None as for `specification`."""
         return self.specification.charge if self.specification else None

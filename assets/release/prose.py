@@ -2,8 +2,8 @@
 
 The texts of a mechanism are in `statement.md` beside its module `statement`, as Jinja templates. A line break is a
 space, so that sentences may be wrapped anywhere; an empty line separates paragraphs. In a text for an asset's page,
-which is Markdown, what a person wrote is `plain`. The page of a certificate, which escapes these texts, is
-`certificate.html` in `assets.publication`.
+which is Markdown, the filter `plain` escapes text that a person wrote. The page of a certificate, which escapes these
+texts, is `certificate.html` in `assets.publication`.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _HEADING = "## "
 
 
 class Prose:
-    """The texts of a Markdown file, which is given by its path or by that of the module of the same stem beside it."""
+    """The texts of a Markdown file, given by its path or by the path of the module with the same stem beside it."""
 
     def __init__(self, path: str | Path) -> None:
         _, *sections = f"\n{Path(path).with_suffix('.md').read_text('utf-8')}".split(f"\n{_HEADING}")
@@ -39,12 +39,13 @@ class Prose:
         }
 
     def __call__(self, heading: str, **values: Any) -> str:
-        """The text below a heading, with values filled in; errors of jinja2 if heading or values are missing."""
+        """The text below a heading, with values filled in. Raises errors of jinja2 if the heading or values are
+        missing."""
         return self._environment.get_template(heading).render(values)
 
 
 def load_template(path: Path, *, escape: bool, **filters: Callable[..., object]) -> Template:
-    """The template of a file whose lines are kept, such as a page, in which values are escaped."""
+    """The template of a file whose lines are kept, such as a page; with `escape`, values are escaped."""
     environment = Environment(
         loader=FileSystemLoader(path.parent),
         autoescape=escape,

@@ -1,4 +1,4 @@
-"""Published tables: how they are declared, and how the data dictionary describes them and their columns."""
+"""Published tables: their declaration, and their descriptions and columns in the data dictionary."""
 
 import re
 from collections import Counter
@@ -25,11 +25,11 @@ FIELD_TYPES = {
     "decimal": ("number", {"DECIMAL"}),
     "integers": ("array", {"TINYINT[]", "SMALLINT[]", "INTEGER[]", "BIGINT[]", PACKED}),
 }
-"""By declared type, the type of the Table Schema field, and the DuckDB types that files preserve exactly: of packed
-integers as lists."""
+"""By declared type, the type of the Table Schema field, and the DuckDB types that files preserve exactly (packed
+integers as lists)."""
 
 ESTIMATE, STANDARD_ERROR, LOWER, UPPER = ERRORS = ("estimate", "standard_error", "lower", "upper")
-"""The columns that every table with errors has, whatever its mechanism."""
+"""The columns of every table with errors, in all mechanisms."""
 
 CONFIDENCE = 0.9
 """The confidence of every published interval."""
@@ -83,10 +83,10 @@ class PublishedColumn:
         values: the values that may occur, each with its label or ""; empty if they are not listed.
         total: the column that marks rows with totals over this one, which have no value in it; "" if there are none.
         title: its name in words; "" if it has no other name.
-        unit: what its figures count or add up, such as households; "" if it has no figures.
+        unit: the unit that its figures count or add up, such as households; "" if it has no figures.
         error_of: the column of figures whose error or bias it has, in the same unit; "" if it has none.
         names: the column whose codes it puts into words; "" if it does not.
-        empty: what an empty value stands for, in words; "" for no value.
+        empty: the meaning of an empty value, in words; "" for a missing value.
     """
 
     name: str
@@ -118,13 +118,13 @@ class PublishedTable:
 
     Attributes:
         name: the stem of the file names.
-        interval: by which method the 90% interval of each estimate is made, as a sentence; "" if there are no errors.
+        interval: the method of the 90% interval of each estimate, as a sentence; "" if there are no errors.
         geography: the columns that name a place together: from the coarsest to the finest, or its level and its code.
-        levels: by level, the one above it, if the first of these columns is a level. The code of a place begins with
-            that of the place above it, unless that is the only one of its level.
-        dimensions: the columns that tell the cells of a cube apart; by default the primary key.
-        numbers: by stored column, the columns that the numbers in its lists are, in order: a database takes much longer
-            for hundreds of columns. The other columns are the primary key, of texts, and come first.
+        levels: by level, the level above it, if the first of these columns is a level. The code of a place begins with
+            the code of the place above it, unless that place is the only one of its level.
+        dimensions: the columns that identify the cells of a cube; by default the primary key.
+        numbers: by stored column of lists, the published columns of the lists' numbers, in order: a database takes much
+            longer for hundreds of columns. The other columns are the primary key, of texts, and come first.
     """
 
     name: str
@@ -169,7 +169,7 @@ class PublishedTable:
 
     @property
     def source(self) -> Table | Fragment:
-        """The table with the columns that it is published with, in a statement."""
+        """The table with its published columns, in a statement."""
         if not self.numbers:
             return self.table
         lists = {name: (stored, at) for stored, names in self.numbers.items() for at, name in enumerate(names, 1)}
@@ -185,7 +185,7 @@ class PublishedTable:
 
     @property
     def is_cube(self) -> bool:
-        """Whether its rows are cells with figures; not so of records, lists and parameters."""
+        """Whether its rows are cells with figures, unlike records, lists and parameters."""
         return any(column.has_figures for column in self.columns)
 
 
@@ -221,7 +221,8 @@ def error_columns(
 
 
 def describe_published(tables: Iterable[PublishedTable]) -> dict[str, str]:
-    """Descriptions of the columns of all tables, by name; if tables differ in one, each of their descriptions."""
+    """Descriptions of the columns of all tables, by name. If tables describe a column differently, all descriptions of
+    it."""
     described: dict[str, list[str]] = {}
     for column in (column for table in tables for column in table.columns):
         words = described.setdefault(column.name, [])

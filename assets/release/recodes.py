@@ -1,9 +1,9 @@
 """Recodes: how a column of the CEF follows from a value in the source, record by record.
 
 A recode is a function of one value: bands of numbers or dates, categories merged into fewer, or values beyond a bound
-taken as that bound. It is declared before anything is released, and no record influences another one's value. So it
-costs nothing, and every method sees an ordinary column. `assets.release.columns` declares recodes, and
-`sql/cef/recoded.sql` applies them.
+taken as that bound. It is declared before any release, and no record influences the value of another record. So it has
+no loss, and every method sees an ordinary column. `assets.release.columns` declares recodes, and `sql/cef/recoded.sql`
+applies them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from pydantic.json_schema import SkipJsonSchema
 Value = int | str | bool | date | Decimal
 
 GivenBound = Annotated[Any, WithJsonSchema({"type": ["number", "string"]})]
-"""A bound as YAML gives it; the column's type says what it may be."""
+"""A bound as given in YAML, to be checked against the column's type."""
 
 MOST_BANDS = 1000
 
@@ -45,7 +45,7 @@ class Band(dg.Model):
 class Bands:
     """Contiguous bands in ascending order: names, which are values of the CEF, and ends.
 
-    The ends of a band are its least value and the value that it ends below; None if it is open.
+    The ends of a band are its least value and the value below which it ends; None if it is open.
     """
 
     labels: tuple[str, ...]
@@ -121,7 +121,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Coding:
-    """Top- and bottom-coding: values beyond a bound are taken as the bound; None where there is none."""
+    """Top- and bottom-coding: values beyond a bound become the bound; None without a bound."""
 
     bottom: Any
     top: Any
@@ -137,11 +137,11 @@ class Coding:
 
 
 Recode = Bands | Merge | Coding
-"""Its `record` has plain values that are equal if and only if two recodes mean the same."""
+"""Recodes. Each has a `record` of plain values, which are equal if and only if two recodes mean the same."""
 
 
 def _text(value: Any) -> str | None:
-    # Decimals that are equal may differ in their trailing zeros.
+    # Equal decimals may differ in their trailing zeros.
     return None if value is None else f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
 
 

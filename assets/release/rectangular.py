@@ -1,7 +1,7 @@
 """Rectangular files: one row for each person, with the columns of the household repeated on each of its rows.
 
-A declaration lists all columns of the file under `persons`, and under `rectangular` those of the household. This module
-divides them, so that everything after it finds `units` and `persons` as if they had come from two files.
+A declaration lists all columns of the file under `persons`, and the columns of the household under `rectangular`. This
+module divides them, so that all later code finds `units` and `persons` as if they had come from two files.
 `assets.cef.ingestion` makes the units.
 """
 
@@ -35,11 +35,11 @@ class Rectangular(Part):
 
 
 def divide_columns(given: Any) -> Any:
-    """The attributes of a dataset, whose `units` are divided from `persons` if they declare a rectangular file.
+    """The attributes of a dataset. If they declare a rectangular file, its `units` are divided from `persons`.
 
     The key of units is the column of persons with role unit. By default it is a string, named after the columns that
-    identify a household. Raises ValueError if the columns cannot be divided. Attributes of a wrong form are left to the
-    validation of the fields.
+    identify a household. Raises ValueError if the columns cannot be divided. The validation of the fields refuses
+    attributes of a wrong form.
     """
     if not isinstance(given, Mapping) or given.get("rectangular") is None:
         return given
@@ -66,7 +66,8 @@ def divide_columns(given: Any) -> Any:
 
 
 class DividedColumns(dict[str, Any]):
-    """The columns of persons alone. Dagster, which looks up every key of the YAML, finds those of units by name too."""
+    """The columns of persons alone. Dagster looks up every key of the YAML, and finds the columns of units by name
+    too."""
 
     def __init__(self, own: Mapping[str, Any], of_units: Mapping[str, Any]) -> None:
         super().__init__(own)

@@ -1,7 +1,7 @@
 """A release as one value: its declaration, dataset, design and publisher, and the names of its tables and assets.
 
-The package of each mechanism adds its fields in `declaration`, where the design follows from them, and in `release` the
-rules about the dataset that a release must satisfy before anything runs. All other rules are in the mechanism's design.
+The package of each mechanism adds its fields and their design in `declaration`, and in `release` the rules about the
+dataset that a release must satisfy before anything runs. All other rules are in the mechanism's design.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ from resources.warehouse import Session, Warehouse
 
 
 class Format(StrEnum):
-    """A format in which the tables of a release are published besides CSV and Parquet."""
+    """A format in which the tables of a release are published in addition to CSV and Parquet."""
 
     SDMX = "sdmx"
     PX = "px"
@@ -76,7 +76,7 @@ class ReleaseDeclaration(Declaration):
 
     @property
     def rounds(self) -> Sequence[str]:
-        """The names of the rounds in which each partition has a run of its own, in order; none without partitions."""
+        """The names of the rounds with a run for each partition, in order; empty without partitions."""
         return []
 
     @classmethod
@@ -94,7 +94,7 @@ class ReleaseDeclaration(Declaration):
         return schedule
 
     def design(self, dataset: DatasetDeclaration, **sources: Any) -> Any:
-        """The mechanism's design, which follows from the declaration, the dataset, and a release that it may read.
+        """The mechanism's design, derived from the declaration, the dataset, and the release that it reads, if any.
 
         Raises ValueError if the declaration contradicts itself or the dataset. The message names field and rule.
         """
@@ -111,9 +111,8 @@ _Url = Annotated[str, StringConstraints(max_length=1000, pattern=r"^https?://[^\
 
 
 class Publisher(Declaration):
-    """Who publishes the releases of a deployment, for certificates and data dictionaries.
-
-    Nothing else depends on it. What is not declared, certificates call not declared.
+    """The publisher of a deployment's releases, for certificates and data dictionaries only. Certificates show each
+    missing field as not declared.
     """
 
     declares = "publisher"
@@ -166,7 +165,7 @@ class Release:
     def from_declaration(
         cls, declaration: ReleaseDeclaration, dataset: DatasetDeclaration, published: Path, address: str, **sources: Any
     ) -> Self:
-        """The release that a declaration declares; `sources` are the further fields of one that reads another one."""
+        """The declared release; `sources` are the further fields of a release that reads another one."""
         try:
             design = declaration.design(dataset, **sources)
         except DeclarationError:
@@ -205,7 +204,7 @@ class Release:
 
     @property
     def has_finite_loss(self) -> bool:
-        """Whether the loss of the release is finite, as declared; a mechanism for which none is says so here."""
+        """Whether the loss of the release is finite, as declared. Mechanisms without a finite loss override it."""
         return True
 
     def require_allowed(self) -> None:
@@ -224,33 +223,33 @@ class Release:
 
     @property
     def counted_with(self) -> Mapping[str, Any]:
-        """The parameters that the tables which the charge reads follow from, as plain values; none by default."""
+        """The parameters of the tables that the charge reads, as plain values; none by default."""
         return {}
 
     @property
     def columns_read(self) -> Collection[str]:
-        """The variables of the CEF that the draw follows from; by default all. Their recodes name the draw too."""
+        """The variables of the CEF that the draw reads; by default all. The draw's id depends on their recodes too."""
         return [name for records in self.dataset.tables.values() for name in records.variables]
 
     @property
     def counted_as(self) -> Mapping[str, Any]:
-        """The declared rules by which values or records are counted as others or not at all, such as bounds of amounts,
-        as plain values; none by default. A version of what is counted shows no more of the records than one of recodes
-        does: with other rules, it is another one even if all counts stay."""
+        """The declared rules by which values or records are counted as others or left out, such as bounds of amounts,
+        as plain values; none by default. As with recodes, other rules change the version of the counted data even if
+        all counts stay the same, so that the version discloses no more of the records."""
         return {}
 
     def of_part(self, part: str) -> Self:
-        """The same release of a partition of the dataset."""
+        """The same release, for a partition of the dataset."""
         return replace(self, dataset=self.dataset.parts[part])
 
     def require_sealed(self, session: Session, custody: Custody, stage: str, tables: Sequence[Table]) -> None:
-        """Raise SealError unless tables are exactly those that a stage sealed, from the current records and
+        """Raise SealError unless the tables are exactly as a stage sealed them, from the current records and
         declaration."""
         counted = read_basis(session, custody, self.dataset, self.counted_with)
         require_sealed(session, custody, self.schema, stage, tables, counted)
 
     def version_key(self, custody: Custody) -> bytes:
-        """The key of versions of the confidential data that the draw follows from."""
+        """The key of versions of the confidential data that the draw reads."""
         recoded = with_recodes(custody.version_key(), self.dataset.recodes(self.columns_read))
         return with_recodes(recoded, self.counted_as)
 
@@ -269,7 +268,7 @@ class Release:
         return Table(Zone.CONFIDENTIAL, self.schema, name)
 
     def key(self, stage: str) -> dg.AssetKey:
-        """The asset key of a stage; `cef` is that of the dataset."""
+        """The asset key of a stage; `cef` is a stage of the dataset."""
         return dg.AssetKey([self.dataset.name, *([] if stage == CEF else [self.name]), stage])
 
     @property
@@ -278,14 +277,15 @@ class Release:
 
     @property
     def drawn_as(self) -> str:
-        """The release of the dataset whose draws it publishes: itself, unless it draws nothing; "" if none does."""
+        """The release of the dataset whose draws this one publishes: by default itself; "" if it publishes no draws."""
         return self.name
 
     def find_name_problem(self, custody: Custody, entries: Sequence[Entry]) -> str:
-        """Why its name cannot be used: an edition of it, even a withdrawn one, is of draws of another release; or "".
+        """Why the name cannot be used: an edition under it, even a withdrawn one, has a draw of another release; "" if
+        it can.
 
-        Two editions would have one number, and whoever withdraws one release would leave what was made of it behind
-        the edition of another. Raises CustodyError as `Custody.read_editions`.
+        Otherwise two editions would have one number, and the withdrawal of a release would miss its edition under
+        another release's name. Raises CustodyError as `Custody.read_editions`.
         """
         names = {
             entry.draw_id: entry.release

@@ -1,4 +1,4 @@
-"""What a loss means as a risk, in words and as a chart. `mechanisms.accounting.risks` computes it."""
+"""The risk that a loss means, in words and as a chart. `mechanisms.accounting.risks` computes it."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ BY_CURVE, RISK = "charged, by the exact curve", "risk"
 
 
 def add_risk(plan: Plan) -> Plan:
-    """The plan with what its charge means, unless it charges nothing or without bound."""
+    """The plan with the risk of its charge, unless it has no charge or an unbounded one."""
     specification = plan.specification
     risk = assess_risk(specification, plan.fewest) if specification else None
     if specification is None or risk is None:
@@ -27,7 +27,7 @@ def format_epsilon(risk: Risk) -> str:
 
 def describe_risk(risk: Risk, flavor: Flavor, fewest: int = 1) -> str:
     """Two sentences: the best guess between two values, and the best tests for one of them. With copies, the values are
-    those of one record, as the attacker may know the person's others."""
+    the values of one record, because the attacker may know the person's other records."""
     held = len(flavor.multiverse)
     unit = flavor.unit if flavor.copies == 1 else "record"
     values = f"values of one {unit}" if fewest == 1 else f"versions of {fewest} {unit}s"

@@ -1,16 +1,16 @@
-"""Seals: proof that a stored table is what a stage wrote, for later stages that take it over without making it again.
+"""Seals: proof that a stored table is as a stage wrote it, for later stages that use it without making it again.
 
-A seal is an HMAC under the custody over the content of tables. A stage whose tables say what they were made of thereby
-seals that too. Someone who can write to a database, but has no access to the custody, cannot alter a sealed table or
-exchange it for another one. They can put back an earlier table together with its own seal. The seals of counts
-therefore contain the version of the CEF that was counted and what they follow from of the declaration, and the charge
-compares both with the current ones.
+A seal is an HMAC under the custody over the content of tables. If the tables of a stage record their inputs, the seal
+covers this record too. Someone who can write to a database, but has no access to the custody, cannot alter a sealed
+table or exchange it for another one. They can, however, restore an earlier table together with its seal. The seals of
+counts therefore cover the version of the counted CEF and the parameters from the declaration, and the charge compares
+both with the current ones.
 
 The rows are hashed with a key of the custody, because plain multiset hashes can be forged by someone who chooses the
 rows. Beside the seal of large tables are two notes: their content version, and a second seal, which ties it to the rows
-in their order. As long as they keep that order, their content version need not be computed again, which takes several
-times as long. The seal covers both notes, so that nothing of its row can be altered. Those of earlier versions cover
-the first one alone. They hold too: a draw whose key is gone could not be made again.
+in their order. While the rows keep that order, their content version need not be computed again, which takes several
+times as long. The seal covers both notes, so that no part of its row can be altered. Seals of earlier versions of
+Stirred cover the content version only. They still hold, because a draw whose key is gone could not be made again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,16 +30,17 @@ class SealError(RefusedError, ValueError):
 
 
 _COLUMNS = tuple(dict.fromkeys(names, "VARCHAR") for names in (["seal"], ["seal", "content", "in_order"]))
-"""The columns of seals: of small tables, and of large ones."""
+"""The columns of seals of small and of large tables."""
 
 MadeOf = Mapping[str, Any] | None
-"""What sealed tables follow from besides their content, as plain values: of counts of the CEF, `compute_basis`."""
+"""The inputs that the seal of tables covers besides their content, as plain values; for counts of the CEF,
+`compute_basis`."""
 
 
 def seal_stage(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> None:
-    """Seal the tables of a stage, of one zone, in the transaction in which they were written."""
+    """Seal the tables of a stage, all in one zone, in the transaction that wrote them."""
     content = session.content_version(tables, custody.seal_key())
     noted = {}
     if any(session.count(table) >= LARGE for table in tables):
@@ -52,7 +53,7 @@ def seal_stage(
 def is_sealed(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> bool:
-    """Whether all tables exist, and they and the row of their seal are exactly what the stage wrote."""
+    """Whether all tables exist, and they and the row of their seal are exactly as the stage wrote them."""
     label = _read_label(session, schema, stage, tables)
     if not label or not all(session.columns(table) for table in tables):
         return False
@@ -64,8 +65,8 @@ def is_sealed(
 
 
 def compute_content(session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table]) -> str:
-    """The content version of tables as they are stored, under the custody's key of seals: the one that the stage noted
-    if it sealed these rows in this order, or else computed."""
+    """The content version of tables as they are stored, under the custody's key of seals: as noted by the stage if it
+    sealed these rows in this order, or else computed."""
     return _find_content(session, custody, tables, _read_label(session, schema, stage, tables))
 
 
@@ -79,7 +80,7 @@ def _find_content(session: Session, custody: Custody, tables: Sequence[Table], l
 
 
 def _read_label(session: Session, schema: str, stage: str, tables: Sequence[Table]) -> dict[str, Any]:
-    """What is noted of the tables of a stage, by column; nothing if it is not a single row of these columns."""
+    """The row of the seal of a stage's tables, by column; empty unless it is a single row of `_COLUMNS`."""
     label = _label(schema, stage, tables)
     columns = session.columns(label)
     rows = session.rows("warehouse/all", source=label) if columns in _COLUMNS else []
@@ -89,7 +90,7 @@ def _read_label(session: Session, schema: str, stage: str, tables: Sequence[Tabl
 def require_sealed(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> None:
-    """Raise SealError unless the tables are exactly those that the stage sealed, under this custody and `made_of`."""
+    """Raise SealError unless the tables are exactly as the stage sealed them, under this custody and `made_of`."""
     if not is_sealed(session, custody, schema, stage, tables, made_of):
         source = " from the current records and declaration" if made_of else ""
         raise SealError(
@@ -101,17 +102,17 @@ def require_sealed(
 def _compute_seal(
     custody: Custody, tables: Sequence[Table], content: str, made_of: MadeOf, noted: Mapping[str, Any]
 ) -> str:
-    """64 hexadecimal digits, which follow from what is noted beside them too."""
+    """The seal, 64 hexadecimal digits, which covers the notes beside it too."""
     facts = {"tables": [str(table) for table in tables], "content": content, "made_of": dict(made_of or {})}
     return custody.seal(facts | ({"in_order": noted["in_order"]} if noted else {}))
 
 
 def _seal_order(custody: Custody, tables: Sequence[Table], content: str, in_order: str) -> str:
-    """The seal of a content version for rows in an order."""
+    """The seal that ties a content version to rows in an order."""
     return custody.seal({"tables": [str(table) for table in tables], "content": content, "in_order": in_order})
 
 
 def _label(schema: str, stage: str, tables: Sequence[Table]) -> Table:
-    """The table of a seal, in the zone of what it seals."""
+    """The table of a seal, in the zone of the sealed tables."""
     zone = tables[0].zone if tables else Zone.PUBLIC
     return Table(zone, schema, f"{stage}_seal")

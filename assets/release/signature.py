@@ -1,10 +1,10 @@
 """The checksums of a publication, their signature, and the verification of a folder with the public key alone.
 
-Nothing here needs a database. Only `sign` and `public_key` need the custody; whoever verifies needs the folder and the
+This module needs no database. Only `sign` and `public_key` need the custody; a verification needs the folder and the
 public key. The signature is Ed25519 (RFC 8032), which is deterministic: the same files have the same signature.
 
-Every edition of a release is signed on its own: the checksums in the folder of a release do not cover the earlier
-editions in its subfolder `editions/`, each of which has checksums of its own.
+Every edition of a release has its own signature. The checksums in the folder of a release do not cover the earlier
+editions in its subfolder `editions/`, which have their own checksums.
 """
 
 import base64
@@ -30,7 +30,7 @@ from resources.machine import count_cores
 from resources.regular import open_regular, read_regular
 
 if TYPE_CHECKING:
-    # Whoever only verifies, with this module, needs neither Dagster nor a database.
+    # Verification, which needs only this module, works without Dagster and a database.
     from resources.custody import Custody
 
 CHECKSUMS = "SHA256SUMS"
@@ -38,11 +38,11 @@ SIGNATURE = "SHA256SUMS.sig"
 """The signature of `SHA256SUMS`: 64 bytes, as `openssl pkeyutl -verify -rawin` takes them."""
 
 EDITIONS = "editions"
-"""The folder of a release's earlier editions, each named by its number, and its revision if it has one."""
+"""The folder of a release's earlier editions, each named by its number, and by its revision, if any."""
 
 CERTIFICATE = "certificate.json"
 PACKAGE = "datapackage.json"
-"""The data dictionary of a publication, which has the size of each of its data files."""
+"""The data dictionary of a publication, with the size of each data file."""
 
 PUBLIC_KEY = "public_key.pem"
 """The name of the public key in the folder of all publications."""
@@ -51,10 +51,10 @@ OF_ANOTHER_KEY = (
     "Publications that were signed with another key need that file. Publish into a folder of its own "
     "(STIRRED_PUBLISHED), or, if somebody replaced the file, remove it"
 )
-"""What to do about a problem of `find_foreign_key`."""
+"""The remedy for a problem of `find_foreign_key`."""
 
 _LARGEST = 2**28
-"""The most bytes that are read of a file of a publication whose size the data dictionary does not have."""
+"""The most bytes that are read of a publication's file if the data dictionary does not have its size."""
 
 T = TypeVar("T")
 
@@ -65,13 +65,13 @@ class VerificationError(Exception):
 
 @dataclass(frozen=True)
 class Identity:
-    """What a signed certificate says that a folder holds: an edition of a release, and its ledger entry.
+    """The content of a folder according to its signed certificate: an edition of a release, and its ledger entry.
 
     Attributes:
-        revision: how many other estimates of the same draw were published before.
-        draw_id: of estimates from measurements that others published, the checksums of these.
-        ledger_entry, ledger_hash: 0 and "" of such estimates.
-        rests_on: the release of the dataset whose draw this is, if nothing was drawn for it; "" otherwise.
+        revision: the number of other estimates of the same draw that were published before.
+        draw_id: for estimates from measurements that others published, the checksums of the measurements.
+        ledger_entry, ledger_hash: 0 and "" for such estimates.
+        rests_on: the release of the dataset whose draw this is, if the edition has no draw of its own; "" otherwise.
         parameters: the values of the mechanism's parameters, by label.
         time_stamp: the time stamp of the ledger's last entry at publication, unverified; None if there is none.
     """
@@ -89,12 +89,12 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """The edition's number, as its folder is called among the earlier ones."""
+        """The edition's number, which names its folder among the earlier editions."""
         return name_edition(self.edition, self.revision)
 
     @property
     def drawn_as(self) -> str:
-        """The release whose draw it is made from."""
+        """The release whose draw the edition is made from."""
         return self.rests_on or self.release
 
     @property
@@ -112,7 +112,7 @@ def name_edition(number: int, revision: int) -> str:
 
 @dataclass(frozen=True)
 class SignedFolder:
-    """A signed folder, of which whatever is read is what was signed, even if somebody exchanges files meanwhile.
+    """A signed folder. All content read from it is as signed, even if files are replaced meanwhile.
 
     Attributes:
         digests: the SHA-256 of every signed file, by name.
@@ -132,21 +132,21 @@ class SignedFolder:
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """The bytes of each data file, by name; none without a data dictionary, or if it is not as it was signed."""
+        """The bytes of each data file, by name; empty if the data dictionary is missing or was altered."""
         text = _read_file(self.folder / PACKAGE, _LARGEST)
         if sha256(text).hexdigest() != self.digests.get(PACKAGE):
             return {}
         return {each["path"]: each["bytes"] for each in json.loads(text)["resources"] if "bytes" in each}
 
     def read(self, name: str) -> bytes:
-        """Raises VerificationError if the file is missing, or is another one than was signed."""
+        """Raises VerificationError if the file is missing or was altered."""
         content = _read_file(self.folder / name, self.sizes.get(name, _LARGEST))
         if sha256(content).hexdigest() != self.digests.get(name):
             raise VerificationError(f"{name} is missing or was altered")
         return content
 
     def find_problem(self, name: str) -> str:
-        """Why a file is not as it was signed; "" if it is. One that somebody made huge is not read to its end."""
+        """Why a file is not as signed; "" if it is. A file that was made huge is not read to its end."""
         path = self.folder / name
         # A link could lead to the right content now and to another later.
         if path.is_symlink() or not path.is_file():
@@ -163,21 +163,21 @@ class SignedFolder:
 
 
 def sign(folder: Path, custody: "Custody") -> None:
-    """Write `SHA256SUMS`, which lists every other file of the folder but earlier editions, and its signature."""
+    """Write `SHA256SUMS`, which lists all other files of the folder except earlier editions, and its signature."""
     sums = checksums(folder)
     (folder / CHECKSUMS).write_bytes(sums)
     (folder / SIGNATURE).write_bytes(_private_key(custody).sign(sums))
 
 
 def checksums(folder: Path) -> bytes:
-    """The text of `SHA256SUMS`, for `sha256sum -c`: every other file in the folder but earlier editions, by name."""
+    """The text of `SHA256SUMS`, for `sha256sum -c`: all other files in the folder except earlier editions, by name."""
     paths = sorted(name for name in _everything(folder) if name not in _SEALING and (folder / name).is_file())
     digests = _for_each(paths, lambda path: file_sha256(folder / path))
     return "".join(f"{digest}  {path}\n" for digest, path in zip(digests, paths, strict=True)).encode()
 
 
 def _for_each(paths: Sequence[str], work: Callable[[str], T]) -> list[T]:
-    """The results for all paths, in order. Files are hashed side by side."""
+    """The results for all paths, in order. Files are hashed concurrently."""
     with ThreadPoolExecutor(count_cores()) as threads:
         return list(threads.map(work, paths))
 
@@ -192,7 +192,7 @@ def public_key(custody: "Custody") -> Ed25519PublicKey:
 
 
 def pem(key: Ed25519PublicKey) -> bytes:
-    """A public key as a PEM file, as OpenSSL reads it."""
+    """A public key as a PEM file that OpenSSL can read."""
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -220,12 +220,12 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
 
 
 def find_foreign_key(published: Path, key: Ed25519PublicKey) -> str:
-    """The problem if another public key lies beside the publications; "" if there is none, or it is the right one."""
+    """The problem if the public key beside the publications is another one; "" if it is missing or the right one."""
     path = published / PUBLIC_KEY
     if not path.exists():
         return ""
     if not path.is_file():
-        # A reader would wait for a named pipe for ever.
+        # A reader would wait forever for a named pipe.
         return f"{path} is no file"
     try:
         return "" if read_public_key(path) == key else f"{PUBLIC_KEY} is not this deployment's key"
@@ -237,8 +237,8 @@ def verify(folder: Path, key: Ed25519PublicKey) -> tuple[dict[Path, Identity], l
     """Verify a release's current edition and all earlier ones in its folder.
 
     Returns:
-        What each intact edition is, by its folder, and the problems of all others. The earlier editions must be of the
-        release that the current one is of, each in the folder of its number.
+        The identity of each intact edition, by its folder, and the problems of all others. The earlier editions must be
+        editions of the current one's release, each in the folder of its number.
     """
     editions: dict[Path, Identity] = {}
     problems = []
@@ -265,7 +265,7 @@ def verify(folder: Path, key: Ed25519PublicKey) -> tuple[dict[Path, Identity], l
 
 
 def earlier_editions(folder: Path) -> list[Path]:
-    """Everything in the folder of a release's earlier editions, by number; nothing if that cannot be read."""
+    """All entries in the folder of a release's earlier editions, by number; empty if the folder cannot be read."""
     if not _has_editions(folder):
         return []
     return sorted((folder / EDITIONS).iterdir(), key=lambda path: [(len(part), part) for part in path.name.split(".")])
@@ -273,9 +273,9 @@ def earlier_editions(folder: Path) -> list[Path]:
 
 def altered_files(folder: Path, key: Ed25519PublicKey, besides: Collection[Path] = ()) -> list[str]:
     """The problems of a signed folder: a missing or wrong signature, and files that are missing, altered or added. Each
-    is one line, whatever files are called.
+    is one line, even with unusual file names.
 
-    Earlier editions in the folder are left out, and so is what may be there `besides`.
+    Earlier editions in the folder are ignored, and so are the paths in `besides`.
     """
     try:
         return _find_alterations(folder, key, {path.relative_to(folder).as_posix() for path in besides})
@@ -298,9 +298,8 @@ def _find_alterations(folder: Path, key: Ed25519PublicKey, besides: Collection[s
 
 
 def signed_identity(folder: Path, key: Ed25519PublicKey) -> Identity | None:
-    """What a folder's signed certificate says that it is; None without a signed certificate.
-
-    The other files are not read: `altered_files` says whether they are as they were signed.
+    """The identity of a folder according to its signed certificate; None without one. The other files are not read:
+    `altered_files` checks them.
     """
     try:
         return SignedFolder.open(folder, key).identity()
@@ -309,7 +308,7 @@ def signed_identity(folder: Path, key: Ed25519PublicKey) -> Identity | None:
 
 
 def identity(folder: Path) -> Identity:
-    """What the folder's certificate says that it is; believe it only of a folder without problems.
+    """The identity of a folder according to its certificate. Trust it only if the folder has no problems.
 
     Raises:
         VerificationError: if there is no certificate, or it lacks a field.
@@ -360,7 +359,7 @@ def _parse_signed(checksums: bytes, seal: bytes, key: Ed25519PublicKey) -> dict[
 
 
 def _everything(folder: Path) -> Iterator[str]:
-    """The relative names of everything in a folder but earlier editions, and but folders that are not empty.
+    """The relative names of all files, links and empty folders in a folder, except earlier editions.
 
     Raises OSError if a folder cannot be read.
     """
@@ -379,19 +378,19 @@ def raise_error(error: OSError) -> NoReturn:
 
 
 def _has_editions(folder: Path) -> bool:
-    """Whether there are earlier editions. If they cannot be read, their folder counts as one of the current edition,
-    so that it is named, and stays."""
+    """Whether there are earlier editions. If their folder cannot be read, it counts as a folder of the current edition,
+    so that it is reported and stays."""
     path = folder / EDITIONS
     return is_readable(path) and path.is_dir() and not path.is_symlink()
 
 
 def is_readable(folder: Path) -> bool:
-    """Whether this user can list a folder, and look at what is in it."""
+    """Whether this user can list a folder and access its entries."""
     return os.access(folder, os.R_OK | os.X_OK)
 
 
 def _read_file(path: Path, most: int) -> bytes:
-    """Nothing of what is no file, or cannot be read, or has more bytes."""
+    """The bytes of a file; empty if the path is not a file, cannot be read, or has more bytes than `most`."""
     with suppress(OSError):
         return read_regular(path, most)
     return b""

@@ -1,6 +1,6 @@
-"""The stages of a release as Dagster assets: from what a mechanism says of a stage, everything that Dagster shows.
+"""The stages of a release as Dagster assets, with all that Dagster shows, from a mechanism's description of the stages.
 
-`build_stage` makes a stage whose tables follow from recipes, and `release_stage` any other one. Charge, draw, plan and
+`build_stage` makes stages whose tables follow from recipes, and `release_stage` all others. Charge, draw, plan and
 publication are in the packages of these names.
 """
 
@@ -24,12 +24,12 @@ COLUMN_SCHEMA = "dagster/column_schema"
 """Dagster's name for the columns of a table, which it shows above everything else on the asset's page."""
 
 Recipes = Mapping[Table, Recipe]
-"""How tables are made, in order."""
+"""The recipes of tables, in the order in which they are made."""
 
 
 class LazyRecipes(Recipes):
-    """Recipes of large tables, each of which is made when it is asked for; its table is stored before the next one is
-    made. A run that ends in between leaves the others as they were. The gate on the tables names them until a new run.
+    """Recipes of large tables. Each is made on request, and its table is stored before the next one is made. A run that
+    ends in between leaves the other tables as they were. The gate on the tables names them until a new run.
     """
 
     def __init__(self, tables: Sequence[Table], make: Callable[[Table], Recipe]) -> None:
@@ -88,20 +88,20 @@ def build_stage(
 ) -> dg.AssetsDefinition:
     """The asset `[dataset, release, name]`, whose tables are made by recipes in one transaction, or each in its own.
 
-    A stage has the custody if its data are confidential or sealed. Otherwise its hooks get None in place of it.
+    A stage has the custody if its data are confidential or sealed. Otherwise its hooks get None instead.
 
     Args:
         columns: descriptions of the columns of the first table, by name; None if the page shows no columns.
-        metadata: what the page shows besides, from the tables that were made; by default, of a public stage, the name
-            and the rows of the first.
-        shown_if_synthetic: what the page shows besides of a synthetic dataset, above all exact numbers. Such a stage
+        metadata: further metadata for the page, from the tables made; by default, for a public stage, the name and the
+            rows of the first.
+        shown_if_synthetic: further metadata for the page of a synthetic dataset, above all exact numbers. Such a stage
             refuses records that are synthetic by declaration alone (`require_synthetic`). It reads the public zone.
         prepare: called before the recipes are made, to make the tables that they read and that may be missing.
         finish: called in the transaction, after the tables were made: to check them, or to make others.
         version: the data version; by default the content hash of the tables, keyed if they are confidential.
-        sealed: the tables that the charge, or the counts, read unchanged, which are sealed in the transaction.
+        sealed: the tables that the charge or the counts read unchanged. They are sealed in the transaction.
         publishes_version: whether the version is published for the charge, sealed, in a table of its own.
-        reads: zones to read besides the one that is written.
+        reads: zones to read besides the written one.
         zone, options: as for `assets.stages.stage`.
     """
     written = zone or zone_of(kind)
@@ -126,12 +126,13 @@ def build_stage(
         with warehouse.session(reads=read, writes=written) as session:
             if show_values:
                 require_synthetic(session, context.resources.ledger, release.dataset)
-            # Nobody else writes a file meanwhile. Until the session does, the process may remember what is in it.
+            # No other process writes the database file meanwhile. The process may cache its content until the session
+            # writes.
             if sealed or publishes_version:
                 counted = compute_basis(session, custody, release.dataset, release.counted_with)
             if prepare:
                 prepare(session, custody)
-            # DuckDB reads what a running transaction wrote on one core, so intermediate results are made before it.
+            # DuckDB reads a transaction's own writes on one core only, so intermediate results are made before it.
             session.keep(sealed)
             made = recipes(session)
             if apart := isinstance(made, LazyRecipes):
@@ -143,7 +144,7 @@ def build_stage(
                     create_tables(session, made)
                 if finish:
                     finish(session, custody)
-                # Others may have written the records of a lake since the intermediate results were made.
+                # Other processes may have written the records of a lake since the intermediate results were made.
                 if (
                     counted
                     and session.shared

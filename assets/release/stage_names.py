@@ -1,15 +1,15 @@
-"""The names of the stages that every release has, and of what commands look for in them. Nothing is imported here, so
-that a command that only asks a webserver need not wait for the stages themselves."""
+"""The names of the stages that every release has, and of the metadata that commands look for. This module has no
+imports, so that a command that only queries a webserver need not wait for the stages themselves."""
 
 CEF = "cef"
-"""The stage of a dataset that all its releases begin with."""
+"""The stage of a dataset with which all its releases begin."""
 
 PLAN, PREFLIGHT, CHARGE, PUBLICATION = "plan", "preflight", "charge", "publication"
 """The names of the stages that every release has."""
 
 LOSS, CHARGED_BY, CHARGED = "loss", "charged by run", "charged"
-"""The metadata of a charge with the loss in words, with the run that charged it, and why nothing is charged, if it is
-public data."""
+"""The metadata of a charge: the loss in words, the run that charged it, and, for public data, the reason for charging
+nothing."""
 
 AUTHORIZED_BY_COMMAND = "command that authorizes it"
-"""The metadata with the command, of the preflight and of the failure of a charge that only wants an authorization."""
+"""The metadata with the command, in the preflight and in the failure of a charge that lacks only an authorization."""

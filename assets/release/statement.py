@@ -16,7 +16,7 @@ from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Flavor
 
 RECORDED = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
-"""The configuration of everything that is part of a record: its schema allows nothing else, and requires all of it."""
+"""The configuration of all parts of a record: the schema requires all fields and allows no others."""
 
 Sha256 = Annotated[str, Field(json_schema_extra={"pattern": "^[0-9a-f]{64}$"})]
 Uri = Annotated[str, Field(json_schema_extra={"format": "uri"})]
@@ -84,7 +84,7 @@ REFRESHMENT = Paper(
     "Privacy for the U.S. Decennial Census (2025)",
     "https://arxiv.org/abs/2501.08449",
 )
-"""The paper of specifications, which several mechanisms rest on."""
+"""The paper on DP specifications, on which several mechanisms rest."""
 
 
 @recorded(frozen=True, config=RECORDED)
@@ -103,15 +103,15 @@ class Statement:
     """The statement of a mechanism about itself.
 
     Attributes:
-        method: what it does to the records, in a sentence or two for readers who know no statistics.
+        method: its effect on the records, in a sentence or two for readers who know no statistics.
         loss_source: the theorem that gives the loss.
-        accuracy: from parameters and statistics held fixed.
-        errors: of the published figures, estimated from what is published.
+        accuracy: computed from parameters and statistics held fixed.
+        errors: of the published figures, estimated from published statistics.
         remark: a sentence that is added to the meaning of the loss.
         fewest: the fewest units in which two data sets differ that agree on the invariants and differ at all.
-        also_exact: what else is published exactly besides the invariants, in sentences.
+        also_exact: the statistics published exactly besides the invariants, in sentences.
         delta: the δ at which a loss in zCDP is also stated as (ε, δ).
-        variables: by name, the words that the data dictionary has for it, of the variables that the certificate names.
+        variables: by name, the data dictionary's words for each variable that the certificate names.
         flavor: the flavor of the specification with these words instead of names; None if it contains no names.
     """
 

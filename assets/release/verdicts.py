@@ -1,9 +1,7 @@
-"""The verdicts of gates that are kept, so that a gate that passed is asked again only if what it read has changed.
-
-That a gate found no problem follows from what it read, from the code, and from the declaration of the release. The
-verdict is an HMAC of all of them under the custody, so that whoever lacks the key cannot make one for other contents,
-and a damaged or missing record only costs time. Verdicts are in a file of the custody for each release, and for each
-part of a release that has a run of its own.
+"""Kept verdicts of gates: a gate that passed is evaluated again only if its inputs have changed. The result of a gate
+depends on the tables that it read, the code, and the declaration of the release. The verdict is an HMAC of all of them
+under the custody, so that forging one for other contents takes the key. A damaged or missing record only costs time.
+The custody has a file of verdicts for each release, and for each part of a release with a run of its own.
 """
 
 import hmac
@@ -46,9 +44,8 @@ _WRITTEN = frozenset({bytes, float, Decimal, Fraction, date, datetime, timedelta
 
 
 class Verdicts:
-    """The kept verdicts of a release, by name, with what a gate read to reach them.
-
-    Nothing is kept if `code` is None, or if the file cannot be written.
+    """The kept verdicts of a release, by name, each with the reads of its gate. No verdicts are kept if `code` is None
+    or the file cannot be written.
     """
 
     def __init__(
@@ -60,21 +57,22 @@ class Verdicts:
         self._path = Path(custody.folder) / VERDICTS / (f"{schema}.{part}" if part else schema)
 
     def of_part(self, part: str) -> "Verdicts":
-        """The kept verdicts on one part of the release. Runs of several parts may keep theirs at the same time."""
+        """The kept verdicts on one part of the release. Runs of several parts may keep verdicts at the same time."""
         return Verdicts(self._custody, self._schema, self._declared, self._code, part)
 
     def list_reads(self, name: str) -> list[Read]:
-        """What was read for a verdict, as it was noted; nothing if there is none."""
+        """The reads noted for a verdict; empty if there is none."""
         reads = self._load().get(name, {}).get("reads")
         return [tuple(map(str, read)) for read in reads if isinstance(read, list)] if isinstance(reads, list) else []
 
     def holds(self, name: str, *basis: str | None) -> bool:
-        """Whether a verdict is kept on this basis: all that it follows from besides code and declaration."""
+        """Whether a verdict is kept on this basis: its inputs besides code and declaration."""
         kept = str(self._load().get(name, {}).get("verdict", "")).encode(errors="replace")
         return None not in basis and hmac.compare_digest(kept, self._seal(name, basis).encode())
 
     def keep(self, name: str, *basis: str | None, reads: Sequence[Read] = ()) -> None:
-        """Keep that a gate found no problem on this basis. Without a value in it, nothing is kept."""
+        """Keep the verdict that a gate found no problem on this basis. If a value of the basis is None, keep
+        nothing."""
         if self._follows_from is None or None in basis:
             return
         kept = {**self._load(), name: {"reads": list(map(list, reads)), "verdict": self._seal(name, basis)}}
@@ -88,12 +86,12 @@ class Verdicts:
         return self._custody.seal(facts)
 
     def _load(self) -> dict[str, Any]:
-        """The record; empty if it is missing or damaged, or nothing may be kept."""
+        """The record; empty if it is missing or damaged, or verdicts may not be kept."""
         if self._follows_from is None:
             return {}
         try:
             record = json.loads(keyfiles.read_file(self._path) or b"{}")
-            # Verdicts are kept beside it.
+            # Refuse a record that `keep` could not write again with a further verdict.
             canonicalize(record)
         except (CustodyError, TypeError, ValueError, RecursionError):
             return {}
@@ -101,11 +99,11 @@ class Verdicts:
 
 
 def describe(value: Any, modules: set[str]) -> Any:
-    """A declared value as plain values that no other value has, the same in every process: all that it holds, such as
-    the content of a file that it was read from, with the types, and which fields were given. Modules that define types
-    are added to `modules`.
+    """A declared value as plain values that identify it, the same in every process. They include all that it holds,
+    such as the content of a file that it was read from, the types, and the names of the fields that were given. Modules
+    that define types are added to `modules`.
 
-    Raises TypeError for a value that has no exact text, such as a function, or an array, whose text is cut.
+    Raises TypeError for a value without an exact text, such as a function, or an array, whose text is abridged.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -128,7 +126,7 @@ def describe(value: Any, modules: set[str]) -> Any:
         return [named, describe([parts, given, value.__pydantic_extra__, value.__pydantic_private__], modules)]
     if is_dataclass(value) and not isinstance(value, type):
         return [named, describe({each.name: getattr(value, each.name) for each in fields(value)}, modules)]
-    # Dagster's keys are tuples that cannot be iterated over.
+    # Dagster's keys are tuples that cannot be iterated.
     if isinstance(value, tuple) and hasattr(value, "_fields") and kind.__iter__ is tuple.__iter__:
         return [named, describe(tuple(value), modules)]
     raise TypeError(f"{named} has no exact text")
@@ -136,9 +134,9 @@ def describe(value: Any, modules: set[str]) -> Any:
 
 @cache
 def hash_code(*modules: str) -> str | None:
-    """The SHA-256 of everything that gates follow from besides data and declaration: all layers, and the versions of
-    libraries, Python and the machine. None if a module is of none of the layers, or a file was changed after this
-    process had started, which may run the earlier code."""
+    """The SHA-256 of all inputs of gates besides data and declaration: all layers, the versions of libraries and
+    Python, and the machine. None if a module is outside the layers, or if a file was changed after this process
+    started, because the process may run the earlier code."""
     layers = {CODE / layer for layer in _LAYERS}
     files = [getattr(sys.modules.get(name), "__file__", None) or "/" for name in modules]
     if any(layers.isdisjoint(Path(file).parents) for file in files):
@@ -146,7 +144,7 @@ def hash_code(*modules: str) -> str | None:
     digest = sha256(f"{sys.version} {platform.machine()} {[version(name) for name in _LIBRARIES]}".encode())
     for path in sorted(path for layer in _LAYERS for path in (CODE / layer).rglob("*") if path.is_file()):
         if "__pycache__" not in path.parts:
-            # Not the time of the change of its content, which a copy keeps.
+            # Not `st_mtime`, the time of the last change of the content, which a copy preserves.
             if path.stat().st_ctime > _STARTED:
                 return None
             digest.update(f"{path.relative_to(CODE)} {path.stat().st_size} ".encode() + path.read_bytes())

@@ -1,7 +1,7 @@
 """Records that one release makes and withholds, for another release to count from: an interface between mechanisms.
 
-`assets.swapping` withholds swapped records, and `assets.table_builder` counts hypercubes from them. Neither knows the
-other; a component hands the records of the one to the other.
+`assets.swapping` withholds swapped records, and `assets.table_builder` counts hypercubes from them. Neither package
+depends on the other; a component passes the records from one to the other.
 """
 
 from abc import ABC, abstractmethod
@@ -27,10 +27,10 @@ class WithheldRecords(ABC):
     Attributes:
         name: the release, as `dataset/release`.
         asset, table: the asset that makes the records, and their confidential table, which has no keys.
-        parameters: what the records are made with, as exact plain values.
-        kept_together: sets of columns: the counts of records by the columns of a set are those of the dataset's own
-            records.
-        unit: what a record is, as the specification calls it.
+        parameters: the parameters of the records, as exact plain values.
+        kept_together: sets of columns: the counts of records by the columns of a set equal the counts of the dataset's
+            own records.
+        unit: the specification's word for a record.
     """
 
     name: str
@@ -43,13 +43,13 @@ class WithheldRecords(ABC):
 
     @abstractmethod
     def specification(self, tables: Loss) -> Specification:
-        """The DP specification, which is charged, of tables with noise; `tables` is their loss for one counted record
-        changed."""
+        """The DP specification that is charged for tables with noise; `tables` is their loss for one changed counted
+        record."""
 
     @abstractmethod
     def own_loss(self, session: Session, custody: Custody) -> Specification:
-        """The specification that the tables have besides, because the records are what they are. Raises SealError if
-        what it follows from is missing, was altered, or follows from another CEF."""
+        """The further specification of the tables that follows from the making of the records. Raises SealError if its
+        inputs are missing, were altered, or follow from another CEF."""
 
     @abstractmethod
     def require_current(self, session: Session, custody: Custody) -> None:
@@ -57,4 +57,4 @@ class WithheldRecords(ABC):
 
     @abstractmethod
     def problems(self, context: ReleaseContext) -> list[str]:
-        """What is wrong with the records as they are stored, as gates say it; empty if nothing is."""
+        """The problems of the stored records, as gates report them; empty if there are none."""
