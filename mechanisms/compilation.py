@@ -5,7 +5,7 @@ input. Numba caches the machine code next to the module, or in `NUMBA_CACHE_DIR`
 the module's file. It does not notice a change of a kernel in another module that a kernel calls: delete the cached code
 and compile again, as `make` does.
 
-Two processes compile parts that have one small kernel in common, then this one what calls kernels of two parts.
+Two processes compile parts that share only one small kernel; then this process compiles the callers of both parts.
 """
 
 from concurrent.futures import ProcessPoolExecutor
@@ -136,7 +136,7 @@ def _compile_dhc() -> None:
 
 
 _PARTS = _compile_solvers, _compile_information, _compile_swaps, _compile_noise_and_tables, _compile_dhc
-"""The longest first, which takes as long as all others."""
+"""The longest part first; it takes as long as all the others."""
 
 _PROCESSES = 2
 

@@ -1,5 +1,6 @@
 """The grammar of delimited text (RFC 4180, in UTF-8), read byte by byte by the finite automaton of `delimited_kernels`.
-A lenient reader guesses what a malformed field was to contain; this one reports which rule is broken, where, how often.
+A lenient reader guesses the intended content of a malformed field; this one reports the broken rule, where and how
+often.
 
 The grammar: a field is either quoted as a whole, with each quote inside it doubled, or contains no quote, no separator
 and no line break. Blanks belong to the field. Every row has as many fields as the first one, and all rows end alike, in
@@ -62,7 +63,7 @@ def form(
         blocks: the bytes of the text, in order, cut anywhere.
         width: the number of fields that every row must have.
         longest: the number of bytes that a row may have, without its end.
-        separator: an ASCII character, no quote and no line break.
+        separator: an ASCII character, neither a quote nor a line break.
         quote: an ASCII character, or empty if no field is quoted.
         escape: an ASCII character, or empty if quotes inside quotes are doubled.
     """

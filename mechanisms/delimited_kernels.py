@@ -21,7 +21,7 @@ STATE = np.dtype(
 )
 """From one block to the next: the automaton's place, whether the last byte was a carriage return outside quotes, the
 field of the row and the rules that it violates, the bytes of the row, the rows so far, how the first one ended, whether
-a field contained a line break, and how many bytes of a character are awaited, between which bounds."""
+a field contained a line break, and the number of awaited bytes of a character with their bounds."""
 
 
 @njit(cache=True, nogil=True)
@@ -143,7 +143,7 @@ def finish(state, offenders, width, longest):  # type: ignore[no-untyped-def]
     if state.length == 0:
         return
     if state.place in (_QUOTED, _ESCAPED):
-        # The rest of the text is in this field, so that nothing else can be said about it.
+        # The rest of the text is in this field, so no further rule can be checked.
         offenders[Rule.UNCLOSED_QUOTE, width] += 1
         state.rows += 1
         return

@@ -27,7 +27,7 @@ LARGEST_BUDGET = 1000
 """A greater budget would give no protection: at ρ = 1000 and Δ = 2, the noise is 0 except in one draw in e^250."""
 
 LARGEST_DENOMINATOR = 10**12
-"""The largest denominator of a number of a design: enough for any written by hand."""
+"""The largest denominator of a design's numbers: enough for any number written by hand."""
 
 
 class DesignError(ValueError):

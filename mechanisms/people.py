@@ -1,13 +1,13 @@
-"""Sketches of records, which show whether two files are about the same people, whatever was declared about either.
+"""Sketches of records, which show whether two files are about the same people, independently of their declarations.
 
 A sketch does not depend on the order of the records, nor on names, types and order of the columns. It holds, for each
 of many sets of columns, the combinations of values that records have there with the smallest keyed hashes, and the
 number of records that have each (bottom-k, Cohen and Kaplan, 2007). The sets are each column, each pair of columns, all
-columns, and all but one or two. So a file with a column less has most of its sets in common with the file before, and a
-sample of the records has combinations in common that few people share.
+columns, and all but one or two. So a file shares most of its sets with a version that lacks one column, and a sample of
+the records shares combinations with the whole that few people have.
 
 This module makes sketches of hashed values and compares them. `assets.cef.sketch` reads and hashes the values, and
-`resources.custody` keeps the sketches: whoever has one and its key can test guesses about records.
+`resources.custody` keeps the sketches: anyone with a sketch and its key can test guesses about records.
 """
 
 import math
@@ -24,39 +24,40 @@ SHARE = 0.5
 """The share from which the records of two files count as records of the same people."""
 
 MOST_COLUMNS = 32
-"""Of a wider table, so many columns are looked at: those with the most different values among the first records."""
+"""The columns compared in a wider table: those with the most different values among the first records."""
 
 _NARROW = 12
-"""The columns of a table of which sets without two of them are looked at."""
+"""The most columns of a table for which sets without two of them are compared."""
 _COMBINATIONS = 16_384
-"""About how many combinations of values a table's sketch holds."""
+"""The approximate number of combinations of values in a table's sketch."""
 _FEWEST, _MOST = 12, 1024
-"""How many of them a set of columns has at least and at most."""
+"""The fewest and the most combinations of a set of columns."""
 _UNIQUE = 0.8
-"""The share of records with a combination of their own from which a set of columns tells records apart."""
+"""The share of records with a unique combination from which a set of columns distinguishes records."""
 _FEWEST_COMPARED = 16
-"""The fewest combinations that a share is computed of."""
+"""The fewest combinations from which a share is computed."""
 _FEWEST_OF_COLUMN = 4
-"""The fewest that a share of a column is computed of."""
+"""The fewest combinations from which a column's share is computed."""
 _FEWEST_BITS = 24
-"""How improbable equal frequencies must be, in bits, if the frequencies of each two combinations were independent."""
+"""The least improbability of equal frequencies, in bits, if the frequencies of any two combinations were
+independent."""
 _TIMES = (2, 3, 5, 7)
-"""How often all records may be repeated, and the products of these numbers."""
+"""The numbers of times that all records may be repeated, along with their products."""
 _OTHERS = 0.1
-"""The share of numbers of records, beside one in each set, that are no multiples although records are repeated."""
+"""The share of record counts, beyond one in each set, that may not be multiples although records are repeated."""
 _CANDIDATES = 8
-"""The sets with most combinations in common that a set is compared with."""
+"""The number of sets, those with the most combinations in common, with which a set is compared."""
 _FEW_VALUES = 1 << 14
 """The most combinations of values that are counted one by one."""
 _FIRST = 4096
-"""The records that are looked at first, to find how small a hash must be."""
+"""The first records, from which the limit of a hash is found."""
 
 Words = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
 class TableSketch:
-    """The sketch of a table: its records, the columns that were looked at, the most combinations of a set, and for each
+    """The sketch of a table: its number of records, the columns compared, the most combinations of a set, and for each
     set of `list_sets` the smallest hashes of its combinations, ascending, with the number of records that have each."""
 
     records: int
@@ -71,14 +72,15 @@ class TableSketch:
 
     @cached_property
     def ends(self) -> Words:
-        """For each set, the greatest hash that it would hold: that of all hashes, if it holds all combinations."""
+        """For each set, the greatest hash that it would hold: the greatest of all hashes, if it holds all
+        combinations."""
         last = np.iinfo(np.uint64).max
         ends = [hashes[-1] if len(hashes) == self.limit else last for hashes in self.hashes]
         return np.array(ends, dtype=np.uint64)
 
     @cached_property
     def uniqueness(self) -> NDArray[np.float64]:
-        """For each set, the share of records with a combination of their own: as much of another sample of the same
+        """For each set, the share of records with a unique combination: the same share of another sample from the
         distribution would have none of these combinations (Good and Turing)."""
         return np.array([(counts == 1).sum() / max(1, counts.sum()) for counts in self.counts])
 
@@ -119,7 +121,7 @@ class Sketcher:
             self._limit = min(_MOST, max(_FEWEST, _COMBINATIONS // sets))
             self._smallest = [_Smallest(self._limit) for _ in range(sets)]
         chosen, records = [columns[number] for number in self._chosen], len(columns[0][1])
-        # After the first records, it is known how small a hash must be.
+        # The first records show how small a hash must be.
         for part in (slice(_FIRST), slice(_FIRST, None)) if self._records == 0 else (slice(None),):
             self._add([(words, codes[part]) for words, codes in chosen])
         self._records += records
@@ -184,7 +186,7 @@ class _Smallest:
 
 def merge(sketches: Sequence[TableSketch]) -> TableSketch | None:
     """The sketch of all records of tables with the same columns in the same order, as if they had been one table; None
-    for wide tables, of which other columns may have been looked at.
+    for wide tables, whose compared columns may differ.
 
     A hash that is among the smallest of all is among the smallest of each table that has it, with all its records.
     """
@@ -207,7 +209,7 @@ def merge(sketches: Sequence[TableSketch]) -> TableSketch | None:
 
 
 def to_bytes(sketches: Sequence[TableSketch]) -> bytes:
-    """Sketches as bytes: for each its records, columns and limit, then what it holds of each set."""
+    """Sketches as bytes: for each its records, columns and limit, then its content for each set."""
     parts: list[NDArray[np.generic]] = []
     for one in sketches:
         sizes = [len(hashes) for hashes in one.hashes]
@@ -235,9 +237,9 @@ def from_bytes(content: bytes) -> tuple[TableSketch, ...]:
 
 def compute_overlap(one: Sequence[TableSketch], other: Sequence[TableSketch]) -> float:
     """The share of people that two datasets have in common, judged by the tables that have most in common; 0 if too
-    little can be compared. Of the smaller table, it is the share of records with combinations of values that tell
-    records apart and occur in the larger one too; or the share of combinations that as many records of both tables
-    have. A table whose records are repeated, each as often, is also looked at as if they were not."""
+    little can be compared. It is the share of the smaller table's records with combinations of values that distinguish
+    records and also occur in the larger table; or the share of combinations that equally many records of both tables
+    have. A table whose records are all repeated equally often is also compared without the repetitions."""
     ours, theirs = ([version for sketch in of for version in _list_versions(sketch)] for of in (one, other))
     return max((_compare(left, right) for left in ours for right in theirs), default=0.0)
 
@@ -252,9 +254,9 @@ def _list_versions(sketch: TableSketch) -> Iterator[TableSketch]:
 
 
 def _reduce(sketch: TableSketch, times: int) -> TableSketch | None:
-    """The sketch of a table in which every record is left out but one of so many equal ones; None unless the numbers
-    of records are multiples. One record may be more or less, and keys may have been replaced: columns whose numbers are
-    no multiples are left as they are."""
+    """The sketch of a table that keeps one of every `times` equal records; None unless the numbers of records are
+    multiples. There may be one record more or fewer, and keys may have been replaced: columns whose numbers are not
+    multiples stay as they are."""
     others = [np.count_nonzero(counts % times) for counts in sketch.counts]
     sizes = [len(counts) for counts in sketch.counts]
     whole = {
@@ -286,8 +288,8 @@ def _compare(one: TableSketch, other: TableSketch) -> float:
 
 
 def _find_known_columns(few: TableSketch, many: TableSketch) -> NDArray[np.bool_]:
-    """Whether most values of each column occur in a column of the other table, or the other way round. Very few values,
-    such as 0 and 1, occur in many columns: of tables of about the same size, they must be most values of both."""
+    """Whether most values of each column occur in a column of the other table, or vice versa. Very few values, such as
+    0 and 1, occur in many columns: in tables of about the same size, they must be most values of both columns."""
     alike = min(few.records, many.records) >= SHARE * max(few.records, many.records)
     known = np.zeros(few.columns, dtype=np.bool_)
     for column in range(few.columns):
@@ -302,10 +304,10 @@ def _find_known_columns(few: TableSketch, many: TableSketch) -> NDArray[np.bool_
 
 @dataclass(frozen=True)
 class _Match:
-    """A set of columns beside the one of another table that has most combinations in common with it, whose `uniqueness`
-    is 1 if no set has any in common. Of the set with fewer combinations, the sketch of the other table would hold
-    `compared`, of the other one `most`; both have `common`. `equal` has the records with each of those that as many
-    records of both tables have."""
+    """A set of columns, compared with the set of another table that has most combinations in common with it, whose
+    `uniqueness` is 1 if no set has any. Up to the lesser limit of both sketches, the set with fewer combinations has
+    `compared` of them, and the other has `most`; `common` is the number in both. `equal` has, for each combination that
+    equally many records of both tables have, that number of records."""
 
     uniqueness: float
     compared: int
@@ -327,7 +329,8 @@ def _match(few: TableSketch, place: int, many: TableSketch, candidate: int) -> _
 def _match_sets(
     few: TableSketch, many: TableSketch, known: NDArray[np.bool_], sizes: range, *, unique: bool
 ) -> Iterator[tuple[list[int], _Match]]:
-    """The sets of known columns that tell records apart, or do not, each with its match in the other table."""
+    """The sets of known columns that distinguish records (`unique`), or do not, each with its match in the other
+    table."""
     for size in sizes:
         places = [
             place
@@ -346,7 +349,7 @@ def _match_sets(
             first, last = (np.searchsorted(pool, few.hashes[place], side) for side in ("left", "right"))
             found = np.concatenate([np.arange(*pair) for pair in zip(first, last, strict=True)])
             equal = counts[found] == np.repeat(few.counts[place], last - first)
-            # Those with as many records count first, and then those that occur at all.
+            # Combinations with equally many records count first, then all that occur.
             scores = np.bincount(owners[found], weights=np.where(equal, 2 * _MOST, 1))
             likely = np.argsort(-scores, kind="stable")[: min(_CANDIDATES, np.count_nonzero(scores))]
             matches = [_match(few, place, many, int(candidate)) for candidate in likely]
@@ -358,7 +361,8 @@ def _match_sets(
 
 def _compare_pairs(few: TableSketch, many: TableSketch, known: NDArray[np.bool_]) -> float | None:
     """The share of records of a table that are in the other one, by pairs of columns; None if too few are compared.
-    What chance would give is left out: files number their records alike, so that some records 7 have the same value."""
+    Agreement by chance is subtracted: files number their records alike, so records with the same number sometimes have
+    the same value."""
     common, compared, combinations_compared = np.zeros(few.columns), np.zeros(few.columns), 0
     for chosen, match in _match_sets(few, many, known, range(2, 3), unique=True):
         if match.uniqueness >= _UNIQUE:
@@ -380,7 +384,7 @@ def _compare_large_sets(few: TableSketch, many: TableSketch, known: NDArray[np.b
 
 
 def _compare_frequencies(few: TableSketch, many: TableSketch, known: NDArray[np.bool_]) -> float:
-    """The share of the combinations of two columns that as many records of both tables have; 0 if it is unknown."""
+    """The share of the combinations of two columns that equally many records of both tables have; 0 if unknown."""
     equal, compared, bits = np.zeros(few.columns), np.zeros(few.columns), 0.0
     # Where all records have the same value, the only frequency is the number of records.
     known = known & (few.agreement < 1)
@@ -392,7 +396,7 @@ def _compare_frequencies(few: TableSketch, many: TableSketch, known: NDArray[np.
 
 
 def _judge_columns(equal: NDArray[np.float64], compared: NDArray[np.float64]) -> float | None:
-    """The share that three of four columns reach. Places and designs are alike in files about different people."""
+    """The share that three of four columns reach, as places and designs are alike in files about different people."""
     enough = compared >= _FEWEST_OF_COLUMN
     shares = equal[enough] / compared[enough]
     return max(0.0, float(np.quantile(shares, 0.25, method="lower"))) if len(shares) else None

@@ -12,7 +12,7 @@ SIX_RACES = (
 )
 
 RACE_COMBINATIONS = tuple(races for number in range(1, len(SIX_RACES) + 1) for races in combinations(SIX_RACES, number))
-"""All 63: each race alone, then two races, and so on up to all six, each number in lexical order."""
+"""All 63: each race alone, then two races, up to all six; for each number of races in lexical order."""
 
 
 def race_label(races: tuple[str, ...]) -> str:

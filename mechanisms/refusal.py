@@ -1,4 +1,4 @@
-"""Refusals for a reason that people can act on. Everything else that is raised is a fault in the code."""
+"""Refusals for a reason that people can act on. Every other exception is a fault in the code."""
 
 
 class RefusedError(Exception):

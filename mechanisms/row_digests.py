@@ -1,5 +1,5 @@
-"""SHA-256 (FIPS 180-4) of many short texts, summed up, which a multiset hash is made of. Sixteen texts go through the
-same step at once, which takes a tenth of the time of a call for every text."""
+"""Sums of the SHA-256 (FIPS 180-4) of many short texts, the parts of a multiset hash. Sixteen texts go through each
+step at once, which takes a tenth of the time of a call for every text."""
 
 import numpy as np
 from numba import njit
@@ -30,7 +30,7 @@ _CONSTANTS = np.array([
 def sum_of_digests(prefix: bytes, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> tuple[int, int]:
     """The sums over all texts of the first and of the second eight bytes of SHA-256(prefix + text), as big-endian. A
     prefix has a multiple of `BLOCK` bytes. The data are the texts, one after the other; offsets, of shape (texts + 1,),
-    are where they begin, and the last one ends."""
+    are the beginnings of the texts and the end of the last one."""
     if len(prefix) % BLOCK:
         raise ValueError(f"a prefix is a multiple of {BLOCK} bytes")
     begun = np.ascontiguousarray(np.broadcast_to(_START[:, None], (8, _LANES)))
@@ -65,7 +65,7 @@ def _compress(
             )
     mixed = state.copy()
     for step in range(64):
-        # The eight variables are not moved. Their names move by one at every step.
+        # The eight variables stay in place; their names shift by one at every step.
         a, b, c, d = mixed[-step % 8], mixed[(1 - step) % 8], mixed[(2 - step) % 8], mixed[(3 - step) % 8]
         e, f, g, h = mixed[(4 - step) % 8], mixed[(5 - step) % 8], mixed[(6 - step) % 8], mixed[(7 - step) % 8]
         constant = constants[step]

@@ -10,7 +10,7 @@ _DIGITS = 20
 """The most bytes of an integer of 64 bits, with its sign."""
 
 _TOGETHER = 64
-"""The rows that are turned together: a processor's cache can hold them."""
+"""The rows that are transposed together: a processor's cache can hold them."""
 
 _TEN = np.uint64(10)
 
@@ -26,11 +26,11 @@ def write_lines(
     Args:
         begins: the texts that the lines begin with, one after the other, and where each begins and the last one ends,
             shape (rows + 1,).
-        columns: the numbers, shape (columns, rows); one in a column with n digits stands for itself over 10ⁿ.
+        columns: the numbers, shape (columns, rows); a number in a column with n digits is divided by 10ⁿ.
         digits: by column, the digits after the decimal point.
         separator: an ASCII character.
 
-    Raises ValueError if a number is −2⁶³, a shape is another one, or a text lies outside the texts.
+    Raises ValueError if a number is −2⁶³, a shape is wrong, or a text lies outside the texts.
     """
     if columns.size and columns.min() == np.iinfo(np.int64).min:
         raise ValueError("numbers lie above -2^63")
@@ -51,7 +51,7 @@ def write_lines(
 @njit(cache=True, nogil=True)
 def _write(texts, bounds, columns, digits, separator, lines):  # type: ignore[no-untyped-def]
     at, rows = 0, columns.shape[1]
-    # Some rows at a time lie beside each other: from one column to the next, memory is far away.
+    # A few rows at a time are stored side by side, because consecutive columns are far apart in memory.
     together = np.empty((_TOGETHER, columns.shape[0]), dtype=np.int64)
     for first in range(0, rows, _TOGETHER):
         last = min(first + _TOGETHER, rows)
@@ -72,7 +72,7 @@ def _write(texts, bounds, columns, digits, separator, lines):  # type: ignore[no
 
 @njit(cache=True, nogil=True)
 def _write_number(number, after, lines, at):  # type: ignore[no-untyped-def]
-    """Write a number with so many digits after the point; return where the next text begins."""
+    """Write a number with `after` digits after the point; return where the next text begins."""
     if number < 0:
         lines[at] = 45
         at += 1

@@ -16,7 +16,7 @@ from mechanisms.refusal import RefusedError
 MECHANISM = "coarsening"
 
 VERSION = 1
-"""Raised when the same counts would give other records."""
+"""Increase it when the same counts would give other records."""
 
 Codes = NDArray[np.int64]
 
@@ -27,13 +27,13 @@ class TooFewRecordsError(RefusedError):
 
 @dataclass(frozen=True)
 class CoarseningDesign:
-    """Which places are published, and which combinations.
+    """The rules for published places and combinations.
 
     Attributes:
         of: units or persons.
         geography: the columns of places, coarsest first.
         place_threshold: the least number of records of a published place.
-        key: the variables by which somebody may be recognized, in alphabetical order.
+        key: the variables by which a person may be recognized, in alphabetical order.
         least: the least number of records of a combination of place and key.
         kept: further published variables, in alphabetical order.
 
@@ -64,7 +64,8 @@ class CoarseningDesign:
 
 
 def coarsen(places: Codes, key: Codes, counts: Codes, place_threshold: int, least: int) -> tuple[Codes, Codes, Codes]:
-    """Both rules: how many levels of its place each row keeps, the number of its published place, and its key.
+    """Both rules: by row, the number of levels of its place that it keeps, the number of its published place, and its
+    key.
 
     Args:
         places: shape (rows, levels), coarsest first.
@@ -80,7 +81,7 @@ def coarsen(places: Codes, key: Codes, counts: Codes, place_threshold: int, leas
 
 
 def merge_small_places(places: Codes, counts: Codes, threshold: int) -> Codes:
-    """How many levels of its place each row keeps: below them, it is in the rest of the last one.
+    """The number of levels of its place that each row keeps; below them, the row is in the rest of the last one.
 
     At each level, places below the threshold are withheld, and become the rest of the place above. While the rest is
     below the threshold too, the next smallest place joins it. Of places of equal size, the first in order does.
@@ -119,9 +120,9 @@ def merge_small_places(places: Codes, counts: Codes, threshold: int) -> Codes:
 def move_small_combinations(places: Codes, key: Codes, counts: Codes, least: int) -> Codes:
     """The key of each row after those of combinations that are too small moved to another one of their place.
 
-    A combination below `least` takes the nearest one of those that are not: which differs in the fewest variables, then
-    by the fewest steps in their lists of values, then is the most frequent, then the first in order. If all are below,
-    all records of the place take the most frequent one.
+    A combination below `least` takes the nearest one that is not: the one that differs in the fewest variables, then by
+    the fewest steps in their lists of values, then the most frequent, then the first in order. If all are below, all
+    records of the place take the most frequent one.
 
     Args:
         places: the number of the published place, shape (rows,).

@@ -1,7 +1,7 @@
-"""How often somebody is right who does not use the target's record: guessers who know all others of a place.
+"""The success of guesses that do not use the target's record: guessers who know all others of a place.
 
-Both guessers leave the target out, so that a person with a category of her own is never guessed because of her own
-answer. They are computed from the truth, so only an evaluation may call them.
+Both guessers leave the target out, so a person with a unique category is never guessed from her own answer. They are
+computed from the truth, so only an evaluation may call them.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from mechanisms.risk.tiers import Counts, Shares
 
 def guess_by_mode(place: NDArray[np.int64], category: NDArray[np.int64], categories: int) -> Shares:
     """For each person, shape (persons,), the probability that the most frequent category among the others of the place
-    is the person's. Ties are broken at random. For someone who is alone, the mode of all others counts."""
+    is the person's. Ties are broken at random. For a person alone in a place, the mode of all others counts."""
     return _guess(place, category, categories, by_mode=True)
 
 

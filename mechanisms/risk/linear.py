@@ -1,9 +1,9 @@
-"""What an attacker concludes from noisy sums over many types: the best linear estimate, where the exact posterior of
+"""An attacker's conclusions from noisy sums over many types: the best linear estimate, where the exact posterior of
 `posterior` would be a sum over too many compositions.
 
 A priori the persons of a frame are multinomial, with the mean n π and the covariance n (diag π − π π'). Published sums
-y = A x + e of all frames of a place are then conditioned on as if all were normal. Shares π of a place are unknown to
-the attacker as well: those under which what is published is likeliest are found by expectation and maximization.
+y = A x + e of all frames of a place are then conditioned on as if all were normal. The attacker does not know the
+shares π of a place either: expectation and maximization find the shares under which the published sums are likeliest.
 """
 
 import math
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from mechanisms.risk.tiers import Counts, Shares
 
 _LEAST_VARIANCE = 0.01
-"""Instead of the variance of an exact sum."""
+"""Replaces the variance of an exact sum."""
 _LEAST_SHARE = 1e-6
 _CERTAIN = 1e-9
-"""Intervals that tell less of a variance than this part are left out."""
+"""Intervals that reduce a variance by a smaller part than this are omitted."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Sums:
     Attributes:
         factors: how much a record of each type counts in each, shape (sums, frames, categories).
         values: shape (sums,).
-        variances: of their noise, shape (sums,); 0 for an exact sum.
+        variances: the variances of their noise, shape (sums,); 0 for an exact sum.
     """
 
     factors: NDArray[np.float64]
@@ -36,7 +36,7 @@ class Sums:
     variances: NDArray[np.float64]
 
     def also(self, factors: NDArray[np.float64], value: float, variance: float) -> "Sums":
-        """These and another one, with factors of shape (frames, categories)."""
+        """These sums and another one, with factors of shape (frames, categories)."""
         return Sums(
             np.concatenate([self.factors, factors[None]]),
             np.append(self.values, value),
@@ -76,8 +76,8 @@ def estimate_shares(sums: Sums, persons: Counts, start: Shares, steps: int) -> S
 def observe_interval(
     mean: float, variance: float, noise: float, ends: tuple[float, float]
 ) -> tuple[float, float] | None:
-    """What it tells of a count of this mean and variance that the count with noise of a variance lies between two ends:
-    the value and variance of a noisy count that would tell the same two moments; None if it tells nothing."""
+    """The information about a count of this mean and variance in the fact that the count plus noise lies between two
+    ends: the value and variance of a noisy count that would give the same two moments; None without information."""
     scale = math.sqrt(variance + noise)
     low, high = ((end - mean) / scale for end in ends)
     mass = _normal(high) - _normal(low)
@@ -95,7 +95,7 @@ def observe_interval(
 
 
 def weigh_interval(counts: Counts, noise: float, ends: tuple[float, float]) -> Shares:
-    """ln of how probable it is that each count with noise of a variance lies between two ends."""
+    """The logarithm of the probability that each count plus noise of a variance lies between two ends."""
     low, high = (((end - counts) / math.sqrt(noise)).tolist() for end in ends)
     # Of two tails on the same side, the difference of the tails is exact, and that of the rest is not.
     masses = [

@@ -1,4 +1,4 @@
-"""Linking an attacker's file to reconstructed records, as expected counts in place of random matchings.
+"""Linking an attacker's file to reconstructed records, as expected counts instead of random matchings.
 
 The attacker has n_X persons in a frame, such as the men aged 30 of a block, and the reconstruction has n_R records
 there, m_c of them of category c. Matched without replacement, in random order, a person is matched with probability
@@ -16,7 +16,7 @@ from mechanisms.risk.tiers import Counts, Shares
 
 def match_persons(persons: Counts, records: Counts | Shares) -> Shares:
     """The probability that a person of a frame is matched to a record of each category, shape (…, categories). It sums
-    to the probability to be matched at all.
+    to the probability of being matched at all.
 
     Args:
         persons: the attacker's persons by frame, shape (…).
@@ -28,8 +28,8 @@ def match_persons(persons: Counts, records: Counts | Shares) -> Shares:
 
 
 def find_modes(counts: Counts | Shares, otherwise: Counts | Shares) -> Shares:
-    """The most frequent categories, shape (…, categories), as shares: 1 for the only one; ties share equally. Where
-    nothing is counted, it is the mode of `otherwise`, which broadcasts."""
+    """The most frequent categories, shape (…, categories), as shares: 1 for the only one; ties share equally. Where all
+    counts are 0, it is the mode of `otherwise`, which broadcasts."""
     empty = counts.max(axis=-1, keepdims=True) <= 0
     used = np.where(empty, otherwise, counts)
     modes = (used == used.max(axis=-1, keepdims=True)).astype(np.float64)
@@ -37,7 +37,7 @@ def find_modes(counts: Counts | Shares, otherwise: Counts | Shares) -> Shares:
 
 
 def match_in_two_passes(persons: Counts, records: Counts, group: NDArray[np.int64]) -> Shares:
-    """As `match_persons`, first by frame, and then by group of frames whoever and whatever was left by itself.
+    """As `match_persons`, first by frame; then unmatched persons and records are matched by group of frames.
 
     Args:
         persons: shape (…, frames).
@@ -48,7 +48,7 @@ def match_in_two_passes(persons: Counts, records: Counts, group: NDArray[np.int6
     found = records.sum(axis=-1)
     matched = np.minimum(persons, found)
     left = records * (1 - matched / np.maximum(1, found))[..., None]
-    # How many are left is certain; which, is random, and only its expectation matters.
+    # The number of unmatched records is certain; which ones they are is random, and only the expectation matters.
     of_group = match_persons(_add_up(persons - matched, group, -1), _add_up(left, group, -2))
     unmatched = (persons - matched) / np.maximum(1, persons)
     return np.asarray(shares + unmatched[..., None] * of_group[..., group, :])
@@ -64,15 +64,15 @@ def _add_up(counts: NDArray[Any], group: NDArray[np.int64], axis: int) -> NDArra
 
 def measure_agreement_within_a_year(records: Counts, others: Counts, ages: int) -> float:
     """The share of records that are right if ages may differ by a year, matched one to one, equal ones first. Frames
-    are groups of so many ages; shapes (blocks, frames, categories)."""
+    are groups of `ages` ages; shapes (blocks, frames, categories)."""
     matched, *_ = _match_within_a_year(records, others, ages)
     return float(matched / max(1, others.sum()))
 
 
 def measure_agreement_with_one_error(records: Counts, others: Counts, ages: int, flags: NDArray[np.int64]) -> float:
-    """The same where, of the records that are left, pairs of a block agree too whose ages differ by a year at most, and
-    that differ in the sex or in one flag, or in neither: matched in order, as the Census Bureau's study does it, which
-    may leave out a pair of the best matching. `flags` has the flags of each category as bits, shape (categories,)."""
+    """The same, but two remaining records of a block also agree if their ages differ by at most a year and they differ
+    in at most one of the sex and the flags. They are matched in order, as in the Census Bureau's study, so a pair of
+    the best matching may be missed. `flags` has the flags of each category as bits, shape (categories,)."""
     matched, *left = _match_within_a_year(records, others, ages)
     ours, theirs = (counts.reshape(len(records), -1, ages, counts.shape[2]) for counts in left)
     for block, of_block in zip(ours, theirs, strict=True):
@@ -89,11 +89,11 @@ def measure_agreement_with_one_error(records: Counts, others: Counts, ages: int,
 
 
 def _match_within_a_year(records: Counts, others: Counts, ages: int) -> tuple[int, Counts, Counts]:
-    """How many are matched, and who is left of both, shapes (blocks × groups, ages, categories)."""
+    """The number of matches, and the rest of both, shapes (blocks × groups, ages, categories)."""
     ours, theirs = (counts.reshape(-1, ages, counts.shape[2]) for counts in (records, others))
     equal = np.minimum(ours, theirs)
     ours, theirs, matched = ours - equal, theirs - equal, int(equal.sum())
-    # From the youngest on, who is left can only be matched to somebody older by a year.
+    # From the youngest on, a remaining record can only be matched to one older by a year.
     for age in range(1, ages):
         for one, other in ((ours, theirs), (theirs, ours)):
             pairs = np.minimum(one[:, age], other[:, age - 1])
@@ -104,5 +104,5 @@ def _match_within_a_year(records: Counts, others: Counts, ages: int) -> tuple[in
 
 
 def measure_agreement(records: Counts, others: Counts) -> float:
-    """Σ min over types and blocks, divided by the number of the second ones: the share of records that are right."""
+    """Σ min over types and blocks, divided by the number of `others`: the share of records that are right."""
     return float(np.minimum(records, others).sum() / max(1, others.sum()))

@@ -1,9 +1,9 @@
-"""Measures of a file of records by itself, as offices compute them of microdata: keys that few records have, special
-uniques, and the distance to the records that the file was made of.
+"""Measures of a file of records, as offices compute them for microdata: keys that few records have, special uniques,
+and the distance to the records from which the file was made.
 
 A file is given by its counts of records: by place, frame and category, or by kinds of records, which have a number for
-each variable. It has a record of everybody, so that frequencies are those of the population and no model of a sample is
-needed.
+each variable. It has a record of every person, so its frequencies are those of the population and no model of a sample
+is needed.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Kinds = NDArray[np.int64]
 """Kinds of records, shape (kinds, variables)."""
 
 LARGEST_UNIQUE = 3
-"""The most variables of a minimal sample unique that is looked for."""
+"""The most variables of the minimal sample uniques searched for."""
 
 
 def measure_keys(counts: Counts) -> Mapping[str, float]:
@@ -62,8 +62,8 @@ def find_special_uniques(kinds: Kinds, counts: Counts) -> tuple[NDArray[np.int64
 
 
 def measure_distances(kinds: Kinds, others: Kinds) -> NDArray[np.int64]:
-    """For each kind, in how many variables it differs from the nearest of the others; in all and one more if there are
-    none. Both have the same variables."""
+    """For each kind, the number of variables in which it differs from the nearest of the others; the number of all
+    variables plus one if there are none. Both have the same variables."""
     nearest = np.full(len(kinds), kinds.shape[1] + 1)
     for other in others:
         nearest = np.minimum(nearest, (kinds != other).sum(axis=1))
@@ -71,8 +71,8 @@ def measure_distances(kinds: Kinds, others: Kinds) -> NDArray[np.int64]:
 
 
 def compare_distances(kinds: Kinds, counts: Counts, truth: Kinds, holdout: Kinds) -> Shares:
-    """How many records of each kind are nearer to the true records of a place than to as many that nobody there has, as
-    a number; ties are a half. If the holdout is of the same distribution as the true records, half of the records of a
-    file that repeats nobody are nearer."""
+    """The number of records of each kind that are nearer to the true records of a place than to equally many holdout
+    records of other people; ties count half. If the holdout has the distribution of the true records, half of the
+    records are nearer in a file that repeats no one."""
     own, other = (measure_distances(kinds, each) for each in (truth, holdout))
     return np.asarray(counts * np.where(own == other, 0.5, own < other))

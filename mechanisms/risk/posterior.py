@@ -1,4 +1,4 @@
-"""What an attacker concludes from counts that were changed one by one, each by a known law: the exact posterior.
+"""An attacker's conclusions from counts that were changed one by one, each by a known law: the exact posterior.
 
 The attacker knows how many persons are in a frame of a block, n, and not how many of them, m_c, are of each category.
 A priori each person's category is drawn from π, independently, so that the m_c are multinomial. Each published count
@@ -17,9 +17,9 @@ from mechanisms.risk.tiers import Counts, Shares
 _NEGLIGIBLE = 1e-14
 """The probability, relative to the greatest one, of counts that are left out."""
 _DEVIATIONS = 6
-"""How many standard deviations above what is published or expected a count is at most taken to be."""
+"""The most standard deviations by which a count is assumed to exceed the published or the expected one."""
 _NOBODY = 1e-12
-"""The least number of others who are expected in a cell."""
+"""The least number of other persons expected in a cell."""
 
 
 class Law(Protocol):
@@ -30,7 +30,7 @@ class Law(Protocol):
 
     @property
     def standard_deviation(self) -> float:
-        """About how far a published count lies from the true one."""
+        """The approximate distance of a published count from the true one."""
 
 
 def take_logs(chances: Shares) -> Shares:
@@ -55,12 +55,12 @@ class LaplaceLaw:
 
 @dataclass(frozen=True)
 class GaussianLaw:
-    """Normal noise of a variance, also of estimates that are no integers; or of one variance for each cell."""
+    """Normal noise of a variance, also for estimates that are not integers; or of one variance for each cell."""
 
     variance: float | NDArray[np.float64]
 
     def at(self, cells: NDArray[np.int64]) -> "GaussianLaw":
-        """That of some cells."""
+        """The law of some cells."""
         return self if isinstance(self.variance, float) else GaussianLaw(self.variance[cells])
 
     def log_likelihoods(self, published: Counts | Shares, most: int) -> Shares:
@@ -111,9 +111,8 @@ class RoundedLaw:
 
 @dataclass(frozen=True)
 class SuppressedLaw:
-    """Counts from 1 to below a threshold are not published, nor are some others; all that are published are exact.
-    `suppressed` stands in place of a suppressed count, which is never published: nobody knows more than that it is not
-    0."""
+    """Counts from 1 to below a threshold are not published, nor are some others; all published counts are exact.
+    `suppressed` stands for a suppressed count, of which only one thing is known: it is not 0."""
 
     threshold: int
 
@@ -137,7 +136,7 @@ def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: 
     Args:
         published: the counts of frames of blocks by category, shape (frames, categories).
         prior: π, positive, of the same shape.
-        persons: n of each frame, shape (frames,), which the attacker knows. If it contradicts what is published, the
+        persons: n of each frame, shape (frames,), which the attacker knows. If it contradicts the published counts, the
             answer is the prior.
     """
     counts = np.arange(int(persons.max(initial=0)) + 1)
@@ -145,11 +144,12 @@ def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: 
     logs = counts * np.log(np.maximum(1, persons[:, None]) * prior)[..., None] - _sum_logs(counts)
     logs = np.where(counts <= persons[:, None, None], logs + law.log_likelihoods(published, int(counts[-1])), -np.inf)
     factors = _scale(logs, (2,))
-    # One more than the likeliest count is never left out: somebody may be missing in all that is published.
+    # One more than the likeliest count is always kept: a person may be missing from all published counts.
     last = np.where(factors > _NEGLIGIBLE, counts, 0).max(axis=2)
     factors[counts > np.maximum(last, factors.argmax(axis=2) + 1)[..., None]] = 0
     lengths = [int(each.any(axis=0).nonzero()[0].max(initial=-1)) + 1 for each in np.moveaxis(factors, 1, 0)]
-    # What the categories after each one let the others have, by how many persons those before it have.
+    # The weight that the categories after each one leave to the others, by the number of persons in the categories
+    # before it.
     after = [(counts == persons[:, None]).astype(np.float64)]
     for place in reversed(range(len(lengths))):
         summed = np.zeros_like(after[-1])
@@ -161,7 +161,7 @@ def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: 
         summed, total = np.zeros_like(before), np.zeros(len(persons))
         for number in range(lengths[place]):
             weight, start = factors[:, place, number], before[:, : len(counts) - number]
-            # One after the other, so that frames of more persons beside it do not change a frame's last digit.
+            # In sequence, so that larger frames in the same call do not change a frame's last digit.
             chance = weight * np.cumsum(start * then[:, number:], axis=1)[:, -1]
             total += chance
             expected[:, place] += number * chance
@@ -179,11 +179,10 @@ def expect_shares_of_pairs(likely: Shares, of_second: Shares, prior: Shares, per
     It is exact: (persons so far, Hispanic persons so far) are the states of a sum over classes, forward and backward.
 
     Args:
-        likely: by class, the probability of what is published of it given (a, b); shape (frames, classes, n + 1, n +
-            1).
-        of_second: that of what is published of all Hispanic persons given Σ b, shape (frames, n + 1).
+        likely: by class, the probability of its published numbers given (a, b); shape (frames, classes, n + 1, n + 1).
+        of_second: the probability of the published numbers of all Hispanic persons given Σ b, shape (frames, n + 1).
         prior: π, positive, shape (frames, 2, classes).
-        persons: n. If it contradicts what is published, the answer is the prior.
+        persons: n. If it contradicts the published numbers, the answer is the prior.
 
     Returns:
         E[a_j] / n and E[b_j] / n, shape (frames, 2, classes).
@@ -193,7 +192,7 @@ def expect_shares_of_pairs(likely: Shares, of_second: Shares, prior: Shares, per
     logs = take_logs(likely) + of_counts[:, 0, :, :, None] + of_counts[:, 1, :, None, :]
     logs[..., counts[:, None] + counts > persons] = -np.inf
     factors = _scale(logs, (2, 3))
-    # Somebody may be missing in all that is published, so nobody and one person are never left out.
+    # A person may be missing from all published numbers, so the counts 0 and 1 are always kept.
     factors[(factors < _NEGLIGIBLE) & (counts[:, None] + counts > 1)] = 0
     pairs = [np.argwhere(of_class.any(axis=0)).tolist() for of_class in np.moveaxis(factors, 1, 0)]
     after = [np.zeros((len(likely), persons + 1, persons + 1))]
@@ -226,20 +225,20 @@ def _sum_logs(counts: Counts) -> Shares:
 
 
 def _scale(logs: Shares, axes: tuple[int, ...]) -> Shares:
-    """Probabilities from their logarithms, relative to the greatest of some axes; all are 0 if that is."""
+    """Probabilities from their logarithms, relative to the greatest along some axes; all are 0 if the greatest is."""
     tops = logs.max(axis=axes, keepdims=True)
     return np.asarray(np.exp(logs - np.where(np.isneginf(tops), 0, tops)))
 
 
 def _rescale(products: Shares) -> Shares:
-    """Of each frame, relative to the greatest."""
+    """The products of each frame, relative to the greatest."""
     tops = products.max(axis=tuple(range(1, products.ndim)), keepdims=True)
     return np.asarray(products / np.maximum(tops, np.finfo(float).tiny))
 
 
 def _normalize(expected: Shares, prior: Shares) -> Shares:
-    """The shares of each frame; those of the prior where something is impossible. Where hardly any noise is
-    contradicted, all that is left may be less than a float can be."""
+    """The shares of each frame; those of the prior where the published numbers are impossible. Where noise of a small
+    variance is contradicted, all probabilities may be below the least float."""
     axes = tuple(range(1, prior.ndim))
     sums = expected.sum(axis=axes, keepdims=True)
     return np.asarray(
@@ -248,8 +247,8 @@ def _normalize(expected: Shares, prior: Shares) -> Shares:
 
 
 def weigh_membership(published: Counts | Shares, variance: Shares, others: Shares) -> Shares:
-    """How much likelier counts with normal noise are if somebody is in their cell than if not, where the others in it
-    are a Poisson number X of a mean, `others`: P(y | X + 1) / P(y | X) = E[X | y] / E[X]. All of one shape."""
+    """The likelihood ratio of counts with normal noise if a person is in their cell, against if not, where the others
+    in it are a Poisson number X with the mean `others`: P(y | X + 1) / P(y | X) = E[X | y] / E[X]. All of one shape."""
     mean = np.maximum(others, _NOBODY)
     # Where the density is greatest, x = mean · e^((y − x) / variance), so x is no more than this.
     top = np.minimum(np.maximum(published, mean), mean * np.exp(np.minimum(np.maximum(published, 0) / variance, 700)))

@@ -1,4 +1,4 @@
-"""Reconstruction of a block's records from its exact tables, how far other records fit as well, and what is certain.
+"""Reconstruction of a block's records from its exact tables, the variability of the solutions, and the certain records.
 
 The records are a histogram x of types with A x = c, x >= 0 and integer, where c are the published counts (Supplement to
 "A Simulated Reconstruction and Reidentification Attack on the 2010 U.S. Census", Equation 4.1). A published 0 removes
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from mechanisms.risk.tiers import OUTSIDE, Counts, Shares, Tier
 
 _EQUAL = 1e-9
-"""Slopes that differ by less are one."""
+"""Slopes that differ by less are equal."""
 
 _WHOLE = 1e-6
-"""Solutions of a linear program that differ less from an integer are that one."""
+"""Solutions of a linear program that differ from an integer by less are that integer."""
 
 
 class NotSolvedError(ArithmeticError):
@@ -37,10 +37,10 @@ class System:
 
     Attributes:
         types: the numbers of these types, ascending.
-        upper: the most records that each can have: the least of the counts of its cells.
+        upper: the most records that each type can have: the least of the counts of its cells.
         members: by row, the positions of the types that its cell counts; no two rows are alike.
         counts: by row, the published count.
-        exact: by row, whether it has so many records; in a table of the tract, they are the most.
+        exact: by row, whether the count is exact; a count of the tract is an upper bound.
     """
 
     types: NDArray[np.int64]
@@ -76,8 +76,8 @@ class System:
     @classmethod
     def of_tract(cls, tier: Tier, counts: Counts, around: Counts) -> "System":
         """The equations of all blocks of a tract together: of their counts, shape (blocks, cells), and of those of the
-        tract, shape (cells,). Types are numbered through all blocks. Single years are looked at only in the groups of
-        ages that the tables of a block leave. Raises NotSolvedError as `of`."""
+        tract, shape (cells,). Types are numbered through all blocks. Single years are considered only in the age groups
+        that the tables of a block leave possible. Raises NotSolvedError as `of`."""
         assert tier.of_tract is not None
         tract, (frames, categories) = tier.of_tract.tables, tier.shape
         most = np.where(tract.cells != OUTSIDE, around[tract.cells], np.iinfo(np.int64).max).min(axis=0)
@@ -125,7 +125,7 @@ class System:
 
         As both have N records, L1 is 2(N − Σ min(x*, x)). So it minimizes Σ y over the types of the solution, where
         y = min(x*, x). If x may exceed c = x*, it is y + w with y <= c, and w > 0 only if y = c, which one binary
-        variable says.
+        variable ensures.
         """
         if not len(self.types):
             return solution
@@ -153,17 +153,17 @@ class System:
 
     def rank(self, solution: Counts, other: Counts, costs: Shares) -> Shares:
         """The confidence in each type, shape (types,): in what share of reconstructions, each of random costs of shape
-        (reconstructions, types), it occurs. It orders records (Dick et al., "Confidence-ranked reconstruction of census
-        microdata from published statistics", PNAS 2023, rank those of other solvers so). It is no probability: vertices
-        are no uniform draws. If `other`, the histogram that differs most, is the solution, all are certain."""
+        (reconstructions, types), it occurs. It orders records, as Dick et al. ("Confidence-ranked reconstruction of
+        census microdata from published statistics", PNAS 2023) do with other solvers. It is not a probability: vertices
+        are not uniform draws. If `other`, the histogram that differs most, is the solution, all are certain."""
         if np.array_equal(solution, other):
             return (solution > 0).astype(np.float64)
         return np.asarray(np.mean([found > 0 for found in self._reconstruct_each(costs)], axis=0))
 
     def count_provable(self, solution: Counts, other: Counts) -> int:
         """The number of records that every histogram with the published counts has: Σ min x over the types of a
-        solution. `other` is the histogram that differs most from it. If it does not differ, all records are certain;
-        and a type that it lacks needs no program."""
+        solution. `other` is the histogram that differs most from it. If it does not differ, all records are certain. A
+        type that it lacks needs no program."""
         if np.array_equal(solution, other):
             return int(solution.sum())
         shared = np.flatnonzero(np.minimum(solution, other))
@@ -175,7 +175,7 @@ class System:
         program = _Program(np.zeros(len(self.types)), self.upper, self.rows)
         relaxed = _Solver(program, whole=0)
         for row in costs:
-            # From the last vertex to the next takes a fraction of the time, and most vertices are integers.
+            # Starting from the last vertex takes a fraction of the time, and most vertices are integers.
             found = relaxed.minimize(row)
             yield self.reconstruct(row) if found is None else found
 
@@ -201,11 +201,12 @@ def find_likeliest(
         costs_of: by cell, −ln P(published | 0, 1, …, all persons), infinite if that is impossible.
         persons: by frame, shape (frames,).
         prior: π, shape (categories,), or of each frame; categories of probability 0 are left out.
-        weight: by table and type, how much a record counts in its cell, the same in all types of a frame; 1 if None.
-        spacing: by cell, how many counts one slope spans at least, where the costs are convex; 1 if None.
-        gap: how far the costs may be above the least ones, as a share; the search for the rest can take minutes.
+        weight: by table and type, the amount that a record adds to its cell, the same in all types of a frame; 1 if
+            None.
+        spacing: by cell, the fewest counts that one slope spans, where the costs are convex; 1 if None.
+        gap: the share by which the costs may exceed the least ones; closing the gap can take minutes.
 
-    Raises NotSolvedError if nothing has what is published.
+    Raises NotSolvedError if no histogram has the published counts.
     """
     shape = len(persons), prior.shape[-1]
     prior = np.broadcast_to(prior, shape)
@@ -223,7 +224,7 @@ def find_likeliest(
     lengths = [len(members) for members in members_of]
     row, member = np.repeat(np.arange(len(numbers)), lengths), np.concatenate([np.zeros(0, dtype=int), *members_of])
     counted = np.ones(len(member)) if weight is None else weight[tables[row], types[member]].astype(np.float64)
-    # All the persons of each frame that a cell counts may be in it.
+    # A cell may have all persons of each frame that it counts.
     is_first = (np.diff(row, prepend=-1) > 0) | (np.diff(frame[member], prepend=-1) != 0)
     most = np.bincount(row[is_first], (persons[frame[member]] * counted)[is_first], len(numbers)).astype(int)
     for cell, number, members, factors in zip(
@@ -267,13 +268,13 @@ def _find_slopes(costs: bytes, spacing: int) -> tuple[int, Shares, Shares, bool]
 
 
 def measure_variability(solution: Counts, other: Counts) -> float:
-    """The share of records in which two histograms of equally many records differ, from 0 to 1: L1 / 2N; with the one
-    that differs most, the solution variability (Equation 4.6)."""
+    """The share of records in which two histograms of equally many records differ, from 0 to 1: L1 / 2N; for the
+    histogram that differs most, the solution variability (Equation 4.6)."""
     return float(np.abs(solution - other).sum() / (2 * max(1, solution.sum())))
 
 
 def find_possible(cells: NDArray[np.integer[Any]], counts: Counts) -> NDArray[np.int64]:
-    """The types that no published 0 removes, from the cell of each by table: each table leaves few to the next."""
+    """The types that no published 0 removes, from the cell of each type by table: each table leaves few to the next."""
     types = np.arange(cells.shape[1])
     for of_table in cells:
         own = of_table[types]
@@ -284,8 +285,8 @@ def find_possible(cells: NDArray[np.integer[Any]], counts: Counts) -> NDArray[np
 def _list_members(
     cells: NDArray[np.integer[Any]],
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], list[NDArray[np.int64]]]:
-    """From the cell of each type by table, the cells that count any, ascending; with each, its table and the positions
-    of these types."""
+    """From the cell of each type by table, the cells that count any type, ascending, with their tables and the
+    positions of their types."""
     table, place = np.nonzero(cells != OUTSIDE)
     cell = cells[table, place]
     order = np.argsort(cell, kind="stable")
@@ -296,8 +297,8 @@ def _list_members(
 
 @dataclass(frozen=True)
 class _Program:
-    """min costs·x for 0 <= x <= upper and some inequalities, of which the first `whole` are integers; those that are
-    left are integers at a least cost if these are. What is found is above the minimum by the share `gap` at most."""
+    """min costs·x for 0 <= x <= upper and some inequalities, of which the first `whole` are integers; the rest are
+    integers at a least cost if the first are. The solution exceeds the minimum by at most the share `gap`."""
 
     costs: NDArray[np.float64]
     upper: NDArray[np.generic]

@@ -1,8 +1,9 @@
-"""Where an attacker who knows the swap rate looks for persons: in the records of their own block, and in all others.
+"""An attacker who knows the swap rate looks for persons in the records of their own block, and in all others.
 
-Each household stays with a known probability. Else it moves to one of the other blocks, more probably to a large one.
-So the records of a cell, which is a frame of a block, are a binomial number of its own persons who stay, and a number
-of others who arrive, taken for Poisson. By Bayes, how many there are tells whether somebody stays, leaves or arrives.
+Each household stays with a known probability. Otherwise it moves to another block, more probably to a large one. So the
+records of a cell, which is a frame of a block, are a binomial number of its own persons who stay, and a number of
+others who arrive, assumed to be Poisson. By Bayes' theorem, the number of records is evidence of whether a person
+stays, leaves or arrives.
 """
 
 from collections.abc import Iterator
@@ -13,14 +14,15 @@ from numpy.typing import NDArray
 from mechanisms.risk.tiers import Counts, Shares
 
 _NOBODY = 1e-9
-"""The least number of arrivals that is expected in a cell."""
+"""The least expected number of arrivals in a cell."""
 _LEAST = 1e-290
-"""In place of a probability that is less than a float can be."""
+"""Replaces a probability below the least float."""
 
 
 def weigh_places(known: Counts, records: Counts, stay: float) -> tuple[Shares, Shares]:
-    """How much likelier the numbers of records are, shape (blocks, frames), if a known person stays in the cell, than
-    if she leaves it; and if a given person arrives, than if she does not. Both are 0 where there is no record.
+    """The likelihood ratios of the numbers of records, shape (blocks, frames), if a known person stays in the cell,
+    against if she leaves it; and if a given person arrives, against if she does not. Both are 0 where there is no
+    record.
 
     Args:
         known: the persons by block and frame, before any moves.
@@ -32,7 +34,7 @@ def weigh_places(known: Counts, records: Counts, stay: float) -> tuple[Shares, S
     own, found, mean = known.ravel(), records.ravel(), np.maximum(arriving.ravel(), _NOBODY)[:, None]
     numbers = np.arange(int(found.max(initial=0)) + 1)
     factorials = np.cumsum(np.log(np.maximum(numbers, 1)))
-    # By cell, how probable each number of records is that of those who are not asked about.
+    # By cell, the probability of each number of records of the other persons.
     chances = np.exp(numbers * np.log(mean) - mean - factorials)
     stays, arrives = np.zeros(len(own)), np.zeros(len(own))
     for number in range(int(own.max(initial=0)) + 1):
@@ -55,10 +57,10 @@ def share_records(
     frame can be hers. Persons of a household move together.
 
     Args:
-        known: the persons by block and frame, as of `weigh_places`.
+        known: the persons by block and frame, as in `weigh_places`.
         records: the published records, shape (blocks, frames, categories).
-        persons: of each person the household, block and frame.
-        stay: by category, the probability that somebody who has it stays in the block.
+        persons: the household, block and frame of each person.
+        stay: by category, the probability that a person of the category stays in the block.
     """
     household, block, frame = persons
     found = records.sum(axis=2)
@@ -66,7 +68,7 @@ def share_records(
     stays, arrives = (np.log(np.maximum(each, _LEAST)) for each in weigh_places(known, found, frequent))
     _, first, number = np.unique(household, return_index=True, return_inverse=True)
     home, of_block = block[first], np.maximum(known.sum(axis=1), _NOBODY)
-    # ln of the weight of each block for each household, of which its own is that of who stays.
+    # ln of the weight of each block for each household; the weight of its own block is that of staying.
     weights = np.zeros((len(first), len(known)))
     np.add.at(weights, number, arrives[:, frame].T)
     left = np.maximum(of_block.sum() - of_block[home], _NOBODY)
@@ -87,7 +89,7 @@ def share_records(
 
 
 def _group(frame: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each frame that somebody has, with the positions of all who have it."""
+    """Each occupied frame, with the positions of its persons."""
     order = np.argsort(frame, kind="stable")
     frames, first = np.unique(frame[order], return_index=True)
     yield from zip(frames.tolist(), np.split(order, first[1:]), strict=True)

@@ -1,4 +1,4 @@
-"""The tiers of a comparison: which tables are published of a block, and which types of records they count.
+"""The tiers of a comparison: the published tables of a block, and the types of records that they count.
 
 Two publications can be compared only within a tier, because finer types or further tables change every measure.
 """
@@ -31,12 +31,12 @@ FLAGS = np.array(
 """The six races and Hispanic origin of each category, as bits."""
 
 OUTSIDE = -1
-"""In place of the cell of a type that a table does not count."""
+"""Stands for the cell of a type that a table does not count."""
 
 AGE_STARTS = (*range(23), 25, 30, 35, 40, 45, 50, 55, 60, 62, 65, 67, 70, 75, 80, 85)
 """The first ages of the 38 groups of the Census Bureau's reconstruction: single years up to 21, then those of P12."""
 YEAR_STARTS = (*range(101), 105, 110)
-"""Those of PCT12: single years up to 99, 100 to 104, 105 to 109, and older."""
+"""The first ages of the groups of PCT12: single years up to 99, 100 to 104, 105 to 109, and older."""
 _P12_STARTS = (0, 5, 10, 15, 18, 20, 21, *AGE_STARTS[22:])
 _SEXES = ("male", "female")
 
@@ -46,19 +46,19 @@ class Tier:
     """A tier.
 
     Attributes:
-        frames: the values, in words, of what an attacker knows beforehand.
+        frames: the values, in words, of the traits that an attacker knows beforehand.
         tables: by name, the cell of every type, shape (frames, categories); `OUTSIDE` if the table does not count it.
-        of_tract: the tables that are published of the whole tract alone, if there are any.
-        categories: the values, in words, of what an attacker wants to know.
-        weights: by name of a table, how much a record of each frame counts, shape (frames,); 1 if it is left out.
-        possible: the types that there can be, shape (frames, categories).
-        sizes: by frame, the persons of a record; 1 if it is left out.
-        thresholds: if the tables have the same content in more and more detail, of which one is published of each
+        of_tract: the tables that are published only for the whole tract, if there are any.
+        categories: the values, in words, of the traits that an attacker wants to know.
+        weights: by name of a table, the amount that a record of each frame adds, shape (frames,); 1 for omitted tables.
+        possible: the types that can exist, shape (frames, categories).
+        sizes: by frame, the persons of a record; 1 if omitted.
+        thresholds: if the tables have the same content in increasing detail, one of which is published for each
             category: the least totals of all but the first.
-        of_units: tables of group quarters and housing units, which no record of the tier tells of: by name, the values,
-            in words, of their cells. Every method publishes them.
-        of_types: whether tables of a block count many types together, and leave open which; its records may then be
-            households, and linear estimates take the place of reconstruction.
+        of_units: tables of group quarters and housing units, which the tier's records do not cover: by name, the
+            values, in words, of their cells. Every method publishes them.
+        of_types: whether tables of a block count many types together without distinguishing them; its records may then
+            be households, and linear estimates replace reconstruction.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Tier:
     of_types: bool = False
 
     def __reduce__(self) -> Any:
-        """A tier is the same one in another process, where it is found by its name."""
+        """Another process finds the same tier by its name."""
         return (find_tier, (self.name,)) if TIERS.get(self.name) is self else super().__reduce__()
 
     @cached_property
@@ -111,7 +111,7 @@ class Tier:
 
     @cached_property
     def weight(self) -> Counts:
-        """By table and type, shape (tables, types), how much a record counts in its cell."""
+        """By table and type, shape (tables, types), the amount that a record adds to its cell."""
         ones = np.ones(len(self.frames), dtype=np.int64)
         of_frames = np.array([self.weights.get(name, ones) for name in self.tables])
         return np.repeat(of_frames, len(self.categories), axis=1)
@@ -122,7 +122,7 @@ class Tier:
 
     @cached_property
     def factors(self) -> NDArray[np.float64]:
-        """How much a record of each type counts in each cell, shape (cells, frames, categories)."""
+        """The amount that a record of each type adds to each cell, shape (cells, frames, categories)."""
         factors = np.zeros((len(self.table_of_cell), self.cells.shape[1]))
         for cells, weight in zip(self.cells, self.weight, strict=True):
             inside = np.flatnonzero(cells != OUTSIDE)
@@ -131,7 +131,7 @@ class Tier:
 
     @property
     def category_of_cell(self) -> NDArray[np.int64]:
-        """Of tables of each category by itself, that of each cell, shape (cells,)."""
+        """For tables with separate cells for each category, the category of each cell, shape (cells,)."""
         widths = [(int(cells.max()) + 1) // len(self.groups) for cells in self.tables.values()]
         return np.concatenate([np.repeat(np.arange(len(self.groups)), width) for width in widths])
 
@@ -146,8 +146,8 @@ class Tier:
         return counts
 
     def choose(self, counts: Counts) -> NDArray[np.bool_]:
-        """Which cells are published of counts, shape (blocks, cells): of each category, those of the table in the
-        detail that its total has reached."""
+        """Which cells are published, shape (blocks, cells): for each category, the cells of the table in the detail
+        that its total has reached."""
         chosen = np.ones_like(counts, dtype=np.bool_)
         if self.thresholds:
             details, first = np.searchsorted(self.thresholds, counts[:, : len(self.groups)], side="right"), 0
@@ -160,19 +160,19 @@ class Tier:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The categories that tables count, if not all; they are the first ones."""
+        """The categories that tables count, if not all; these are the first ones."""
         return self.categories[: int(next(iter(self.tables.values())).max()) + 1]
 
 
 @dataclass(frozen=True)
 class TractTables:
-    """The tables of a whole tract, which tell ages apart that tables of blocks do not.
+    """The tables of a whole tract, which distinguish ages that tables of blocks do not.
 
     Attributes:
-        tables: as a tier, of the same types.
-        group: by frame, that of `coarse` which it belongs to.
-        coarse: the tier of the same tables of blocks in which frames that they do not tell apart are one.
-        by_group: these tables, added up to types of `coarse`.
+        tables: these tables as a tier of the same types.
+        group: by frame, the frame of `coarse` to which it belongs.
+        coarse: the tier of the same tables of blocks, with frames that they do not distinguish merged.
+        by_group: `tables`, added up to types of `coarse`.
         ages: the number of ages; a frame is a sex and an age.
     """
 
@@ -208,7 +208,8 @@ _OF_UNITS = {
 
 
 def _redistricting(adult: NDArray[np.bool_]) -> dict[str, NDArray[np.int32]]:
-    """P1 to P4: race, and race of those not Hispanic beside the total of Hispanic persons; of all, and of adults."""
+    """P1 to P4: race, and race of persons not Hispanic with the total of Hispanic persons; of everyone, and of
+    adults."""
     category = np.arange(len(CATEGORIES))
     race, ethnicity = category % RACES, np.minimum(category, RACES)
     tables = {}
@@ -219,8 +220,8 @@ def _redistricting(adult: NDArray[np.bool_]) -> dict[str, NDArray[np.int32]]:
 
 
 def _select_races() -> list[NDArray[np.bool_]]:
-    """Whose tables by sex and age there are, A to O: races alone, two or more races, Hispanic persons, and of persons
-    who are not Hispanic, races alone and two or more races."""
+    """The persons of the tables by sex and age, A to O: races alone, two or more races, Hispanic persons, and of
+    persons who are not Hispanic, races alone and two or more races."""
     category = np.arange(len(CATEGORIES))
     race, hispanic = category % RACES, category >= RACES
     races = [*(race == number for number in range(len(SIX_RACES))), race >= len(SIX_RACES)]
@@ -275,7 +276,7 @@ REDISTRICTING = Tier(
     _redistricting(np.array([False, True])),
     of_units=_OF_UNITS,
 )
-"""P1 to P4 of a block, which together determine how many persons of each type it has; P5 and H1."""
+"""P1 to P4 of a block, which together determine its number of persons of each type; P5 and H1."""
 
 SUMMARY_FILE = _summarize("T2", "tables of Summary File 1 by sex and age", AGE_STARTS)
 """The tables of T1, P12, P12A to P12I and P14 of a block."""
@@ -303,9 +304,9 @@ _OF_COUPLES_AND_OTHERS = np.array([0, 0, 1, 1, 1, 2, 3, 3, 3, 4, 5, 5, 5])
 _OF_CHILDREN = np.array([0, OUTSIDE, 1, OUTSIDE, OUTSIDE, OUTSIDE, 2, OUTSIDE, OUTSIDE, OUTSIDE, 3, OUTSIDE, OUTSIDE])
 """The part of PH6 that counts its own children."""
 MOST_PERSONS = 10
-"""PHSafe counts no more persons of a household."""
+"""The most persons of a household that PHSafe counts."""
 _MOST_CHILDREN = 6
-"""Nor more of its children in PH3 and PH6."""
+"""The most children of a household that PH3 and PH6 count."""
 TENURES = ("mortgage", "owned free and clear", "rented")
 
 
@@ -315,12 +316,12 @@ def number_household(persons: Counts, minors: Counts, tenure: Counts) -> Counts:
 
 
 def _describe_households() -> Tier:
-    """PHSafe's tables, by the householder's race and ethnicity: each is a pair of a run and a set of iterations, of
-    everybody, A to G, or H and I.
+    """PHSafe's tables, by the householder's race and ethnicity: each is a pair of a run and a set of iterations: all
+    persons, A to G, or H and I.
 
-    A record is a household, without the relationships of its persons. So all persons of a family are taken for
-    relatives, and all minors of a household with own children for own children. PH3 and PH6 are for everybody alone:
-    PH3's iterations are those of the children, and PH6 has none.
+    A record is a household, without the relationships of its persons. So all persons of a family count as relatives,
+    and all minors of a household with own children as own children. PH3 and PH6 are only for all persons: PH3's
+    iterations are those of the children, and PH6 has none.
     """
     frames = [
         (persons, minors, tenure)
@@ -395,14 +396,14 @@ REGIONAL_GROUPS = (
     *("East Asian", "Central Asian", "South Asian", "Southeast Asian", "Other Asian"),
     *("Polynesian", "Micronesian", "Melanesian"),
 )
-"""The regional groups of SafeTab that somebody is in alone, in the order of their codes."""
+"""The regional groups of SafeTab for a race alone, in the order of their codes."""
 GROUP_AGES = (_P12_STARTS, (0, 18, 45, 65), (0, 5, 18, 25, 35, 45, 55, 65, 75))
 """The first ages of the finest age groups of SafeTab-P, and of those of its first two details."""
 
 
 def _describe_groups() -> Tier:
     """SafeTab-P's tables of regional groups: the total, or sex by 4, 9 or 23 age groups. Its own thresholds would leave
-    nothing but totals of blocks."""
+    only totals of blocks."""
     finest, *_ = GROUP_AGES
     sex, age = (part.ravel() for part in np.indices((len(_SEXES), len(finest))))
     group = np.arange(len(REGIONAL_GROUPS) + 1)
